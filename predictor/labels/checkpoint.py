@@ -37,7 +37,7 @@ from ..networks.numpy_layers import Tensors
 from ..sequence.beam import WIDTH, NextWord, beam_search
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
-from ..trees.forest import UNREADABLE, Forest, read_forest
+from ..trees.forest import UNREADABLE, Forest, of_numpy, read_forest
 from .classifier_chain import ChainWords, KernelChain, ParameterClassifier, as_arrays
 from .inputs import TREE_FEATURES
 from .numpy_translator import ArrayTranslator, shapes
@@ -220,7 +220,7 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
         unpacked = packed.decompress(path.read_bytes(), MOST_TREES)
         if packed.unconsumed_tail:
             raise CheckpointError(f"{path} unpacks to more than {MOST_TREES} bytes, more than any checkpoint's trees")
-        arrays = load(unpacked)
+        arrays = of_numpy(load(unpacked))
     except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
         raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
     chains: dict[tuple[str, str], KernelChain] = {}

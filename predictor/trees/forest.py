@@ -181,11 +181,22 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's trees")
-        return load_file(path)
+        return of_numpy(load_file(path))
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
     except (SafetensorError, OSError, ValueError, *UNREADABLE) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+
+
+def of_numpy(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays themselves. Raises TypeError for numbers that are not NumPy's own, such as bfloat16.
+
+    Whether safetensors reads those depends on the packages that the process has imported.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name:.40} is of type {array.dtype}")
+    return arrays
 
 
 def read_forest(path: Path, arrays: Mapping[str, NDArray[Any]], prefix: str, classes: int, features: int) -> Forest:

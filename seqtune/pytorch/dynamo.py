@@ -100,6 +100,10 @@ def _fallback(module: fx.GraphModule, example_inputs: Values, options: BackendOp
 class ShapedPrograms:
     """The compiled forms of one graph, by the shapes of its operands. Calls from several threads take turns."""
 
+    # Dynamo calls this object in a wrapper. While any thread exports, that notes the object's name in a dictionary of
+    # all threads, and fails if the export ends meanwhile; objects of this name are left out (PyTorch 2.13).
+    __name__ = "__torch_dispatch__"
+
     def __init__(self, module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> None:
         self.module, self.options = module, options
         self.weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
