@@ -1,24 +1,20 @@
 """Ahead: the next problems' configurations, chosen and compiled in threads while the device measures.
 
-A worker compiles one kernel after the other, which takes longer than to measure it; here all cores compile into the
-cache that the worker reads. Choosing takes as long as to measure a few configurations.
+Choosing takes as long as to measure a few configurations, and compiling (`seqtune.tuner.backends.cuda.ahead`) longer.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.gpu.day import Day
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, implementation_of
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel
-from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.cuda.ahead import CubinsAhead
 
 Plan = tuple[Configuration, ...]
 LONGEST_WAIT = 600.0  # seconds; a day without slices has no end
@@ -28,23 +24,12 @@ class KernelsAhead:
     """Compiles kernels of a cuda device on all cores; does nothing for others, and in a dry run."""
 
     def __init__(self, day: Day, device: Device) -> None:
-        from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-
-        self.day, self.device = day, device
-        self._compiler = CubinCompiler(device) if device.backend == "cuda" and not day.dry else None
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
-        self._started: dict[KernelSource, Future[None]] = {}
+        self.day = day
+        self._cubins = CubinsAhead(device) if device.backend == "cuda" and not day.dry else None
 
     def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[None]]:
         """Begin to compile what the configurations need; each source is compiled once."""
-        if self._compiler is None:
-            return []
-        sources = [implementation_of(kernel(configuration.kernel)).source(problem, self.device, configuration)
-                   for configuration in configurations]
-        for source in sources:
-            if source not in self._started:
-                self._started[source] = self._threads.submit(self._compile, source)
-        return [self._started[source] for source in dict.fromkeys(sources)]
+        return [] if self._cubins is None else self._cubins.start(problem, configurations)
 
     def finish(self, compiling: Sequence[Future[None]]) -> None:
         """Wait for kernels, at most until the slice's time is up. Failures are the worker's to meet and to record."""
@@ -52,12 +37,8 @@ class KernelsAhead:
 
     def stop(self) -> None:
         """Give up what is not being compiled yet."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _compile(self, source: KernelSource) -> None:
-        assert self._compiler is not None
-        with suppress(BuildError):
-            self._compiler.compile(source)
+        if self._cubins is not None:
+            self._cubins.stop()
 
 
 class PlansAhead:

@@ -51,6 +51,7 @@ class Sizes:
     finalists: int = 12
     rounds: int = 16  # of finals and of contests with peers
     peer_problems: int = 12  # per slice of peers
+    compiled_peers: bool = True  # whether torch.compile is one of them, whose autotuning takes half a minute
     trials: int = 64  # of a tuning in the contests with peers, and on the host
     epochs: int = 40  # of the translator
     extra: int = 500  # sampled problems whose times the translator's teacher estimates

@@ -142,6 +142,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--pause", type=factor, default=0.0, help=argparse.SUPPRESS)  # s of a stand-in's answer
     options.add_argument("--small", action="store_true", help="as few problems and configurations as a dry run has")
     options.add_argument("--shapes", type=positive, help=f"matrix products per type (default: {Sizes().shapes})")
+    options.add_argument("--peer-problems", type=positive,
+                         help=f"problems of each slice of peers (default: {Sizes().peer_problems})")
+    options.add_argument("--libraries-only", action="store_true",
+                         help="peers without torch.compile, whose autotuning takes half a minute a problem")
     options.add_argument("--check", type=Path, metavar="FILE", help="only say whether a data set may be shipped")
     options.add_argument("--bring-home", action="store_true", help="only write the folder `home` again")
     return options
@@ -163,6 +167,10 @@ def main() -> None:
     sizes = DRY_SIZES if given.dry_run or given.small else Sizes()
     if given.shapes is not None:
         sizes = replace(sizes, shapes=given.shapes)
+    if given.peer_problems is not None:
+        sizes = replace(sizes, peer_problems=given.peer_problems)
+    if given.libraries_only:
+        sizes = replace(sizes, compiled_peers=False)
     present = not given.bring_home and any(item.measures for item in slices)
     day = Day(given.out, device_of(given.device, given.dry_run, present), given.dry_run, sizes, pause=given.pause)
     until = time.monotonic() + (60 * given.minutes if given.minutes else 1e9)

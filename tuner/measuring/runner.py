@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import wait
 from types import TracebackType
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
+from ..backends.cuda.ahead import CubinsAhead
 from .timing import Options
 from .worker_message import Message
 from .worker_process import WorkerProcess
@@ -58,6 +60,7 @@ class Runner:
             "device": device.to_json(), "backend": backend, "libraries": messages_in_use(),
             "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
+        self._cubins: CubinsAhead | None = None
 
     def __enter__(self) -> Runner:
         return self
@@ -83,6 +86,9 @@ class Runner:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+        if self._cubins is not None:
+            self._cubins.stop()
+            self._cubins = None
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
@@ -92,6 +98,7 @@ class Runner:
         while index < len(configurations):
             batch = _batch_from(configurations, index)
             end = index + len(batch)
+            self._compile(problem, batch, options)
             with self._request(problem, options, {
                     "do": "measure", "kernel": batch[0].kernel, "best": None if math.isinf(best) else best,
                     "configurations": [list(configuration.settings) for configuration in batch]}) as request:
@@ -141,6 +148,14 @@ class Runner:
         limits = Limits.of(problem, options, worker.build_allowance)
         return WorkerRequest(worker, problem, limits,
                              {**message, "problem": problem.to_json(), "options": options.to_json()})
+
+    def _compile(self, problem: Problem, configurations: Sequence[Configuration], options: Options) -> None:
+        """Compile several kernels of a GPU on all cores, into the cache that the worker reads."""
+        if self.device.backend == "cuda" and len(configurations) > 1:
+            allowance = max(options.build_seconds, self.open())  # the worker has found NVRTC, or this raises
+            if self._cubins is None:
+                self._cubins = CubinsAhead(self.device)
+            wait(self._cubins.start(problem, configurations), timeout=allowance)
 
     def _opened(self) -> WorkerProcess:
         self.start()

@@ -36,11 +36,15 @@ class Entry:
     configuration: Configuration
 
 
-def contest(problem: Problem, entries: Sequence[Entry], rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Hold a contest; returns a row for each contestant, and notes about those that are left out."""
+def contest(problem: Problem, entries: Sequence[Entry], rounds: int,
+            compiled: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Hold a contest; returns a row for each contestant, and notes about those that are left out.
+
+    `compiled` says whether torch.compile takes part, whose autotuning takes half a minute.
+    """
     operands, expected = prepare(problem)
     torch_device = "cuda" if any(entry.device.backend in GPUS for entry in entries) else "cpu"
-    peers, notes = torch_contestants(problem, operands, expected, torch_device)
+    peers, notes = torch_contestants(problem, operands, expected, torch_device, compiled)
     clock = clock_of(torch_device)
     contestants = [Clocked(peer, clock(peer.run)) for peer in peers]
     backends: dict[str, Backend] = {}

@@ -7,10 +7,12 @@ clocks affects all. The figure is the ratio of times: the fastest peer's divided
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
@@ -76,10 +78,11 @@ def compare(day: Day, name: str, problems: list[Problem]) -> SliceOutcome:
                 finished = False
                 break
             try:
-                entries = [Entry(day.device, label, configuration) for label, configuration in
-                           ours(day, journal, measurer, Task.of(problem, day.device)).items()]
-                entries += triton_entries(day, problem, notes)
-                rows += in_turns(day, problem, entries, notes)
+                with contest_process(day) as process:
+                    entries = [Entry(day.device, label, configuration) for label, configuration in
+                               ours(day, journal, measurer, Task.of(problem, day.device)).items()]
+                    entries += triton_entries(day, problem, notes)
+                    rows += in_turns(day, process, problem, entries, notes)
             except (SeqtuneError, BrokenProcessPool) as error:
                 notes.append(f"{problem.brief()}: {error or 'the process of the contest died'}")
             day.write_result(name, {"rows": rows, "summary": summary(rows), "notes": notes})
@@ -126,12 +129,26 @@ def triton_entries(day: Day, problem: Problem, notes: list[str]) -> list[Entry]:
     return [Entry(device, PEER_OF_TRITON, Configuration.of(default.kernel, settings))]
 
 
-def in_turns(day: Day, problem: Problem, entries: list[Entry], notes: list[str]) -> list[dict[str, Any]]:
-    """Hold the contest, in a process of its own: a kernel that fails would spoil the context of the next one."""
+@contextmanager
+def contest_process(day: Day) -> Iterator[ProcessPoolExecutor | None]:
+    """A process for one contest: a kernel that fails would spoil the context of the next one. None in a dry run.
+
+    It imports PyTorch while our contestants are chosen.
+    """
     if day.dry:
+        yield None
+        return
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        process.submit(importlib.import_module, "torch")
+        yield process
+
+
+def in_turns(day: Day, process: ProcessPoolExecutor | None, problem: Problem, entries: list[Entry],
+             notes: list[str]) -> list[dict[str, Any]]:
+    """Hold the contest in a process."""
+    if process is None:
         return stand_in_contest(problem, entries)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
-        rows, more = processes.submit(contest, problem, entries, day.sizes.rounds).result()
+    rows, more = process.submit(contest, problem, entries, day.sizes.rounds, day.sizes.compiled_peers).result()
     notes += more
     return rows
 

@@ -27,8 +27,8 @@ LOOSER = 4.0  # a library may sum in another order or element type; a wrong resu
 Calls = dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]  # method -> the call, and its result in our layout
 
 
-def torch_contestants(problem: Problem, operands: Operands, expected: Expected,
-                      device: str) -> tuple[list[Contestant], list[str]]:
+def torch_contestants(problem: Problem, operands: Operands, expected: Expected, device: str,
+                      compiled: bool = True) -> tuple[list[Contestant], list[str]]:
     """Make PyTorch's contestants on a device of PyTorch, and notes about those that are left out."""
     import torch
 
@@ -37,7 +37,7 @@ def torch_contestants(problem: Problem, operands: Operands, expected: Expected,
     dtype = getattr(torch, DTYPES[str(problem["dtype"])])
     tensors = {name: torch.from_numpy(array.copy()).to(device, dtype) for name, array in operands.items()}
     calls = _products(problem, tensors) if problem.type == "gemm" else _convolutions(problem, tensors)
-    if device == "cpu":
+    if device == "cpu" or not compiled:
         del calls[COMPILED]  # a GPU's template is the peer; on a CPU it would be oneDNN again
     contestants, notes = [], []
     for method, (call, result) in calls.items():
