@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.cuda import compiler
+from seqtune.tuner.backends.cuda import ahead
 
 
 class CountingCompiler:
@@ -38,7 +38,7 @@ class CountingCompiler:
 
 def test_each_kernel_is_compiled_once_and_each_plan_chosen_once(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compiler, "CubinCompiler", CountingCompiler)
+    monkeypatch.setattr(ahead, "CubinCompiler", CountingCompiler)
     monkeypatch.setattr(CountingCompiler, "compiled", [])
     device = described("cuda", "h200")
     assert device is not None

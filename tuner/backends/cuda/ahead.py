@@ -15,7 +15,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel
+from seqtune.kernels.registry import is_registered, kernel
 
 from ..backend import BuildError
 from .compiler import CubinCompiler
@@ -35,8 +35,11 @@ class CubinsAhead:
 
     def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[None]]:
         """Begin to compile what the configurations need; each source is compiled once."""
-        sources = [implementation_of(family).source(problem, self.device, configuration)
-                   for configuration in configurations if is_ours(family := kernel(configuration.kernel))]
+        sources = []
+        for configuration in configurations:
+            if is_registered(configuration.kernel) and is_ours(family := kernel(configuration.kernel)):
+                with suppress(Exception):  # a mistake in a kernel's program is for the worker, which records it
+                    sources.append(implementation_of(family).source(problem, self.device, configuration))
         for source in sources:
             if source not in self._started:
                 self._started[source] = self._threads.submit(self._compile, source)
