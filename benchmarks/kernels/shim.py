@@ -64,7 +64,7 @@ def convolution(pick: Any) -> dict[str, Any]:
     """The features of a convolution with odd sizes, strides, dilations and groups, or of a plain one."""
     groups, r, s = pick(1, 1, 2, 3), pick(1, 1, 3, 5), pick(1, 1, 3, 4)
     plain = pick(False, True)
-    return {"n": pick(1, 2, 3), "c": groups * pick(1, 3, 4, 8, 16, 30, 64), "k": groups * pick(8, 18, 32, 40, 72),
+    return {"n": pick(1, 2, 3), "c": groups * pick(1, 3, 4, 8, 16, 30, 64), "k": groups * pick(8, 18, 32, 40, 72, 130),
             "groups": groups, "r": r, "s": r if plain else s, "h": pick(1, 7, 13, 16), "w": pick(8, 9, 11, 16, 24),
             "pad_h": pick(0, 1, 2), "pad_w": pick(0, 1, 2), "layout": pick("NCHW", "NHWC"),
             **dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w"), 1),

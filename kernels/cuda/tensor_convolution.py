@@ -91,6 +91,8 @@ KERNEL = Kernel.of(
         *CONSTRAINTS,
         ("block_threads * load_bytes % (2 * (block_m if a_by_k else block_k)) == 0",
          "threads must divide into whole rows of shared memory"),
+        ("not a_by_k or block_m * block_k * 2 % (block_threads * load_bytes) == 0",
+         "all threads must copy equally many pixels of a tile: each advances by whole tiles of k"),
     ),
     default=DEFAULT,
     implementation="seqtune.kernels.cuda.tensor_convolution:IMPLEMENTATION",

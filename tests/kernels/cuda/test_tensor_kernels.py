@@ -9,7 +9,7 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.tensor_space import panels
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import quantities
+from seqtune.kernels.kernel import Configuration, quantities
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -72,6 +72,19 @@ def test_spaces_of_usual_shapes_have_1000_to_50000_configurations(text: str) -> 
     space = space_of(text, "h200")
     assert 1000 <= len(space) <= 50_000
     assert (space.columns()["shared_bytes"] <= space.device.local_memory).all()
+
+
+def test_all_threads_copy_equally_many_pixels_of_a_channels_first_tile() -> None:
+    text = "conv2d c=256 h=14 w=14 k=1024 r=1 s=1 dtype=fp16"
+    first, last = space_of(text, "h100"), space_of(f"{text} layout=NHWC", "h100")
+    assert set(first.columns()["warps"]) == {2, 4, 8}
+    assert set(last.columns()["warps"]) == {2, 3, 4, 6, 8}  # there the threads are at one k, for several pixels
+    wrong: dict[str, int | str] = {
+        "block_m": 16, "block_n": 96, "warp_m": 16, "warp_n": 32, "block_k": 64, "stages": 3, "fragments": 2,
+        "layout_shared": "padding", "epilogue": "shared", "group_m": 1, "schedule": "tiles", "split_k": 1}
+    configuration = Configuration.of(CONVOLUTION, wrong)  # computed wrong numbers on an NVIDIA H100
+    assert "equally many pixels" in str(first.why_not(configuration))
+    assert configuration in last
 
 
 @pytest.mark.parametrize("model", ["t4", "a100", "a10", "rtx-4090", "rtx-5090"])
