@@ -21,6 +21,7 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .graph_judge import GraphJudge, GraphVerdict, graph_digest
 from .kept_layers import keep_layer
+from .lowering.functional import make_functional
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
@@ -45,7 +46,10 @@ def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
     """The functional graph of a model. Raises exceptions of many kinds, because much code cannot be exported."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # of PyTorch 2.13 about its own code
-        program: ExportedProgram = torch.export.export(model, examples).run_decompositions({})
+        program: ExportedProgram = torch.export.export(model, examples)
+        if make_functional(program.graph):
+            return program
+        program = program.run_decompositions({})
         changed = sorted(program.graph_signature.buffers_to_mutate.values())
         if changed:
             raise ValueError(f"it changes its buffer {changed[0]}")

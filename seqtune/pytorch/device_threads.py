@@ -10,6 +10,7 @@ import torch
 
 from seqtune.kernels.device import Device
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
@@ -39,7 +40,7 @@ def binder_of(device: Device) -> KernelBinder:
     """
     if device.backend != "llvm":
         raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
-    compiler = Compiler(device.instruction_set)
+    compiler = Compiler(device.instruction_set, ImageCache("object"))
     runtime = loaded_runtime(Path(torch.__file__).parent)
     threads: ThreadPool = (Threads(compiler, device.threads) if runtime is None
                            else OpenMP(compiler, device.threads, runtime))

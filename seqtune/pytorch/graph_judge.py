@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from seqtune.predictor.say import Say
 from seqtune.tuner.load import LoadMeter
 
-from ..errors import UnavailableError
+from ..errors import FormatError, UnavailableError
 from .choice_memory import ChoiceMemory
 from .device_threads import TURN
 from .paired_times import PairedTimes, in_turns
@@ -161,3 +161,17 @@ def _clones(examples: Sequence[Any]) -> list[Any]:
 def _results(form: nn.Module, examples: Sequence[Any]) -> list[Tensor]:
     with TURN, torch.no_grad():
         return [leaf.clone() for leaf in pytree.tree_leaves(form(*_clones(examples))) if isinstance(leaf, Tensor)]
+
+
+def settled(verdicts: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
+    """The judge that repeats the next saved verdict, which is taken from the list; None where there is none.
+
+    Raises FormatError if it is no verdict.
+    """
+    found = verdicts.pop(0) if verdicts else None
+    if found is None:
+        return None
+    verdict = GraphVerdict.of_json(found)
+    if verdict is None:
+        raise FormatError(f"{str(found)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
+    return GraphJudge(verdict.peer, None, progress, tolerance, verdict)

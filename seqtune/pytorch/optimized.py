@@ -1,4 +1,4 @@
-"""Optimized: a copy of an eval-mode CPU model with tuned kernels in it, made by `optimize(model, example_input)`.
+"""Optimized: an eval-mode CPU model with tuned kernels in it, made by `optimize(model, example_input)`.
 
     >>> from seqtune.pytorch import optimize
     >>> fast = optimize(model.eval(), torch.randn(1, 3, 224, 224))  # doctest: +SKIP
@@ -10,10 +10,10 @@ attention is predicted, verified against the safe default, and measured beside P
 (channels_last, weights packed before); the whole network is measured beside PyTorch's code for it. PyTorch's code is
 used where it is clearly faster. Results have the memory format of the original's.
 
-The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
-answers, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
+The weights are packed into the kernels. After a change of a parameter or buffer of the original in place, the original
+computes, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
 
-The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
+The kernels serve inputs of the example's shape only; other inputs go through the original at its speed. The
 kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are propagated as PyTorch does,
 but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuses turns them into 0.
 """
@@ -41,7 +41,7 @@ from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
-from .graph_judge import GraphJudge, GraphVerdict
+from .graph_judge import GraphJudge, settled
 from .network.nodes import Tuned
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
@@ -137,7 +137,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
              compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
-    """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
+    """A form of an eval-mode CPU model with tuned kernels for inputs of the example's shape; it shares the weights.
 
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
@@ -158,7 +158,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
     expected = _reference(model, examples)
-    original = copy.deepcopy(model)
+    original = _shared_copy(model)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
@@ -170,7 +170,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return selection.choose(layers, binder)
 
     def compiled(program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
-        judge_now = judge if choices is None else _settled(verdicts, progress, allowed)
+        judge_now = judge if choices is None else settled(verdicts, progress, allowed)
         graph = compile_graph(program, binder, chosen, inputs, judge_now, precision)
         taken.extend(() if graph is None else graph.choices)
         return graph
@@ -194,17 +194,6 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                            "allowed" if finite else "the model's results for the example are not finite, and the "
                            "optimised model's are not so in the same places; take an example with finite results")
     return Optimized(result, target, taken, error, precision).eval()
-
-
-def _settled(verdicts: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
-    """The judge that repeats the next saved verdict, which is taken from the list; None where there is none."""
-    found = verdicts.pop(0) if verdicts else None
-    if found is None:
-        return None
-    verdict = GraphVerdict.of_json(found)
-    if verdict is None:
-        raise FormatError(f"{str(found)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
-    return GraphJudge(verdict.peer, None, progress, tolerance, verdict)
 
 
 def _examples(given: object) -> tuple[Tensor, ...]:
@@ -281,9 +270,23 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     return inputs
 
 
+def _shared_copy(model: nn.Module) -> nn.Module:
+    """A copy whose parameters and buffers share the model's memory, and notice when it is written.
+
+    Other kinds of tensors than plain ones are copied, with all the rest.
+    """
+    shared: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        if type(tensor) not in (Tensor, nn.Parameter):
+            return copy.deepcopy(model)
+        view = tensor.detach()
+        shared[id(tensor)] = nn.Parameter(view, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else view
+    return copy.deepcopy(model, shared)
+
+
 def _reference(model: nn.Module, examples: Sequence[Tensor]) -> list[Tensor]:
     """The model's results for the examples, computed in fp32."""
-    wide = copy.deepcopy(model)
+    wide = _shared_copy(model)
     if has_bf16((*model.parameters(), *examples)):
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():

@@ -93,7 +93,7 @@ def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     given = arguments(node)
     x = lowering.value(given["self"])
     axis = given["dim"] % len(x.shape)
-    size = given.get("split_size")
+    size = -(-x.shape[axis] // given["chunks"]) if "chunks" in given else given.get("split_size")
     sizes: list[int] = given["split_sizes"] if size is None else [
         min(size, x.shape[axis] - begin) for begin in range(0, x.shape[axis], size)]
     parts, begin = [], 0
@@ -186,8 +186,8 @@ VIEWS: dict[Any, Maker] = {
     **dict.fromkeys(_RESHAPES, _reshape), **dict.fromkeys(_COPIES, _same),
     aten.permute.default: _permute, aten.transpose.int: _permute, aten.t.default: _permute,
     aten.expand.default: _expand, aten.slice.Tensor: _slice, aten.select.int: _select,
-    aten.split.Tensor: _split, aten.split_with_sizes.default: _split, aten.cat.default: _concatenate,
-    aten.unbind.int: _unbind,
+    aten.split.Tensor: _split, aten.chunk.default: _split, aten.split_with_sizes.default: _split,
+    aten.cat.default: _concatenate, aten.unbind.int: _unbind,
     aten.roll.default: _roll, aten.pad.default: _pad, aten.constant_pad_nd.default: _pad,
     aten._assert_tensor_metadata.default: _nothing,
 }

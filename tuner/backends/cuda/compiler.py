@@ -25,7 +25,7 @@ from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
 from ..compiled_phase import CompiledPhase
-from .cubin_cache import CubinCache
+from ..image_cache import ImageCache
 from .resources import Resources, read_resources, read_spills
 
 INSTALL = "pip install 'seqtune[nvrtc]'"
@@ -103,10 +103,10 @@ def target(device: Device) -> str:
 class CubinCompiler:
     """Compiles sources for one device. Threads may share a compiler. Raises UnavailableError."""
 
-    def __init__(self, device: Device, cache: CubinCache | None = None) -> None:
+    def __init__(self, device: Device, cache: ImageCache | None = None) -> None:
         self.device = device
         self.target = target(device)
-        self.cache = cache or CubinCache()
+        self.cache = cache or ImageCache("cubin")
 
     def compile(self, source: KernelSource) -> Image:
         """Compile a source, or take it from the cache. Raises BuildError with the compiler's first error."""
@@ -114,15 +114,17 @@ class CubinCompiler:
         key = json.dumps([version(), options, source.text])
         cached = self.cache.get(key)
         if cached is not None:
-            with suppress(FormatError):  # an image that cannot be read is compiled again
-                return Image(cached[0], read_resources(*cached))
+            cubin, facts = cached
+            with suppress(FormatError, LookupError, ValueError, TypeError, AttributeError):  # damaged: compiled again
+                return Image(cubin, read_resources(cubin, {
+                    str(entry): (int(stores), int(loads)) for entry, (stores, loads) in facts["spills"].items()}))
         cubin, messages = run_nvrtc(source.text, options)
         spills = read_spills(messages)
         try:
             image = Image(cubin, read_resources(cubin, spills))
         except FormatError as error:
             raise BuildError(str(error)) from None
-        self.cache.put(key, cubin, spills)
+        self.cache.put(key, cubin, {"spills": spills})
         return image
 
     def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:

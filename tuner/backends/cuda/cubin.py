@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from seqtune.errors import FormatError
 
-LARGEST_IMAGE = 256_000_000  # bytes; our kernels compile to less than 1 MB
+from ..image_cache import LARGEST_IMAGE
+
 MOST_SECTIONS = 4096
 LONGEST_NAME = 4096  # bytes
 MACHINE = 190  # EM_CUDA

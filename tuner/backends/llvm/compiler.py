@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import llvmlite.binding as llvm
 from seqtune.errors import one_line
 
 from ..backend import BuildError
+from ..image_cache import ImageCache
 
 MODULES_KEPT = 6000  # compiled modules kept for reuse: more than two large spaces need; each takes about 60 KB
 
@@ -73,14 +75,18 @@ class CompiledModule:
 
 
 class Compiler:
-    """Compiles for one instruction set; equal (text, options) are compiled once."""
+    """Compiles for one instruction set; equal (text, options) are compiled once.
 
-    def __init__(self, instruction_set: str) -> None:
+    A `cache` keeps the machine code for other processes.
+    """
+
+    def __init__(self, instruction_set: str, cache: ImageCache | None = None) -> None:
         forbidden = INSTRUCTION_SETS[instruction_set][1]
         features = {name: has and not name.startswith(forbidden) for name, has in host_features().items()}
         flags = [f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())]
         if instruction_set == "avx512":
             flags.append("-prefer-256-bit")
+        self._cache, self._target = cache, [toolchain(), llvm.get_host_cpu_name(), flags]
         self._machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=llvm.get_host_cpu_name(), features=",".join(flags), opt=3, reloc="pic", jit=True)
         self._linker = llvm.create_lljit_compiler(use_jit_link=False)
@@ -111,11 +117,7 @@ class Compiler:
     def _compile(self, text: str, libraries: list[str]) -> tuple[str, CompiledModule]:
         # Compile to an object first: an engine per module would keep its IR, about 1 MB each.
         try:
-            with llvm.parse_assembly(text, llvm.create_context()) as module:
-                module.verify()
-                entries = frozenset(function.name for function in module.functions
-                                    if not function.is_declaration and function.linkage == llvm.Linkage.external)
-                image = self._machine.emit_object(module)
+            image, entries = self._object(text)
             library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
             for entry in entries:
                 library.export_symbol(entry)
@@ -126,6 +128,21 @@ class Compiler:
             return name, CompiledModule(library.link(self._linker, name), entries)
         except RuntimeError as error:
             raise BuildError(one_line(error)) from None
+
+    def _object(self, text: str) -> tuple[bytes, frozenset[str]]:
+        """The object file of a text and the functions that it defines, from the cache if they are there."""
+        key = json.dumps([*self._target, text])
+        cached = None if self._cache is None else self._cache.get(key)
+        if cached is not None and isinstance(entries := cached[1].get("entries"), list):
+            return cached[0], frozenset(map(str, entries))
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.verify()
+            defined = [function.name for function in module.functions
+                       if not function.is_declaration and function.linkage == llvm.Linkage.external]
+            image = self._machine.emit_object(module)
+        if self._cache is not None:
+            self._cache.put(key, image, {"entries": defined})
+        return image, frozenset(defined)
 
     def close(self) -> None:
         """Drop all compiled modules."""

@@ -16,8 +16,8 @@ from seqtune.kernels.implementation import KernelSource
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-from seqtune.tuner.backends.cuda.cubin_cache import CubinCache
 from seqtune.tuner.backends.cuda.resources import read_resources, read_spills
+from seqtune.tuner.backends.image_cache import ImageCache
 
 KERNEL = r"""
 extern "C" __global__ void __launch_bounds__(128) tile(const float *x, float *y, int n) {
@@ -35,15 +35,15 @@ extern "C" __global__ void plain(float *y) { y[threadIdx.x] = 3; }
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> CubinCache:
+def cache(tmp_path: Path) -> ImageCache:
     try:
         compiler.version()
     except UnavailableError as error:
         pytest.skip(str(error))
-    return CubinCache(tmp_path / "cubin")
+    return ImageCache("cubin", tmp_path / "cubin")
 
 
-def compiler_for(model: str, cache: CubinCache) -> CubinCompiler:
+def compiler_for(model: str, cache: ImageCache) -> CubinCompiler:
     device = described("cuda", model)
     assert device is not None
     return CubinCompiler(device, cache)
@@ -53,7 +53,7 @@ def compiler_for(model: str, cache: CubinCache) -> CubinCompiler:
     ("t4", "sm_75"), ("a100", "sm_80"), ("rtx-4090", "sm_89"), ("h200", "sm_90a"), ("b200", "sm_100"),
     ("rtx-5090", "sm_120")])
 def test_a_kernel_compiles_for_every_generation_and_its_needs_are_read_from_the_image(
-        model: str, target: str, cache: CubinCache) -> None:
+        model: str, target: str, cache: ImageCache) -> None:
     compiler = compiler_for(model, cache)
     assert compiler.target == target
     image = compiler.compile(KernelSource(KERNEL))
@@ -67,7 +67,7 @@ def test_a_kernel_compiles_for_every_generation_and_its_needs_are_read_from_the_
     assert 8 <= plain.registers <= tile.registers <= 255
 
 
-def test_spills_are_read_from_the_messages_and_kept_with_the_image(cache: CubinCache) -> None:
+def test_spills_are_read_from_the_messages_and_kept_with_the_image(cache: ImageCache) -> None:
     body = "".join(f"float a{i} = x[{i} * n + threadIdx.x];\n" for i in range(60))
     total = "+".join(f"a{i} * a{(i * 7) % 60}" for i in range(60))
     source = KernelSource(f'extern "C" __global__ void much(const float *x, float *y, int n) {{ {body} '
@@ -77,10 +77,10 @@ def test_spills_are_read_from_the_messages_and_kept_with_the_image(cache: CubinC
     first = compiler.compile(source).resources["much"]
     assert first.spill_stores > 0
     assert first.spill_loads > 0
-    assert compiler_for("a100", CubinCache(cache.folder)).compile(source).resources["much"] == first
+    assert compiler_for("a100", ImageCache("cubin", cache.folder)).compile(source).resources["much"] == first
 
 
-def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: CubinCache) -> None:
+def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: ImageCache) -> None:
     with pytest.raises(BuildError, match=r"kernel\.cu\(1\): error: .*undefined") as caught:
         compiler_for("h200", cache).compile(KernelSource('extern "C" __global__ void f() { missing(); }'))
     assert "\n" not in str(caught.value)
@@ -91,7 +91,7 @@ def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: CubinCac
 
 
 def test_an_image_is_compiled_once_unless_text_options_or_architecture_differ(
-        cache: CubinCache, monkeypatch: pytest.MonkeyPatch) -> None:
+        cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
     run = compiler.run_nvrtc
 
@@ -110,18 +110,18 @@ def test_an_image_is_compiled_once_unless_text_options_or_architecture_differ(
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}\n", b'{"sha256": 3, "spills": []}\n\x7fELF', b"[" * 5000, None])
-def test_a_damaged_entry_is_compiled_again(damage: bytes | None, cache: CubinCache) -> None:
+@pytest.mark.parametrize("damage", [b"", b"{}\n", b'{"sha256": 3, "facts": []}\n\x7fELF', b"[" * 5000, None])
+def test_a_damaged_entry_is_compiled_again(damage: bytes | None, cache: ImageCache) -> None:
     h200 = compiler_for("h200", cache)
     first = h200.compile(KernelSource(KERNEL))
     entry, = cache.folder.glob("*/*.cubin")
     entry.write_bytes(entry.read_bytes()[:-100] if damage is None else damage)
     assert h200.compile(KernelSource(KERNEL)) == first
-    assert CubinCache(cache.folder).get("unknown") is None
+    assert ImageCache("cubin", cache.folder).get("unknown") is None
 
 
 def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
-    cache = CubinCache(tmp_path, most_bytes=3000)
+    cache = ImageCache("cubin", tmp_path, most_bytes=3000)
     for number in range(3):
         cache.put(str(number), bytes(1000), {})
     for age, path in enumerate(sorted(tmp_path.glob("*/*.cubin"))):
@@ -132,13 +132,13 @@ def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
     assert sum(cache.get(str(number)) is not None for number in range(3)) == 2
 
 
-def test_a_folder_that_cannot_be_written_costs_only_time(cache: CubinCache, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_only_time(cache: ImageCache, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    blocked = compiler_for("h200", CubinCache(tmp_path / "file" / "cubin"))
+    blocked = compiler_for("h200", ImageCache("cubin", tmp_path / "file" / "cubin"))
     assert blocked.compile(KernelSource(KERNEL)) == blocked.compile(KernelSource(KERNEL))
 
 
-def test_threads_compile_at_the_same_time(cache: CubinCache) -> None:
+def test_threads_compile_at_the_same_time(cache: ImageCache) -> None:
     h200 = compiler_for("h200", cache)
     sources = [KernelSource(KERNEL.replace("300", str(300 + number))) for number in range(4)]
     with ThreadPoolExecutor(4) as threads:
@@ -147,7 +147,7 @@ def test_threads_compile_at_the_same_time(cache: CubinCache) -> None:
         1200, 1216, 1216, 1216]  # dynamic shared memory begins at a multiple of 16 bytes
 
 
-def test_hostile_images_are_refused_in_one_line(cache: CubinCache) -> None:
+def test_hostile_images_are_refused_in_one_line(cache: ImageCache) -> None:
     image = compiler_for("h200", cache).compile(KernelSource(KERNEL)).cubin
     for wrong in (b"", b"MZ", image[:40], image[:200], image[:16] + b"\xff" * 48 + image[64:], b"\x7fELF\x02" * 40):
         with pytest.raises(FormatError, match="compiled kernel"):
@@ -160,7 +160,7 @@ def test_hostile_images_are_refused_in_one_line(cache: CubinCache) -> None:
         "f": (8, 16)}
 
 
-def test_a_gpu_that_nvrtc_does_not_know_is_named(cache: CubinCache) -> None:
+def test_a_gpu_that_nvrtc_does_not_know_is_named(cache: ImageCache) -> None:
     device = described("cuda", "h200")
     assert device is not None
     with pytest.raises(UnavailableError, match="does not compile for sm_61"):

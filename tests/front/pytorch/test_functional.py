@@ -1,0 +1,100 @@
+"""Tests of the rewriting of exported graphs into functional ones: right, and left to PyTorch where it is not plain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtune.pytorch.compilation import exported
+from seqtune.pytorch.lowering.functional import make_functional
+
+
+class Computes(nn.Module):
+    """A convolution and a function of its result."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(2, 4, 1)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.layer(x))
+
+
+def in_place_twice(y: Tensor) -> Tensor:
+    return y.relu_().add_(y).mul_(2.0)
+
+
+def shared_with_a_view(y: Tensor) -> Tensor:
+    flat = y.flatten(1)
+    y.relu_()
+    return flat + 1
+
+
+def a_view_is_written(y: Tensor) -> Tensor:
+    y[:, 0].mul_(3.0)
+    return y
+
+
+def dropped_out(y: Tensor) -> Tensor:
+    z = functional.dropout(y, 0.5, training=False)  # y itself
+    z.relu_()
+    return y + z
+
+
+def of_another_type(y: Tensor) -> Tensor:
+    return y.add_(torch.ones(y.shape[-1], dtype=torch.float64))
+
+
+def in_chunks(y: Tensor) -> Tensor:
+    first, second = functional.dropout(y, 0.5, training=False, inplace=True).chunk(2, 1)
+    return first * second
+
+
+@pytest.mark.parametrize(("function", "plain"), [
+    (in_place_twice, True), (in_chunks, True), (shared_with_a_view, False), (a_view_is_written, False),
+    (of_another_type, False)])
+def test_only_operations_whose_tensor_nothing_else_reads_are_rewritten(
+        function: Callable[[Tensor], Tensor], plain: bool) -> None:
+    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
+    with torch.no_grad():
+        program = torch.export.export(model, (x,))
+        assert make_functional(program.graph) == plain
+        result = exported(model, (x,))
+    for node in result.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            assert not node.target._schema.is_mutable
+    torch.testing.assert_close(result.module()(x), model(x))
+
+
+def test_a_result_that_may_be_its_operand_is_left_to_pytorch() -> None:
+    model, x = Computes(dropped_out).eval(), torch.randn(1, 2, 5, 3)
+    with torch.no_grad():
+        assert not make_functional(torch.export.export(model, (x,)).graph)
+
+
+def test_a_graph_that_is_rewritten_in_part_keeps_its_meaning() -> None:
+    def function(y: Tensor) -> Tensor:
+        return shared_with_a_view(y.relu_().add_(0.5))
+
+    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(exported(model, (x,)).module()(x), model(x))
+
+
+def test_a_model_that_writes_into_its_buffer_is_refused() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = nn.Buffer(torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls.add_(1)
+            return x + self.calls
+
+    with pytest.raises(ValueError, match="changes its buffer"):
+        exported(Counts().eval(), (torch.ones(2),))
