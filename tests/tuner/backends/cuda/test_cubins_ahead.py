@@ -22,7 +22,7 @@ from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import ahead, compiler
 from seqtune.tuner.backends.cuda.ahead import CubinsAhead, is_ours
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-from seqtune.tuner.backends.cuda.cubin_cache import CubinCache
+from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.measuring import runner as runners
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
@@ -87,7 +87,7 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         compiler.version()
     except UnavailableError as error:
         pytest.skip(str(error))
-    cache = CubinCache(tmp_path / "cubin")
+    cache = ImageCache("cubin", tmp_path / "cubin")
     monkeypatch.setattr(ahead, "CubinCompiler", lambda device: CubinCompiler(device, cache))
     assert DEVICE is not None
     cubins, (configuration,) = CubinsAhead(DEVICE), configurations(1)
@@ -98,7 +98,7 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         raise BuildError("compiled twice")
 
     monkeypatch.setattr(compiler, "run_nvrtc", fail)
-    assert CubinCompiler(DEVICE, CubinCache(tmp_path / "cubin")).phases(PROBLEM, kernel("cuda.gemm"), configuration)
+    assert CubinCompiler(DEVICE, ImageCache("cubin", tmp_path / "cubin")).phases(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:
