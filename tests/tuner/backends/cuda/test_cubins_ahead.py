@@ -98,7 +98,8 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         raise BuildError("compiled twice")
 
     monkeypatch.setattr(compiler, "run_nvrtc", fail)
-    assert CubinCompiler(DEVICE, ImageCache("cubin", tmp_path / "cubin")).phases(PROBLEM, kernel("cuda.gemm"), configuration)
+    cached = CubinCompiler(DEVICE, ImageCache("cubin", tmp_path / "cubin"))
+    assert cached.phases(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:
