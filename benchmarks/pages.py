@@ -48,6 +48,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "fuzz": "benchmarks.robustness.fuzz:page",
     "training_scale": "benchmarks.robustness.training_scale:page",
     "soak": "benchmarks.robustness.soak_page:page",
+    "network_calls": "benchmarks.robustness.network_calls:page",
     "search": "benchmarks.search.recorded:page",
     "search_transfer": "benchmarks.search.recorded:transfer_page",
     "across": "benchmarks.search.across:page",

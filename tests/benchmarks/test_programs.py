@@ -27,7 +27,7 @@ PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "
             "runtimes_left_out", "gpu_day",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
-            "soak", "networks", "linear_layers")
+            "soak", "networks", "network_calls", "linear_layers")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,14 +31,6 @@ DEVICES = [] if llvm.unavailable() else llvm.devices()
 # Every instruction set on all cores, the first also on one.
 BY_NAME = {device.name: device for device in DEVICES if device.threads == DEVICES[0].threads or device in DEVICES[:2]}
 FAMILIES = ("llvm.attention", "llvm.attention_decode")
-
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[dict[str, LLVMBackend]]:
-    opened = {name: LLVMBackend(device) for name, device in BY_NAME.items()}
-    yield opened
-    for backend in opened.values():
-        backend.close()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -31,14 +30,6 @@ def grouped(channels: int, groups: int, **features: int | str) -> Problem:
     """A problem with this number of channels in each group."""
     return Problem.make("conv2d", **{"c": channels * groups, "k": channels * groups, "groups": groups, "r": 3, "s": 3,
                                      "layout": "NHWC", **features})
-
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[dict[str, LLVMBackend]]:
-    opened = {name: LLVMBackend(device) for name, device in BY_NAME.items()}
-    yield opened
-    for backend in opened.values():
-        backend.close()
 
 
 @st.composite

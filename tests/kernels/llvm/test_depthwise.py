@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -30,14 +29,6 @@ FAMILY = kernel("llvm.depthwise")
 
 def depthwise(c: int, **features: int | str) -> Problem:
     return Problem.make("conv2d", **{"c": c, "k": c, "groups": c, "r": 3, "s": 3, **features})
-
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[dict[str, LLVMBackend]]:
-    opened = {name: LLVMBackend(device) for name, device in BY_NAME.items()}
-    yield opened
-    for backend in opened.values():
-        backend.close()
 
 
 @st.composite

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -29,14 +27,6 @@ FAMILY = kernel("llvm.winograd")
 
 def conv(**features: int | float | str) -> Problem:
     return Problem.make("conv2d", **{"r": 3, "s": 3, **features})
-
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[dict[str, LLVMBackend]]:
-    opened = {name: LLVMBackend(device) for name, device in BY_NAME.items()}
-    yield opened
-    for backend in opened.values():
-        backend.close()
 
 
 problems = st.builds(
