@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from seqtune.api import predict, predict_many
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
@@ -25,7 +27,7 @@ from seqtune.pytorch.network.nodes import Tuned
 from seqtune.pytorch.network_module import NetworkModule
 from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import Choice
-from seqtune.pytorch.selection import LayerSelection
+from seqtune.pytorch.selection import LayerSelection, likely_best
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import Load, LoadMeter
 from tests.front.pytorch.test_networks import Block
@@ -202,6 +204,20 @@ def test_weights_that_are_loaded_into_the_original_are_followed(quick: Callable[
     with pytest.warns(SeqtuneWarning, match="were changed"), torch.no_grad():
         torch.testing.assert_close(fast(example), other(example))
 
+
+
+def test_without_proof_the_fastest_configuration_that_was_measured_is_taken(checkpoint: Path) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    first, second, *_ = answer.candidates
+    slow, fast = Measurement(Status.CORRECT, (3.0,)), Measurement(Status.CORRECT, (2.0,))
+    wrong = Measurement(Status.CORRECTNESS)
+    default = replace(answer.default, measurement=slow)
+    verified = replace(answer, verified=True, significant=False, winner=default, default=default, candidates=(
+        replace(first, measurement=wrong), replace(second, measurement=fast)))
+    assert likely_best(verified) == second.configuration
+    assert likely_best(replace(verified, candidates=verified.candidates[:1])) == default.configuration
+    assert likely_best(replace(verified, significant=True)) == default.configuration
+    assert likely_best(answer) == answer.configuration
 
 
 def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
