@@ -45,6 +45,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
     "c_predictor": "benchmarks.speed.c_predictor:page",
+    "gpu_day": "benchmarks.gpu.results_page:page",
     "fuzz": "benchmarks.robustness.fuzz:page",
     "training_scale": "benchmarks.robustness.training_scale:page",
     "soak": "benchmarks.robustness.soak_page:page",

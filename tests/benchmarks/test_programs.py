@@ -24,7 +24,7 @@ PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "
             "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
             "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
-            "runtimes_left_out", "gpu_day",
+            "runtimes_left_out", "gpu_day", "gpu_results",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
             "soak", "networks", "network_calls", "linear_layers")

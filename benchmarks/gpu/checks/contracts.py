@@ -5,6 +5,7 @@ Numbers come before speed: a family that computes wrong numbers fails the slice,
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -97,15 +98,35 @@ def device_tests(day: Day, seconds: float) -> dict[str, Any]:
     report = day.path("results", "device-tests.xml")
     report.unlink(missing_ok=True)
     marked = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "mark.device" in path.read_text()]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "device", "-p", "no:cacheprovider", f"--junitxml={report}",
+    command = [sys.executable, "-m", "pytest", "-v", "-m", "device", "-p", "no:cacheprovider", f"--junitxml={report}",
                *marked]  # other tests need packages that this machine may lack
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(10.0, seconds))
-    except subprocess.TimeoutExpired:
-        return {"errors": 1, "message": f"the tests did not end in {seconds:.0f} s"}
+        done = subprocess.run(command, capture_output=True, check=False, timeout=max(10.0, seconds))
+    except subprocess.TimeoutExpired as late:
+        return counts_until(late.stdout or b"", f"the tests did not end in {seconds:.0f} s")
     if not report.exists():
-        return {"errors": 1, "message": (done.stdout + done.stderr).strip()[-500:]}
+        return counts_until(done.stdout, f"the tests' process ended with {done.returncode}",
+                            (done.stdout + done.stderr).decode(errors="replace").strip()[-500:])
     return counts_of(read_bounded(report, LARGEST_REPORT))
+
+
+def counts_until(output: bytes, end: str, otherwise: str = "") -> dict[str, Any]:
+    """The counts in pytest's lines until its process ended, and the test in progress then.
+
+    Without any line of a test, `otherwise` is the message.
+    """
+    results: dict[str, str] = {}
+    current = ""
+    for line in output.decode(errors="replace").splitlines():
+        if line.startswith("tests/") and "::" in line:
+            ended = re.match(r"(.*?::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b", line)
+            current = "" if ended else line.strip()
+            results |= {ended[1]: ended[2]} if ended else {}
+    counts = Counter(results.values())
+    message = f"{end} in {current}" if current else otherwise or end
+    return {"tests": len(results), "failures": counts["FAILED"], "errors": counts["ERROR"] + 1,
+            "skipped": counts["SKIPPED"], "failed": [name for name, result in results.items()
+                                                     if result in ("FAILED", "ERROR")][:50], "message": message[:1000]}
 
 
 def counts_of(report: bytes) -> dict[str, Any]:

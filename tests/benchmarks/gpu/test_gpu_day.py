@@ -1,4 +1,4 @@
-"""Tests of a GPU day without a GPU: its dry run from end to end, and the parts that read other programs' output."""
+"""Tests of a GPU day without a GPU: its dry run from end to end, and the parts that plan and store it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ import pytest
 
 from benchmarks.common.program import run_program
 from benchmarks.gpu import collecting, gpu_day, home
-from benchmarks.gpu.checks.contracts import counts_of
-from benchmarks.gpu.checks.sanitizer import findings
 from benchmarks.gpu.contests.heuristics import gpu_of
 from benchmarks.gpu.contests.peers import summary
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState
@@ -250,22 +248,6 @@ def test_a_large_data_set_is_cut_into_files_that_are_small_enough(tmp_path: Path
     assert not (tmp_path / "cut.parquet").exists()
     assert all(path.stat().st_size <= most for path in paths)
     assert sum(len(Dataset.read(path)) for path in paths) == len(data)
-
-
-@pytest.mark.parametrize(("output", "number"), [
-    ("========= ERROR SUMMARY: 0 errors\n", 0), ("========= ERROR SUMMARY: 12 errors\n", 12),
-    ("========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)\n", 3),
-    ("========= COMPUTE-SANITIZER\nTraceback", None)])
-def test_the_sanitizers_summary_is_read(output: str, number: int | None) -> None:
-    assert findings(output) == number
-
-
-def test_the_report_of_the_device_tests_is_read() -> None:
-    report = b"""<testsuites><testsuite name="pytest" errors="0" failures="1" skipped="1" tests="3"><testcase
-    classname="t" name="a"/><testcase classname="t" name="b"><failure message="x"/></testcase><testcase classname="t"
-    name="c"><skipped message="no GPU"/></testcase></testsuite></testsuites>"""
-    assert counts_of(report) == {"tests": 3, "failures": 1, "errors": 0, "skipped": 1, "failed": ["t::b"],
-                                 "skipped_because": {"no GPU": 1}}
 
 
 @pytest.mark.parametrize(("model", "name"), [

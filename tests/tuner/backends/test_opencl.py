@@ -83,6 +83,12 @@ def test_a_work_group_beyond_the_limit_is_a_launch_error(plant: Callable[..., An
 
 @pytest.mark.device
 def test_local_memory_beyond_the_limit_is_a_launch_error(plant: Callable[..., Any], backend: OpenCLBackend) -> None:
+    small = plant("__local float few[16]; few[n & 15] = n; barrier(CLK_LOCAL_MEM_FENCE); y[0] = few[n & 15];")
+    (kernel, *_), = small.steps
+    reported = kernel.get_work_group_info(backend.cl.kernel_work_group_info.LOCAL_MEM_SIZE, backend.handle)
+    small.close()
+    if not reported:  # such as PoCL 5.0 for CPUs; a launch beyond the limit ends the process
+        pytest.skip("this OpenCL runtime does not say how much local memory a kernel needs")
     floats = backend.device.local_memory // 2
     with pytest.raises((LaunchError, BuildError)):  # some compilers refuse it themselves
         plant(f"__local float big[{floats}]; big[n] = n; barrier(CLK_LOCAL_MEM_FENCE); y[0] = big[n];")

@@ -1,0 +1,153 @@
+"""Page of GPU days, computed from the JSON file of `benchmarks.gpu_results`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.common.contest import geometric_mean
+from benchmarks.common.page import Page, Results, measured_on
+from benchmarks.common.report import Row, markdown
+from benchmarks.gpu.contests.peers import OURS
+
+JUDGED: Mapping[str, str] = {"seqtune": "analytic model", "random": "random"}  # method of an evaluation -> its name
+COMMAND = "python -m benchmarks.gpu_results gpu-day/home --out docs"
+
+
+def number(value: float | None) -> str:
+    """Two decimals, or a dash where there is no value."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def contests_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
+    """The seconds of every method, by group and problem."""
+    contests: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        contests.setdefault((row["group"], row["problem"]), {})[row["method"]] = row["seconds"]
+    return contests
+
+
+def fastest_peer(seconds: Mapping[str, float]) -> float:
+    """The least seconds of a contestant that is not ours."""
+    return min(value for method, value in seconds.items() if method not in OURS)
+
+
+def contest_tables(rows: Sequence[Row]) -> str:
+    """The tables of the contests: microseconds of every method; one table for each operation."""
+    contests, tables = contests_of(rows), []
+    for operation in dict.fromkeys(group.partition(" ")[0] for group, _ in contests):
+        chosen = {key: seconds for key, seconds in contests.items() if key[0].partition(" ")[0] == operation}
+        methods = dict.fromkeys(method for seconds in chosen.values() for method in seconds)
+        ordered = [*(method for method in methods if method not in OURS), *(name for name in OURS if name in methods)]
+        lines = [[problem, *(f"{1e6 * seconds[method]:.1f}" if method in seconds else "–" for method in ordered),
+                  number(fastest_peer(seconds) / seconds["first proposal"] if "first proposal" in seconds else None)]
+                 for (_, problem), seconds in chosen.items()]
+        tables.append(markdown(["microseconds", *ordered, "fastest peer / first proposal"], lines))
+    return "\n\n".join(tables)
+
+
+def ratios(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, int]]]:
+    """The geometric mean of the fastest peer's time / ours, and its problems, by group and contestant of ours."""
+    logs: dict[str, dict[str, list[float]]] = {}
+    for (group, _), seconds in contests_of(rows).items():
+        for method in OURS:
+            if method in seconds:
+                logs.setdefault(group, {}).setdefault(method, []).append(fastest_peer(seconds) / seconds[method])
+    return {group: {method: (geometric_mean(values), len(values)) for method, values in methods.items()}
+            for group, methods in logs.items()}
+
+
+def ratio_table(rows: Sequence[Row]) -> str:
+    """The table of the means."""
+    lines = [[f"{group} ({max(count for _, count in methods.values())})",
+              *(number(methods[method][0] if method in methods else None) for method in OURS)]
+             for group, methods in ratios(rows).items()]
+    return markdown(["fastest peer / ours (problems)", *OURS], lines)
+
+
+def speed(row: Row, backend: str) -> str:
+    """The best TFLOP/s of a backend on a product, and the number of records behind it."""
+    seconds = row["seconds"].get(backend)
+    return "–" if seconds is None else f"{row['flop'] / seconds / 1e12:.0f} ({row['measured'][backend]})"
+
+
+def product_table(rows: Sequence[Row]) -> str:
+    """The table of the largest products."""
+    lines = [[row["problem"], f"{row['flop'] / 1e9:.2g}", speed(row, "cuda"), speed(row, "triton")] for row in rows]
+    return markdown(["best TFLOP/s (configurations)", "GFLOP", "our kernels", "Triton's kernel"], lines)
+
+
+def judged_table(rows: Sequence[Row]) -> str:
+    """The table of the analytic model's shares."""
+    counts = list(dict.fromkeys(row["measured"] for row in rows))
+    cells = {(row["group"], row["method"], row["measured"]): row for row in rows}
+    lines = []
+    for group, method in dict.fromkeys((row["group"], row["method"]) for row in rows):
+        first = cells[group, method, counts[0]]
+        lines.append([f"{group} ({first['problems']}, {first['configurations']:g})", method, *(
+            f"{cell['share']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+            for cell in (cells[group, method, count] for count in counts))])
+    return markdown(["group (problems, configurations)", "method", *map(str, counts)], lines, left=2)
+
+
+def check_table(results: Results) -> str:
+    """The table of the checks: configurations against float64, runs of the sanitizer and all records, by family."""
+    names = dict.fromkeys((row["kernel"], row["dtype"]) for key in ("contracts", "records") for row in results[key])
+    contracts, records = ({(row["kernel"], row["dtype"]): row for row in results[key]}
+                          for key in ("contracts", "records"))
+    tools: dict[str, list[int]] = {}
+    for run in results["sanitizer"]:
+        tools.setdefault(run["kernel"], []).append(run["findings"] or 0)
+    lines = []
+    for kernel, dtype in sorted(names):
+        error = results["worst_errors"].get(f"{kernel} {dtype}")
+        runs = tools.get(kernel)
+        lines.append([kernel, dtype, right_of(contracts.get((kernel, dtype))), "–" if error is None else f"{error:.1e}",
+                      "–" if runs is None else f"{sum(runs)} in {len(runs)}", right_of(records.get((kernel, dtype)))])
+    return markdown(["family", "type", "samples right", "worst error", "findings in runs of the sanitizer",
+                     "records right"], lines, left=2)
+
+
+def counts_in(row: Row) -> dict[str, int]:
+    """The counts of a row by status."""
+    return {name: count for name, count in row.items() if name not in ("kernel", "dtype")}
+
+
+def right_of(row: Row | None) -> str:
+    """How many of a row's configurations were right, as in "30 of 30"."""
+    return "–" if row is None else f"{row.get('correct', 0)} of {sum(counts_in(row).values())}"
+
+
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    peers, judged = results["peers"], results["judged"]
+    first = {group: methods["first proposal"] for group, methods in ratios(peers).items()
+             if "first proposal" in methods}
+    said = ", ".join(f"{mean:.2f} for {group} ({count} problems)" for group, (mean, count) in first.items())
+    records = sum(sum(counts_in(row).values()) for row in results["records"])
+    wrong = records - sum(row.get("correct", 0) for row in results["records"])
+    checked = sum(sum(counts_in(row).values()) for row in results["contracts"])
+    passed = sum(row.get("correct", 0) for row in results["contracts"])
+    peak = results["tensor_gflops"]
+    tables = (f"{ratio_table(peers)}\n\n{contest_tables(peers)}\n\n## Products beside Triton's\n\n"
+              f"{product_table(results['products'])}\n\n## The analytic model\n\n{judged_table(judged)}\n\n"
+              f"## Checks\n\n{check_table(results)}")
+    return Page(
+        "gpu_day", "A day with a GPU",
+        "The speed of the first proposal, for which nothing had been measured on this GPU, divided by that of the "
+        f"fastest peer (geometric means over problems): {said}. Of {checked} sampled configurations {passed} computed "
+        f"right numbers; of {records} records on {results['problems']} problems {wrong} have a wrong result.",
+        COMMAND, tables, measured_on(results),
+        "Peers and ours took turns in one process, each with an overwritten second-level cache; the least of 16 "
+        "samples counts. `default` is the safe default, `first proposal` the analytic model's first answer, `best of "
+        "5` the fastest of its five first answers, `random of 5` that of five random configurations, `tuned` the best "
+        "of 64 trials.",
+        ("Few problems, one card, one run; a tenth more or less means little where a call takes ten microseconds.",
+         "The peers are PyTorch's operations (cuBLAS, cuDNN with its benchmark mode on and TF32 off, in both layouts), "
+         "torch.compile in its mode max-autotune where it took part, and the first answer of nvidia-matmul-heuristics, "
+         "run by our Triton kernel. A dash is a peer that did not take part.",
+         "The products' speeds are the best of as many configurations as stand in brackets, not of a search."
+         + (f" The data sheet of the card says {peak / 1000:.0f} TFLOP/s without sparsity." if peak else ""),
+         "The analytic model chooses among the measured configurations of a problem: the safe default, its own five "
+         "first proposals and configurations of other problems and of chance. 0 is its first choice without a "
+         "measurement. In brackets are 95 % intervals, by drawing problems. The best of so few configurations is not "
+         "the best of the space."))
