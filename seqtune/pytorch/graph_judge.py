@@ -163,15 +163,15 @@ def _results(form: nn.Module, examples: Sequence[Any]) -> list[Tensor]:
         return [leaf.clone() for leaf in pytree.tree_leaves(form(*_clones(examples))) if isinstance(leaf, Tensor)]
 
 
-def settled(verdicts: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
-    """The judge that repeats the next saved verdict, which is taken from the list; None where there is none.
+def next_judge(saved: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
+    """Take the next saved verdict from the list, and return the judge that repeats it; None where there is none.
 
     Raises FormatError if it is no verdict.
     """
-    found = verdicts.pop(0) if verdicts else None
-    if found is None:
+    entry = saved.pop(0) if saved else None
+    if entry is None:
         return None
-    verdict = GraphVerdict.of_json(found)
+    verdict = GraphVerdict.of_json(entry)
     if verdict is None:
-        raise FormatError(f"{str(found)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
+        raise FormatError(f"{str(entry)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
     return GraphJudge(verdict.peer, None, progress, tolerance, verdict)

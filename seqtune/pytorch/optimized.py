@@ -11,7 +11,8 @@ attention is predicted, verified against the safe default, and measured beside P
 used where it is clearly faster. Results have the memory format of the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer of the original in place, the original
-computes, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
+computes, at its speed, with a warning. Changes through `.data` are not counted by PyTorch: the packed layers keep the
+old weights, and everything else uses the new ones. Buffers that the model itself writes are copied.
 
 The kernels serve inputs of the example's shape only; other inputs go through the original at its speed. The
 kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are propagated as PyTorch does,
@@ -20,11 +21,9 @@ but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuse
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,13 @@ from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
-from .graph_judge import GraphJudge, settled
+from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Tuned
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
+from .shared_weights import WatchedWeights, shared_copy
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -98,8 +98,8 @@ class Optimized(nn.Module):
 class Compiled(nn.Module):
     """An exported graph with kernels in it, and the module that it was exported from for inputs of other shapes."""
 
-    def __init__(self, original: nn.Module, compiled: CompiledGraph, examples: Sequence[Tensor],
-                 unflatten: Callable[[Any], Any]) -> None:
+    def __init__(self, original: nn.Module, weights: WatchedWeights, compiled: CompiledGraph,
+                 examples: Sequence[Tensor], unflatten: Callable[[Any], Any]) -> None:
         super().__init__()
         self.original = original
         self.graph = compiled.graph
@@ -107,19 +107,13 @@ class Compiled(nn.Module):
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
         self._known = [(example.shape, example.dtype, "cpu") for example in examples]
         self._unflatten = unflatten
-        # inference tensors have no versions, and cannot be changed outside the inference mode
-        self._weights = [weight for weight in (*original.parameters(), *original.buffers())
-                         if not weight.is_inference()]
-        self._versions = self._versions_now()
-
-    def _versions_now(self) -> list[int]:
-        return list(map(_version, self._weights))  # a tenth of a microsecond each
+        self._weights = weights
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph, or the original for inputs of other shapes and after a change of its weights."""
         if kwargs or len(args) != len(self._known):
             return self.original(*args, **kwargs)
-        if self._versions != self._versions_now():
+        if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
                    "Optimise the changed model again")
             return self.original(*args, **kwargs)
@@ -128,9 +122,6 @@ class Compiled(nn.Module):
                 return self.original(*args, **kwargs)
         with TURN, torch.no_grad():
             return self._unflatten(self.graph(*args))
-
-
-_version = attrgetter("_version")  # counts changes in place
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
@@ -157,8 +148,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
-    expected = _reference(model, examples)
-    original = _shared_copy(model)
+    expected, written = _reference(model, examples)
+    original = shared_copy(model, written)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
@@ -170,7 +161,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return selection.choose(layers, binder)
 
     def compiled(program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
-        judge_now = judge if choices is None else settled(verdicts, progress, allowed)
+        judge_now = judge if choices is None else next_judge(verdicts, progress, allowed)
         graph = compile_graph(program, binder, chosen, inputs, judge_now, precision)
         taken.extend(() if graph is None else graph.choices)
         return graph
@@ -231,6 +222,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor],
     """The module compiled, or itself with its exportable children compiled."""
     if next(module.parameters(), None) is None:
         return module
+    weights = WatchedWeights(module)
     try:
         with torch.no_grad():
             program = exported(module, tuple(examples))
@@ -246,7 +238,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor],
         return module
     spec = program.call_spec.out_spec
     assert spec is not None
-    return Compiled(module, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
+    return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
 
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
@@ -270,27 +262,17 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     return inputs
 
 
-def _shared_copy(model: nn.Module) -> nn.Module:
-    """A copy whose parameters and buffers share the model's memory, and notice when it is written.
-
-    Other kinds of tensors than plain ones are copied, with all the rest.
-    """
-    shared: dict[int, Any] = {}
-    for tensor in (*model.parameters(), *model.buffers()):
-        if type(tensor) not in (Tensor, nn.Parameter):
-            return copy.deepcopy(model)
-        view = tensor.detach()
-        shared[id(tensor)] = nn.Parameter(view, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else view
-    return copy.deepcopy(model, shared)
-
-
-def _reference(model: nn.Module, examples: Sequence[Tensor]) -> list[Tensor]:
-    """The model's results for the examples, computed in fp32."""
-    wide = _shared_copy(model)
+def _reference(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], set[int]]:
+    """The model's results for the examples, computed in fp32, and the ids of the buffers that it writes."""
+    wide = shared_copy(model, {id(buffer) for buffer in model.buffers()})
     if has_bf16((*model.parameters(), *examples)):
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
+    before = [buffer.clone() for buffer in wide.buffers()]
     with torch.no_grad():
-        return _tensors(wide(*_clones(examples)))
+        results = _tensors(wide(*_clones(examples)))
+    written = {id(buffer) for buffer, old, new in zip(model.buffers(), before, wide.buffers(), strict=True)
+               if not torch.equal(old, new)}
+    return results, written
 
 
 def _tensors(result: Any) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Functional: rewrites an exported graph so that no operation changes a tensor, where that is plain to see.
+"""Functional: rewrites an exported graph so that no operation changes a tensor, where this is certain to be right.
 
 PyTorch does it for every graph by a second trace (`ExportedProgram.run_decompositions`), which takes longer than the
 export itself. Most graphs only have activations and sums that are computed in place, in a tensor that nothing else
@@ -18,7 +18,9 @@ from .lowering import arguments
 from .table import MAKERS
 
 aten = torch.ops.aten
-_SAME = (aten.dropout.default, aten.pad.default)  # they may return their operand, which their schemas do not say
+_DROP_OUTS = (aten.dropout.default, aten.dropout_.default)
+_NORMS = (aten.batch_norm.default, aten.native_batch_norm.default)  # with `training` they write their statistics
+_SAME = (*_DROP_OUTS, aten.pad.default, aten._unsafe_view.default)  # may share memory, which their schemas do not say
 
 
 def make_functional(graph: fx.Graph) -> bool:
@@ -26,19 +28,18 @@ def make_functional(graph: fx.Graph) -> bool:
 
     Every change keeps the meaning of the graph, also if the result is False.
     """
-    for node in list(graph.nodes):
-        if node.op != "call_function" or node.target is operator.getitem:
-            continue
-        if not isinstance(node.target, OpOverload):
-            return False
-        if node.target is aten.dropout_.default and not arguments(node)["train"]:
+    nodes = [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+    for node in nodes:
+        if node.target in _DROP_OUTS and not arguments(node)["train"]:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+        elif not isinstance(node.target, OpOverload) or (node.target in _NORMS and arguments(node)["training"]):
+            return False
         elif node.target._schema.is_mutable:
-            new = _functional_form(node)
-            if new is None or not _is_last_reader(graph, node):
+            form = _functional_form(node)
+            if form is None or not _owns_its_memory(node.args[0], node):
                 return False
-            _replace(graph, node, new)
+            _replace(graph, node, form)
         elif _is_composite(node.target) and node.target not in MAKERS:
             return False
     graph.eliminate_dead_code()
@@ -46,22 +47,24 @@ def make_functional(graph: fx.Graph) -> bool:
 
 
 def _functional_form(node: fx.Node) -> OpOverload | None:
-    """The operation that returns what this one writes into its first operand, None if there is none."""
+    """The translated operation that returns what this one writes into its first operand, None if there is none.
+
+    Translated ones return the type of their operands.
+    """
     target: Any = node.target
     name, overload = target._schema.name.removeprefix("aten::"), target._overloadname
-    written = [argument.alias_info is not None and argument.alias_info.is_write
-               for argument in target._schema.arguments]
+    is_written = [argument.alias_info is not None and argument.alias_info.is_write
+                  for argument in target._schema.arguments]
     tensors = [read.meta.get("val") for read in node.all_input_nodes]
-    if not name.endswith("_") or not written[0] or any(written[1:]) or len(
+    if not name.endswith("_") or not is_written[0] or any(is_written[1:]) or len(
             {value.dtype for value in tensors if isinstance(value, Tensor)}) != 1:
         return None
     form = getattr(getattr(aten, name[:-1], None), overload, None)
-    return form if isinstance(form, OpOverload) and not form._schema.is_mutable else None
+    return form if isinstance(form, OpOverload) and form in MAKERS and not form._schema.is_mutable else None
 
 
-def _is_last_reader(graph: fx.Graph, node: fx.Node) -> bool:
-    """Whether the first operand is a tensor of its own that no view shares: writing to it changes nothing else."""
-    written = node.args[0]
+def _owns_its_memory(written: Any, node: fx.Node) -> bool:
+    """Whether an operand is a new tensor of which no other operation than the node makes a view."""
     if not isinstance(written, fx.Node) or written.op != "call_function" or _may_share(written):
         return False
     return not any(user is not node and _may_share(user) for user in written.users)
@@ -79,7 +82,10 @@ def _may_share(node: fx.Node) -> bool:
 def _is_composite(target: OpOverload) -> bool:
     """Whether PyTorch computes the operation by calling others, whatever the device."""
     name: str = target.name()  # type: ignore[no-untyped-call]
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    try:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    except RuntimeError:  # the dispatcher does not know the operation
+        return True
 
 
 def _replace(graph: fx.Graph, node: fx.Node, form: OpOverload) -> None:

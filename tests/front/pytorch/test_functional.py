@@ -55,9 +55,33 @@ def in_chunks(y: Tensor) -> Tensor:
     return first * second
 
 
+def squared(y: Tensor) -> Tensor:
+    return y.pow_(2)
+
+
+def compared(y: Tensor) -> Tensor:
+    return y.gt_(0) + 0.5
+
+
+def moved(y: Tensor) -> Tensor:
+    z = y * 2
+    torch.ops.aten.set_.source_Tensor(y, z)
+    y.mul_(2)
+    return y + z
+
+
+def composite(y: Tensor) -> Tensor:
+    return functional.selu(y, inplace=True)
+
+
+def viewed_without_saying_so(y: Tensor) -> Tensor:
+    torch.ops.aten._unsafe_view(y, y.shape).relu_()
+    return y + 1
+
+
 @pytest.mark.parametrize(("function", "plain"), [
-    (in_place_twice, True), (in_chunks, True), (shared_with_a_view, False), (a_view_is_written, False),
-    (of_another_type, False)])
+    (in_place_twice, True), (in_chunks, True), (dropped_out, True), (shared_with_a_view, False),
+    (a_view_is_written, False), (of_another_type, False), (squared, False), (compared, False), (composite, False)])
 def test_only_operations_whose_tensor_nothing_else_reads_are_rewritten(
         function: Callable[[Tensor], Tensor], plain: bool) -> None:
     model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
@@ -71,8 +95,9 @@ def test_only_operations_whose_tensor_nothing_else_reads_are_rewritten(
     torch.testing.assert_close(result.module()(x), model(x))
 
 
-def test_a_result_that_may_be_its_operand_is_left_to_pytorch() -> None:
-    model, x = Computes(dropped_out).eval(), torch.randn(1, 2, 5, 3)
+@pytest.mark.parametrize("function", [viewed_without_saying_so, moved])
+def test_what_may_share_memory_is_left_to_pytorch(function: Callable[[Tensor], Tensor]) -> None:
+    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
     with torch.no_grad():
         assert not make_functional(torch.export.export(model, (x,)).graph)
 
@@ -98,3 +123,16 @@ def test_a_model_that_writes_into_its_buffer_is_refused() -> None:
 
     with pytest.raises(ValueError, match="changes its buffer"):
         exported(Counts().eval(), (torch.ones(2),))
+
+
+def test_a_norm_that_counts_its_operands_is_refused() -> None:
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean, self.variance = nn.Buffer(torch.zeros(2)), nn.Buffer(torch.ones(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return functional.batch_norm(x, self.mean, self.variance, training=True)
+
+    with pytest.raises(ValueError, match="changes its buffer"):
+        exported(Norm().eval(), (torch.ones(4, 2),))

@@ -1,0 +1,77 @@
+"""Tests of models whose memory an optimised model shares: what is followed, and what stays the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.errors import SeqtuneWarning
+from seqtune.pytorch.optimized import Optimized
+from seqtune.pytorch.shared_weights import WatchedWeights, shared_copy
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+class Counts(nn.Module):
+    """A model that counts its calls, beside a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4)
+        self.calls = nn.Buffer(torch.zeros(()))
+        self.shift = nn.Buffer(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        result: Tensor = self.inner(x) + self.shift
+        return result
+
+
+def test_a_buffer_that_the_model_writes_stays_the_users(quick: Callable[..., Optimized]) -> None:
+    model, x = Counts().eval(), torch.randn(2, 8)
+    expected = model(x).detach()
+    fast = quick(model, x)
+    torch.testing.assert_close(fast(x), expected)
+    assert float(model.calls) == 1
+    assert next(buffer for name, buffer in fast.named_buffers() if name.endswith("shift")).data_ptr() == \
+        model.shift.data_ptr()
+
+
+def test_a_model_made_in_inference_mode_is_optimised(quick: Callable[..., Optimized]) -> None:
+    with torch.inference_mode():
+        model = nn.Linear(8, 4).eval()
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(quick(model, x)(x), model(x))
+
+
+def test_tied_weights_and_views_of_weights_stay_together() -> None:
+    model: Any = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    model[0].turned = model[0].weight.detach().T
+    copied: Any = shared_copy(model, set())
+    assert copied[1].weight is copied[0].weight is not model[0].weight
+    assert isinstance(copied[0].weight, nn.Parameter)
+    weights = WatchedWeights(copied)
+    with torch.no_grad():
+        model[0].weight.fill_(7)
+    assert weights.were_written()
+    assert (copied[0].turned == 7).all()
+
+
+def test_a_model_that_is_converted_later_keeps_the_optimised_one(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 4)).eval(), torch.randn(2, 8)
+    expected = model(x).detach()
+    fast = quick(model, x)
+    model.bfloat16()
+    torch.testing.assert_close(fast(x), expected)
+    torch.testing.assert_close(fast(torch.cat([x, x])), torch.cat([expected, expected]))
+    with torch.no_grad():
+        next(fast.parameters()).zero_()
+        with pytest.warns(SeqtuneWarning, match="were changed"):
+            assert not torch.allclose(fast(x), expected)
