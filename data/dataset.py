@@ -12,7 +12,8 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     spread         interquartile range / median of the samples
     samples        number of samples; few if the trial was stopped early because it was slow
     error          max|difference| / max|reference|; null if it was not computed, or left out of a reduced file
-    build_seconds  seconds of the compiler; 0 if an earlier build was reused
+    build_seconds  seconds of the compiler; 0 if an earlier build was reused; only those of reading the cache if the
+                   kernel had been compiled ahead or earlier
     run            purpose of the measurement: a strategy, or `final`, `verify` or `again` for an intended repetition
     toolchain      Device.toolchain when measured
     workspace      bytes that the kernel needs besides its tensors; 0 if none, or not known

@@ -40,7 +40,7 @@ class Measurement:
     status: Status
     samples: tuple[float, ...] = ()  # seconds of one launch, one entry per timing sample
     error: float | None = None  # max|difference| / max|reference|
-    build_seconds: float = 0.0  # 0 if an earlier build was reused
+    build_seconds: float = 0.0  # 0 if an earlier build was reused; of a kernel compiled ahead, to read the cache
     message: str = ""  # one line of detail for a failure
     damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
     #                                                      its process can be trusted; not stored in journals

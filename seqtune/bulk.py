@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -119,11 +118,6 @@ def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], job
             while problem is not None and problem in answers:
                 yield answers[problem]
                 problem = next(waiting, None)
-
-
-def processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
+from seqtune.tuner.processes import processors
 
 from .errors import KernelError, MisuseError
 from .families import kernels
@@ -96,13 +96,9 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
         progress("predicting")
         selected = [replace(recorded, seeds=seeds_for(recorded.task)) for recorded in selected]
     ordered = tuple(sorted(set(budgets)))
-    curves = simulate(selected, methods, max(1, *ordered), repeats, seed=seed, jobs=jobs or _cores(), progress=progress)
+    curves = simulate(selected, methods, max(1, *ordered), repeats, seed=seed, jobs=jobs or processors(),
+                      progress=progress)
     return Replayed(tuple(curves), ordered, transfer)
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = (),

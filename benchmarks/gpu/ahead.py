@@ -1,6 +1,7 @@
 """Ahead: the next problems' configurations, chosen and compiled in threads while the device measures.
 
-Choosing takes as long as to measure a few configurations, and compiling (`seqtune.tuner.backends.cuda.ahead`) longer.
+Choosing takes as long as to measure a few configurations, and compiling longer
+(`seqtune.tuner.backends.cuda.cubins_ahead`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from benchmarks.gpu.day import Day
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.cuda.ahead import CubinsAhead
+from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 
 Plan = tuple[Configuration, ...]
 LONGEST_WAIT = 600.0  # seconds; a day without slices has no end
@@ -27,16 +28,16 @@ class KernelsAhead:
         self.day = day
         self._cubins = CubinsAhead(device) if device.backend == "cuda" and not day.dry else None
 
-    def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[None]]:
+    def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[bool]]:
         """Begin to compile what the configurations need; each source is compiled once."""
         return [] if self._cubins is None else self._cubins.start(problem, configurations)
 
-    def finish(self, compiling: Sequence[Future[None]]) -> None:
+    def finish(self, compiling: Sequence[Future[bool]]) -> None:
         """Wait for kernels, at most until the slice's time is up. Failures are the worker's to meet and to record."""
         wait(compiling, timeout=min(LONGEST_WAIT, self.day.left))
 
     def stop(self) -> None:
-        """Give up what is not being compiled yet."""
+        """Give up what is not compiled yet."""
         if self._cubins is not None:
             self._cubins.stop()
 
@@ -48,7 +49,7 @@ class PlansAhead:
         self.plans: dict[Problem, Plan] = {}
         self._kernels, self._choose = kernels, choose
         self._thread = ThreadPoolExecutor(1)
-        self._waiting: dict[Problem, Future[list[Future[None]]]] = {}
+        self._waiting: dict[Problem, Future[list[Future[bool]]]] = {}
 
     def start(self, problems: Sequence[Problem], most: int) -> None:
         """Begin with these problems; the first `most` configurations of each are compiled."""
@@ -63,7 +64,7 @@ class PlansAhead:
         """Give up what is not begun yet."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _prepare(self, problem: Problem, most: int) -> list[Future[None]]:
+    def _prepare(self, problem: Problem, most: int) -> list[Future[bool]]:
         if problem not in self.plans:
             self.plans[problem] = self._choose(problem)
         return self._kernels.start(problem, self.plans[problem][:most])

@@ -6,7 +6,6 @@ measurements. The result lists what the compiler refused, and the registers and 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.implementation import KernelSource, implementation_of
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.processes import processors
 
 if TYPE_CHECKING:
     from seqtune.tuner.backends.cuda.compiler import Image
@@ -60,7 +60,7 @@ def run(day: Day, name: str) -> SliceOutcome:
     spilled: Counter[str] = Counter()
     failures: list[dict[str, str]] = []
     waiting: dict[Future[Image], str] = {}
-    cores = os.cpu_count() or 1
+    cores = processors()
 
     def take(least: int) -> None:
         """Wait until at most `least` sources are being compiled, and note the results."""

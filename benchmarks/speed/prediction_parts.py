@@ -95,7 +95,8 @@ def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], c
 
 def bulk(checkpoint: str, device: Device, problems: Sequence[Problem]) -> list[Row]:
     """Distinct problems per second in one process and in one process for each processor, their start included."""
-    from seqtune.bulk import predict_many, processors
+    from seqtune.bulk import predict_many
+    from seqtune.tuner.processes import processors
 
     rows = []
     for jobs in dict.fromkeys((1, processors())):

@@ -26,8 +26,10 @@ def predict_set(words: list[str] | None, problems: str, device: str, top: int, c
     Nothing is written before every problem is read and every argument checked. A file is written as a whole or not at
     all; on stdout each answer is a line as soon as it is known. Raises MisuseError and what `api.predict_many` raises.
     """
+    from seqtune.tuner.processes import processors
+
     from .. import api
-    from ..bulk import FORMATS, processors
+    from ..bulk import FORMATS
     from ..inputs import check_free
     from . import progress
 

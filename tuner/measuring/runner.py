@@ -20,7 +20,8 @@ from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
-from ..backends.cuda.ahead import CubinsAhead
+from ..backends.compilers_ahead import CompilerAhead, compiler_ahead
+from ..processes import processors
 from .timing import Options
 from .worker_message import Message
 from .worker_process import WorkerProcess
@@ -60,7 +61,8 @@ class Runner:
             "device": device.to_json(), "backend": backend, "libraries": messages_in_use(),
             "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
-        self._cubins: CubinsAhead | None = None
+        # A backend from outside compiles by itself: nobody knows what it needs.
+        self._ahead: CompilerAhead | None = compiler_ahead(device) if backend is None else None
 
     def __enter__(self) -> Runner:
         return self
@@ -82,13 +84,12 @@ class Runner:
         return self._opened().build_allowance
 
     def close(self) -> None:
-        """End the worker process."""
+        """End the worker process, and what compiles ahead of it."""
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
-        if self._cubins is not None:
-            self._cubins.stop()
-            self._cubins = None
+        if self._ahead is not None:
+            self._ahead.stop()
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
@@ -150,12 +151,18 @@ class Runner:
                              {**message, "problem": problem.to_json(), "options": options.to_json()})
 
     def _compile(self, problem: Problem, configurations: Sequence[Configuration], options: Options) -> None:
-        """Compile several kernels of a GPU on all cores, into the cache that the worker reads."""
-        if self.device.backend == "cuda" and len(configurations) > 1:
-            allowance = max(options.build_seconds, self.open())  # the worker has found NVRTC, or this raises
-            if self._cubins is None:
-                self._cubins = CubinsAhead(self.device)
-            wait(self._cubins.start(problem, configurations), timeout=allowance)
+        """Compile several kernels on all cores, into the cache that the worker reads; what takes too long is given up.
+
+        Nothing is compiled beside a measurement. Raises UnavailableError if the worker's backend does not open.
+        """
+        if self._ahead is None or len(configurations) < 2:  # the worker compiles a single kernel as fast
+            return
+        compiling = self._ahead.start(problem, configurations)
+        if compiling:
+            allowance = max(options.build_seconds, self.open())
+            _, late = wait(compiling, timeout=allowance * math.ceil(len(compiling) / processors()))
+            if late:
+                self._ahead.stop()
 
     def _opened(self) -> WorkerProcess:
         self.start()

@@ -1,12 +1,17 @@
-"""Kernels that are compiled on all cores before a worker asks for them."""
+"""Kernels that are compiled on all cores, in a process of their own, before a worker asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -19,66 +24,144 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.cuda import ahead, compiler
-from seqtune.tuner.backends.cuda.ahead import CubinsAhead, is_ours
+from seqtune.tuner.backends.cuda import compiler, cubins_ahead, cubins_process
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-from seqtune.tuner.backends.image_cache import ImageCache
-from seqtune.tuner.measuring import runner as runners
-from seqtune.tuner.measuring.runner import Runner
-from seqtune.tuner.measuring.timing import Options
-from tests.support import planted
+from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead, is_ours
+from tests.support.paths import ROOT
 
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
-DEVICE = described("cuda", "h100")
+SECONDS = 30.0  # that an answer may take on a busy machine
+REFUSES = """
+import json, sys
+sys.stdin.readline()
+for line in sys.stdin:
+    print(json.dumps({"key": json.loads(line)["key"], "compiled": False}), flush=True)
+"""
+CRASHES = "import os, sys; sys.stdin.readline(); sys.stdin.readline(); os.abort()"
+HANGS = "import time; time.sleep(600)"  # it does not even read its input
+BABBLES = "print('what?', flush=True); import time; time.sleep(600)"
 
 
-class RefusingCompiler:
-    """Refuses every source, and keeps it."""
-
-    refused: ClassVar[list[KernelSource]] = []
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-
-    def compile(self, source: KernelSource) -> None:
-        self.refused.append(source)
-        raise BuildError("planted")
-
-
-class AheadRecorder:
-    """Stands in for CubinsAhead: it keeps what the runner gives it."""
-
-    batches: ClassVar[list[list[Configuration]]] = []
-    stopped: ClassVar[list[bool]] = []
-
-    def __init__(self, device: Device) -> None:
-        assert device.backend == "cuda"
-
-    def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[None]]:
-        self.batches.append(list(configurations))
-        return []
-
-    def stop(self) -> None:
-        self.stopped.append(True)
+def h100() -> Device:
+    device = described("cuda", "h100")
+    assert device is not None
+    return device
 
 
 def configurations(count: int) -> list[Configuration]:
-    assert DEVICE is not None
-    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, DEVICE)
+    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, h100())
     return [space[row * 97 % len(space)] for row in range(count)]
 
 
+def settled(futures: Sequence[Future[bool]]) -> list[bool]:
+    _, late = wait(futures, timeout=SECONDS)
+    assert not late
+    return [future.result() for future in futures]
+
+
 def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "CubinCompiler", RefusingCompiler)
-    monkeypatch.setattr(RefusingCompiler, "refused", [])
-    assert DEVICE is not None
-    cubins, chosen = CubinsAhead(DEVICE), configurations(3)
+    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", REFUSES))
+    cubins, chosen = CubinsAhead(h100()), configurations(3)
     stray = [Configuration.of("cuda.gemm", {}), Configuration.of("stranger.k", {})]  # without a source, not known here
     compiling = cubins.start(PROBLEM, [*chosen, *stray])
-    wait([*compiling, *cubins.start(PROBLEM, chosen)], timeout=30)
+    assert 0 < len(compiling) == len(set(compiling)) <= 3
+    assert settled(compiling) == [False] * len(compiling)
+    assert cubins.start(PROBLEM, chosen) == compiling
     cubins.stop()
-    assert 0 < len(compiling) == len(RefusingCompiler.refused) == len(set(RefusingCompiler.refused))
-    assert all(future.exception() is None for future in compiling)
+    assert cubins.start(PROBLEM, chosen) == compiling  # after its end, too
+    assert cubins.start(PROBLEM, stray) == []
+
+
+@pytest.mark.parametrize("program", [CRASHES, "import sys; sys.exit(1)", BABBLES], ids=["crash", "exit", "babble"])
+def test_a_process_that_ends_by_itself_is_the_last_one(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", program))
+    cubins, chosen = CubinsAhead(h100()), configurations(4)
+    first = cubins.start(PROBLEM, chosen[:1])
+    assert settled(first) == [False]
+    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", "import sys; sys.exit('started again')"))
+    cubins.stop()
+    later = cubins.start(PROBLEM, chosen)
+    assert len(later) > 1
+    assert all(future.done() and future.result() is False for future in later)
+
+
+class LargeSources:
+    """An implementation whose sources are larger than what a pipe takes at once."""
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        return KernelSource(f"{configuration.brief()} {'x' * 300_000}")
+
+
+def test_a_process_that_hangs_is_killed_and_a_new_one_compiles_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", HANGS))
+    monkeypatch.setattr(cubins_ahead, "implementation_of", lambda family: LargeSources())
+    cubins, chosen = CubinsAhead(h100()), configurations(3)
+    hanging = cubins.start(PROBLEM, chosen[:2])
+    process: Any = cubins._process
+    assert [future.done() for future in hanging] == [False, False]
+    cubins.stop()
+    assert process._process.returncode is not None
+    assert settled(hanging) == [False, False]
+    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", REFUSES.replace("False", "True")))
+    assert settled(cubins.start(PROBLEM, chosen)) == [False, False, True]  # what was given up stays so
+    cubins.stop()
+
+
+def test_a_caller_ends_although_its_process_hangs() -> None:
+    program = f"""
+from seqtune.tuner.backends.cuda import cubins_ahead
+from tests.tuner.backends.cuda import test_cubins_ahead as tests
+cubins_ahead.PROGRAM = ("-c", {HANGS.replace("600", "20")!r})
+print(len(cubins_ahead.CubinsAhead(tests.h100()).start(tests.PROBLEM, tests.configurations(1))))
+"""
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT, text=True,
+                          timeout=SECONDS).stdout == "1\n"
+    assert time.monotonic() - began < 20
+
+
+class RefusingCompiler:
+    """Refuses the sources that say so, and fails by mistake on others."""
+
+    def compile(self, source: KernelSource) -> Any:
+        if source.text == "refused":
+            raise BuildError("planted")
+        if source.text == "mistake":
+            raise ZeroDivisionError
+        return source
+
+
+def test_the_process_answers_each_source_with_its_key() -> None:
+    answers: list[dict[str, Any]] = []
+    devices: list[Device] = []
+    came = threading.Semaphore(0)
+
+    def answer(message: dict[str, Any]) -> None:
+        answers.append(message)
+        came.release()
+
+    def open_compiler(device: Device) -> RefusingCompiler:
+        devices.append(device)
+        return RefusingCompiler()
+
+    def lines() -> Iterator[str]:
+        yield json.dumps(h100().to_json())
+        for key, text in (("a", "right"), ("b", "refused"), ("c", "mistake")):
+            yield json.dumps({"key": key, "text": text, "options": ["-x"]})
+        for _ in range(3):
+            assert came.acquire(timeout=SECONDS)
+
+    cubins_process.serve(lines(), open_compiler, answer)
+    assert devices == [h100()]
+    assert {entry["key"]: entry["compiled"] for entry in answers} == {"a": True, "b": False, "c": False}
+    cubins_process.serve([], open_compiler, answer)
+    assert len(devices) == 1
+
+
+def test_the_process_loads_nothing_that_takes_long() -> None:
+    program = "import sys, seqtune.tuner.backends.cuda.cubins_process; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT, text=True, check=True)
+    assert not {"torch", "pandas", "pyarrow", "scipy", "triton", "llvmlite"} & set(loaded.stdout.split())
 
 
 def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pytest.MonkeyPatch,
@@ -87,19 +170,16 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         compiler.version()
     except UnavailableError as error:
         pytest.skip(str(error))
-    cache = ImageCache("cubin", tmp_path / "cubin")
-    monkeypatch.setattr(ahead, "CubinCompiler", lambda device: CubinCompiler(device, cache))
-    assert DEVICE is not None
-    cubins, (configuration,) = CubinsAhead(DEVICE), configurations(1)
-    wait(cubins.start(PROBLEM, [configuration]), timeout=60)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cubins, (configuration,) = CubinsAhead(h100()), configurations(1)
+    assert settled(cubins.start(PROBLEM, [configuration])) == [True]
     cubins.stop()
 
     def fail(*arguments: Any) -> Any:
         raise BuildError("compiled twice")
 
     monkeypatch.setattr(compiler, "run_nvrtc", fail)
-    cached = CubinCompiler(DEVICE, ImageCache("cubin", tmp_path / "cubin"))
-    assert cached.phases(PROBLEM, kernel("cuda.gemm"), configuration)
+    assert CubinCompiler(h100()).phases(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:
@@ -107,17 +187,3 @@ def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:
     assert is_ours(ours)
     assert not is_ours(replace(ours, implementation="stranger:kernel"))
     assert not is_ours(replace(ours, implementation=object()))
-
-
-def test_a_runner_of_a_cuda_device_compiles_a_batch_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("batches", "stopped"):
-        monkeypatch.setattr(AheadRecorder, name, [])
-    monkeypatch.setattr(runners, "CubinsAhead", AheadRecorder)
-    batch = [planted.deed("good"), planted.deed("compile"), planted.deed("good", 1)]
-    options = Options(samples=1)
-    for device, batches in ((planted.DEVICE, []), (replace(planted.DEVICE, backend="cuda"), [batch])):
-        with Runner(device, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
-            assert [answered for answered, _ in runner.measure(planted.PROBLEM, batch, options)] == batch
-            list(runner.measure(planted.PROBLEM, batch[:1], options))  # one kernel: the worker compiles it as fast
-        assert AheadRecorder.batches == batches
-    assert AheadRecorder.stopped == [True]

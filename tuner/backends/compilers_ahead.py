@@ -1,0 +1,36 @@
+"""CompilerAhead: what compiles kernels before a worker asks for them, and the backends that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
+
+
+class CompilerAhead(Protocol):
+    """Compiles the kernels of one device on all cores, where they can neither end nor hold up the caller."""
+
+    def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[bool]]:
+        """Begin to compile what the configurations need; a future for each source, empty if it compiles none."""
+        ...
+
+    def stop(self) -> None:
+        """Give up what is not compiled yet. Nothing runs on afterwards."""
+        ...
+
+
+# backend -> "module:attribute", a callable CompilerAhead(device). Other backends compile in the worker only.
+COMPILERS_AHEAD: dict[str, str] = {
+    "cuda": "seqtune.tuner.backends.cuda.cubins_ahead:CubinsAhead",
+}
+
+
+def compiler_ahead(device: Device) -> CompilerAhead | None:
+    """The compiler of a device's backend, None if it has none."""
+    reference = COMPILERS_AHEAD.get(device.backend)
+    return None if reference is None else resolve(reference)(device)  # type: ignore[operator]
