@@ -213,6 +213,11 @@ class DayState:
                              "turns": int(self.slices.get(name, {}).get("turns", 0)) + 1}
         self._write()
 
+    def reopen(self, name: str) -> None:
+        """Let a slice that is done go on; its results and its seconds are kept."""
+        self.slices[name]["state"] = "partial"
+        self._write()
+
     def forget(self, name: str) -> None:
         """Forget a slice's state, so that it runs again; its measurements are kept."""
         self.slices.pop(name, None)

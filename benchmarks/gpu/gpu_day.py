@@ -104,6 +104,15 @@ def run_slices(day: Day, state: DayState, slices: list[Slice], times: float, unt
     return failed
 
 
+def reopen_peers(day: Day, state: DayState, slices: list[Slice]) -> None:
+    """Let slices of peers that are done go on if they have compared fewer problems than are wanted now."""
+    for item in slices:
+        if item.program.startswith("contests.peers:") and state.get(item.name) == "done":
+            compared = {row["problem"] for row in (day.result(item.name) or {}).get("rows", [])}
+            if len(compared) < day.sizes.peer_problems:
+                state.reopen(item.name)
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Treat SIGTERM, with which `timeout` and job systems stop programs, like Ctrl-C."""
@@ -143,7 +152,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--small", action="store_true", help="as few problems and configurations as a dry run has")
     options.add_argument("--shapes", type=positive, help=f"matrix products per type (default: {Sizes().shapes})")
     options.add_argument("--peer-problems", type=positive,
-                         help=f"problems of each slice of peers (default: {Sizes().peer_problems})")
+                         help=f"problems of each slice of peers (default: {Sizes().peer_problems}); more than were "
+                              "compared let a slice go on that is done")
     options.add_argument("--libraries-only", action="store_true",
                          help="peers without torch.compile, whose autotuning takes half a minute a problem")
     options.add_argument("--check", type=Path, metavar="FILE", help="only say whether a data set may be shipped")
@@ -184,6 +194,8 @@ def main() -> None:
         try:
             if not given.bring_home:
                 restore_all(day)
+                if given.peer_problems is not None:
+                    reopen_peers(day, state, slices)
                 failed = run_slices(day, state, slices, given.times, until)
         finally:
             for line in bring_home(day):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import add_out, check_ready, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import Row, today
+from benchmarks.gpu.contests.peers import with_compiler
 from benchmarks.gpu.day import read_object
 from benchmarks.gpu.results_page import JUDGED, page
 from seqtune.errors import FormatError, MisuseError
@@ -131,9 +132,11 @@ def results_of(homes: Sequence[Path], data: Dataset, progress: Callable[[str], N
     packages = environment.get("packages", {})
     versions = [f"{name} {packages[name]}" for name in ("torch", "triton", "nvidia-cudnn-cu13") if packages.get(name)]
     groups = {problem.key: type_of(problem) for problem in data.problems()}
+    contests = [row for name in ("peers-gemm", "peers-conv") for row in slices.get(name, {}).get("rows", [])]
+    compiled = with_compiler(contests)
     columns = ("problem", "method", "seconds", "error")
-    peers = [{**{column: row[column] for column in columns}, "group": groups[row["problem"]]}
-             for name in ("peers-gemm", "peers-conv") for row in slices.get(name, {}).get("rows", [])]
+    peers = [{**{column: row[column] for column in columns}, "group": groups[row["problem"]],
+              "compiled": row["problem"] in compiled} for row in contests]
     contracts, sanitizer = slices.get("contracts", {}), slices.get("sanitizer", {})
     return {
         "machine": {"cpu": f"{devices[0].model} ({devices[0].architecture})",

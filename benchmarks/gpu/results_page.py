@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.report import Row, markdown
-from benchmarks.gpu.contests.peers import OURS
+from benchmarks.gpu.contests.peers import OURS, with_compiler
 
 JUDGED: Mapping[str, str] = {"seqtune": "analytic model", "random": "random"}  # method of an evaluation -> its name
 COMMAND = "python -m benchmarks.gpu_results gpu-day/home --out docs"
@@ -57,11 +57,35 @@ def ratios(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, int]]]:
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
-    """The table of the means."""
-    lines = [[f"{group} ({max(count for _, count in methods.values())})",
-              *(number(methods[method][0] if method in methods else None) for method in OURS)]
-             for group, methods in ratios(rows).items()]
+    """The table of the means; below a group in which torch.compile took part only sometimes, both parts."""
+    compiled = with_compiler(rows)
+    parts = {", with torch.compile": [row for row in rows if row["problem"] in compiled],
+             ", with libraries only": [row for row in rows if row["problem"] not in compiled]}
+    lines = []
+    for group, methods in ratios(rows).items():
+        lines.append(ratio_line(group, methods))
+        for label, part in parts.items():
+            own = ratios(part).get(group)
+            if own is not None and problems_of(own) < problems_of(methods):
+                lines.append(ratio_line(f"{group}{label}", own))
     return markdown(["fastest peer / ours (problems)", *OURS], lines)
+
+
+def ratio_line(label: str, methods: Mapping[str, tuple[float, int]]) -> list[str]:
+    """A line of the means' table."""
+    return [f"{label} ({problems_of(methods)})",
+            *(number(methods[method][0] if method in methods else None) for method in OURS)]
+
+
+def problems_of(methods: Mapping[str, tuple[float, int]]) -> int:
+    """The number of problems behind a line of the means' table."""
+    return max(count for _, count in methods.values())
+
+
+def peers_said(rows: Sequence[Row]) -> str:
+    """How many of the problems had torch.compile among their peers, as in "6 of 14"."""
+    problems = {row["problem"] for row in rows}
+    return f"{len(with_compiler(rows) & problems)} of {len(problems)}"
 
 
 def speed(row: Row, backend: str) -> str:
@@ -143,8 +167,9 @@ def page(results: Results) -> Page:
         "of 64 trials.",
         ("Few problems, one card, one run; a tenth more or less means little where a call takes ten microseconds.",
          "The peers are PyTorch's operations (cuBLAS, cuDNN with its benchmark mode on and TF32 off, in both layouts), "
-         "torch.compile in its mode max-autotune where it took part, and the first answer of nvidia-matmul-heuristics, "
-         "run by our Triton kernel. A dash is a peer that did not take part.",
+         f"torch.compile in its mode max-autotune on {peers_said(peers)} problems, and on products the first answer of "
+         "nvidia-matmul-heuristics, run by our Triton kernel. A dash is a peer that did not take part. Means with and "
+         "without torch.compile stand in lines of their own where a group has both.",
          "The products' speeds are the best of as many configurations as stand in brackets, not of a search."
          + (f" The data sheet of the card says {peak / 1000:.0f} TFLOP/s without sparsity." if peak else ""),
          "The analytic model chooses among the measured configurations of a problem: the safe default, its own five "

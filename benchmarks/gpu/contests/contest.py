@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.common.contest import Contestant
-from benchmarks.gpu.contests.torch_peers import PEERS, torch_contestants
+from benchmarks.gpu.contests.torch_peers import peers_of, torch_contestants
 from benchmarks.gpu.contests.turns import Clocked, clock_of, take_timed_turns
 from seqtune.data.record import Status
 from seqtune.errors import one_line
@@ -83,8 +83,8 @@ def rows_of_contest(problem: Problem, contestants: Sequence[Contestant],
              **contestant.details} for contestant in contestants]
 
 
-def stand_in_contest(problem: Problem, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def stand_in_contest(problem: Problem, entries: Sequence[Entry], compiled: bool) -> list[dict[str, Any]]:
     """The rows of a dry run's contest, with invented times; each row says that it is a stand-in."""
-    methods = [*PEERS[problem.type], *(entry.method for entry in entries)]
+    methods = [*peers_of(problem, compiled), *(entry.method for entry in entries)]
     return [{"problem": problem.key, "method": method, "stand_in": True,
              "seconds": 1e-5 * (1 + zlib.crc32(f"{problem.key} {method}".encode()) / 2**32)} for method in methods]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -19,8 +19,9 @@ from typing import Any
 from benchmarks.common.contest import geometric_mean
 from benchmarks.gpu.choices import proposals, random_choices, task_of
 from benchmarks.gpu.collecting import MEASURING, measure
-from benchmarks.gpu.contests.contest import Entry, contest, stand_in_contest
+from benchmarks.gpu.contests.contest import GPUS, Entry, contest, stand_in_contest
 from benchmarks.gpu.contests.heuristics import first_answer
+from benchmarks.gpu.contests.torch_peers import COMPILED
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.devices import triton_device
 from benchmarks.gpu.shapes import convolutions, products
@@ -88,11 +89,11 @@ def compare(day: Day, name: str, problems: list[Problem]) -> SliceOutcome:
             day.write_result(name, {"rows": rows, "summary": summary(rows), "notes": notes})
     if not rows:
         raise SeqtuneError("; ".join(notes[:3]) or "no contest was held")
-    means = summary(rows)
-    text = ", ".join(f"{label} {value:.2f}x" for label, value in means.items())
-    count = len({row["problem"] for row in rows})
-    return SliceOutcome(finished, f"time of the fastest peer / ours over {count} problems: {text}",
-                        {"rows": rows, "summary": means, "notes": notes})
+    parts = summary(rows)
+    text = "; ".join(f"{label}, {part['problems']} problems: " + ", ".join(
+        f"{method} {value:.2f}x" for method, value in part["means"].items()) for label, part in parts.items())
+    return SliceOutcome(finished, f"time of the fastest peer / ours {text}",
+                        {"rows": rows, "summary": parts, "notes": notes})
 
 
 def ours(day: Day, journal: Journal, measurer: Measurer, task: Task) -> dict[str, Configuration]:
@@ -133,27 +134,52 @@ def triton_entries(day: Day, problem: Problem, notes: list[str]) -> list[Entry]:
 def contest_process(day: Day) -> Iterator[ProcessPoolExecutor | None]:
     """A process for one contest: a kernel that fails would spoil the context of the next one. None in a dry run.
 
-    It imports PyTorch while our contestants are chosen.
+    For a GPU it imports PyTorch while our contestants are chosen; on a CPU that would disturb their measurements.
     """
     if day.dry:
         yield None
         return
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        process.submit(importlib.import_module, "torch")
+        if on_gpu(day):
+            process.submit(importlib.import_module, "torch")
         yield process
 
 
 def in_turns(day: Day, process: ProcessPoolExecutor | None, problem: Problem, entries: list[Entry],
              notes: list[str]) -> list[dict[str, Any]]:
-    """Hold the contest in a process."""
+    """Hold the contest in a process. `compiled` in each row says whether torch.compile was asked to take part."""
+    compiled = day.sizes.compiled_peers and on_gpu(day)
     if process is None:
-        return stand_in_contest(problem, entries)
-    rows, more = process.submit(contest, problem, entries, day.sizes.rounds, day.sizes.compiled_peers).result()
-    notes += more
-    return rows
+        rows = stand_in_contest(problem, entries, compiled)
+    else:
+        rows, more = process.submit(contest, problem, entries, day.sizes.rounds, compiled).result()
+        notes += more
+    return [{**row, "compiled": compiled} for row in rows]
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+def on_gpu(day: Day) -> bool:
+    """Whether the day's device is a GPU that PyTorch and its compiler know, too."""
+    return day.device.backend in GPUS
+
+
+def with_compiler(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The keys of the problems in whose contests torch.compile was asked to take part.
+
+    Rows of older days do not say so: there its own row shows it.
+    """
+    return frozenset(row["problem"] for row in rows if row.get("compiled", row["method"] == COMPILED))
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The number of problems and the means of the contests with torch.compile and of those without it, by label."""
+    compiled = with_compiler(rows)
+    parts = {"with torch.compile": [row for row in rows if row["problem"] in compiled],
+             "with libraries only": [row for row in rows if row["problem"] not in compiled]}
+    return {label: {"problems": len({row["problem"] for row in part}), "means": means(part)}
+            for label, part in parts.items() if part}
+
+
+def means(rows: list[dict[str, Any]]) -> dict[str, float]:
     """The geometric mean over problems of the fastest peer's time divided by that of each of our contestants."""
     ratios: dict[str, list[float]] = {}
     for key in dict.fromkeys(row["problem"] for row in rows):

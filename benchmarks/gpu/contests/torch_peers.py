@@ -27,9 +27,17 @@ LOOSER = 4.0  # a library may sum in another order or element type; a wrong resu
 Calls = dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]  # method -> the call, and its result in our layout
 
 
+def peers_of(problem: Problem, compiled: bool) -> tuple[str, ...]:
+    """The names of the peers of a problem, with torch.compile or without it."""
+    return tuple(method for method in PEERS[problem.type] if compiled or method != COMPILED)
+
+
 def torch_contestants(problem: Problem, operands: Operands, expected: Expected, device: str,
-                      compiled: bool = True) -> tuple[list[Contestant], list[str]]:
-    """Make PyTorch's contestants on a device of PyTorch, and notes about those that are left out."""
+                      compiled: bool) -> tuple[list[Contestant], list[str]]:
+    """Make PyTorch's contestants on a device of PyTorch, and notes about those that are left out.
+
+    `compiled` says whether torch.compile takes part; on a CPU it does not.
+    """
     import torch
 
     torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms in the first call, which is not timed

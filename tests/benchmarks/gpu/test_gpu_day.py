@@ -17,7 +17,6 @@ import pytest
 from benchmarks.common.program import run_program
 from benchmarks.gpu import collecting, gpu_day, home
 from benchmarks.gpu.contests.heuristics import gpu_of
-from benchmarks.gpu.contests.peers import summary
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState
 from benchmarks.gpu.environment import PACKAGES, missing
 from benchmarks.gpu.shapes import convolutions, products
@@ -257,12 +256,6 @@ def test_gpus_are_found_among_the_names_of_the_peer(model: str, name: str | None
     names = ["A100_PCIE_80GB", "A100_SXM_80GB", "H100_NVL", "H100_PCIE", "H100_SXM", "H200_SXM", "L4", "L40", "L40S",
              "RTX_4090", "RTX_5090", "END"]
     assert gpu_of(model, names) == name
-
-
-def test_ratios_are_of_the_fastest_peer() -> None:
-    times = {"torch.matmul": 2.0, "torch.compile max-autotune": 4.0, "default": 4.0, "tuned": 1.0}
-    rows = [{"problem": "p", "method": method, "seconds": seconds} for method, seconds in times.items()]
-    assert summary(rows) == pytest.approx({"default": 0.5, "tuned": 2.0})
 
 
 def test_a_day_goes_on_from_what_was_brought_home(tmp_path: Path) -> None:

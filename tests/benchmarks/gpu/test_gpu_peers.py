@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,15 @@ import pytest
 
 from benchmarks.gpu import gpu_day
 from benchmarks.gpu.contests import contest as contests
-from benchmarks.gpu.contests.torch_peers import COMPILED, PEERS, torch_contestants
-from benchmarks.gpu.day import Day, DayState, Sizes
+from benchmarks.gpu.contests import peers
+from benchmarks.gpu.contests.contest import Entry
+from benchmarks.gpu.contests.peers import means, summary, with_compiler
+from benchmarks.gpu.contests.torch_peers import COMPILED, PEERS, peers_of, torch_contestants
+from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import Slice
+from benchmarks.gpu.stand_in import stand_in_of
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import prepare
 
@@ -26,11 +34,12 @@ def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     operands, expected = prepare(problem)
-    asked = PEERS[problem.type] if compiled else [name for name in PEERS[problem.type] if name != COMPILED]
+    asked = peers_of(problem, compiled)
+    assert [*asked, *([] if compiled else [COMPILED])] == list(PEERS[problem.type])
     # the device "meta" computes shapes only, so each operation that is asked for is left out with a note
     contestants, notes = torch_contestants(problem, operands, expected, "meta", compiled)
     assert contestants == []
-    assert [note.split(": ")[1].removesuffix(" is left out") for note in notes] == list(asked)
+    assert tuple(note.split(": ")[1].removesuffix(" is left out") for note in notes) == asked
     contestants, notes = torch_contestants(problem, operands, expected, "cpu", compiled)
     assert [contestant.method for contestant in contestants] == [name for name in asked if name != COMPILED]
 
@@ -60,3 +69,80 @@ def test_options_of_the_peers_reach_the_sizes_of_the_day(tmp_path: Path, monkeyp
         monkeypatch.setattr("sys.argv", ["gpu_day", "--dry-run", "--only", "peers-gemm", "--out", str(tmp_path), *more])
         gpu_day.main()
     assert [(sizes.compiled_peers, sizes.peer_problems) for sizes in seen] == [(True, 2), (False, 3)]
+
+
+def rows_of(problem: str, **seconds: float) -> list[dict[str, Any]]:
+    """Rows of a contest; `compile` stands for torch.compile."""
+    return [{"problem": problem, "method": COMPILED if method == "compile" else method, "seconds": value}
+            for method, value in seconds.items()]
+
+
+def test_ratios_are_of_the_fastest_peer_and_apart_where_torch_compile_takes_no_part() -> None:
+    rows = rows_of("p", matmul=2.0, compile=4.0, default=4.0, tuned=1.0)
+    assert means(rows) == pytest.approx({"default": 0.5, "tuned": 2.0})
+    rows += rows_of("q", matmul=3.0, tuned=1.0)
+    rows += [{**row, "compiled": True} for row in rows_of("r", matmul=8.0, tuned=1.0)]  # it was asked, and failed
+    assert with_compiler(rows) == {"p", "r"}
+    parts = summary(rows)
+    assert {label: (part["problems"], part["means"]["tuned"]) for label, part in parts.items()} == {
+        "with torch.compile": (2, pytest.approx(4.0)), "with libraries only": (1, pytest.approx(3.0))}
+    assert list(summary(rows[4:6])) == ["with libraries only"]
+
+
+@pytest.mark.parametrize(("compiled", "named"), [(True, "with torch.compile"), (False, "with libraries only")])
+def test_rows_say_whether_torch_compile_took_part(compiled: bool, named: str, tmp_path: Path) -> None:
+    device = described("cuda", "h200")
+    assert device is not None
+    day = Day(tmp_path, stand_in_of(device), True, replace(DRY_SIZES, compiled_peers=compiled))
+    rows = peers.in_turns(day, None, GEMM, [Entry(day.device, "tuned", Configuration.of("cuda.gemm", {}))], [])
+    assert {row["compiled"] for row in rows} == {compiled}
+    assert [row["method"] for row in rows] == [*peers_of(GEMM, compiled), "tuned"]
+    assert list(summary(rows)) == [named]
+
+
+@pytest.mark.parametrize(("backend", "early"), [("cuda", True), ("opencl", False)])
+def test_torch_is_imported_early_for_gpus_only(backend: str, early: bool, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: list[Any] = []
+
+    class Pool:
+        def __init__(self, count: int, mp_context: Any) -> None: ...
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def submit(self, *call: Any) -> None:
+            submitted.append(call[1:])
+
+    monkeypatch.setattr(peers, "ProcessPoolExecutor", Pool)
+    device = described("cuda", "h200")
+    assert device is not None
+    with peers.contest_process(Day(tmp_path, replace(device, backend=backend))):
+        assert submitted == ([("torch",)] if early else [])
+
+
+def test_more_problems_reopen_a_slice_of_peers_that_is_done(tmp_path: Path) -> None:
+    device = described("cuda", "h200")
+    assert device is not None
+    day = Day(tmp_path, stand_in_of(device), True, replace(DRY_SIZES, peer_problems=2))
+    chosen = gpu_day.chosen(["peers-conv"])
+
+    def run(problems: int) -> list[dict[str, Any]]:
+        day.sizes = replace(day.sizes, peer_problems=problems)
+        state = DayState(day)
+        gpu_day.reopen_peers(day, state, chosen)
+        assert gpu_day.run_slices(day, state, chosen, 1.0, math.inf) == []
+        assert DayState(day).get("peers-conv") == "done"
+        rows: list[dict[str, Any]] = (day.result("peers-conv") or {})["rows"]
+        return rows
+
+    first = run(1)
+    assert len({row["problem"] for row in first}) == 1
+    turns = DayState(day).slices["peers-conv"]["turns"]
+    assert run(1) == first
+    assert DayState(day).slices["peers-conv"]["turns"] == turns
+    more = run(2)
+    assert more[:len(first)] == first
+    assert len({row["problem"] for row in more}) == 2

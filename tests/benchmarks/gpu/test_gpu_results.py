@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import gpu_results, home
-from benchmarks.gpu.results_page import page, ratios, right_of
+from benchmarks.gpu.results_page import page, peers_said, ratio_table, ratios, right_of
 from seqtune.data.dataset import Dataset
 from seqtune.data.shipped_machines import SHIPPED, shipped_devices
 from seqtune.errors import FormatError, MisuseError
@@ -49,6 +49,19 @@ def test_ratios_are_means_by_group_of_the_fastest_peer_and_ours() -> None:
     assert {key: count for key, (_, count) in found.items()} == {
         ("gemm bf16", "tuned"): 2, ("conv2d fp16", "default"): 1, ("conv2d fp16", "tuned"): 1}
     assert [mean for mean, _ in found.values()] == pytest.approx([0.5, 0.5, 3.0])
+
+
+def test_means_with_and_without_torch_compile_have_lines_of_their_own() -> None:
+    times = {("gemm bf16", "p"): {"torch.matmul": 2.0, "tuned": 1.0},
+             ("gemm bf16", "q"): {"torch.matmul": 4.0, "torch.compile max-autotune": 1.0, "tuned": 4.0},
+             ("conv2d fp16", "r"): {"conv2d NCHW": 3.0, "tuned": 1.0}}
+    rows = [{"group": group, "problem": problem, "method": method, "seconds": seconds}
+            for (group, problem), methods in times.items() for method, seconds in methods.items()]
+    lines = ratio_table(rows).splitlines()[2:]
+    assert [(line.split(" | ")[0], line.split(" | ")[-1].removesuffix(" |")) for line in lines] == [
+        ("| gemm bf16 (2)", "0.71"), ("| gemm bf16, with torch.compile (1)", "0.25"),
+        ("| gemm bf16, with libraries only (1)", "2.00"), ("| conv2d fp16 (1)", "3.00")]
+    assert peers_said(rows) == "1 of 3"
 
 
 def test_the_page_counts_wrong_results_and_missing_checks() -> None:
