@@ -10,6 +10,8 @@ from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 
+SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
+
 
 def reason(error: OSError) -> str:
     """The system's error message in one line; Parquet's readers raise OSErrors of several lines."""
@@ -30,13 +32,14 @@ def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
 
 
 @contextmanager
-def replacing(path: str | Path, only_new: bool = False) -> Iterator[Path]:
+def replacing(path: str | Path, only_new: bool = False, durable: bool = True) -> Iterator[Path]:
     """Write a file completely or not at all: yield the path of a scratch file, which then replaces the file.
 
     A reader sees the old file or the new one, even if the writer is killed. The new file gets the permissions of the
     file that it replaces, or those of any new file. A symbolic link is kept, and its target is replaced. With
-    `only_new`, a file that another process made in the meantime is not replaced. A device, a pipe or a folder is never
-    replaced. Raises SeqtuneError for these and for any OSError.
+    `only_new`, a file that another process made in the meantime is not replaced. Without `durable`, nobody waits for
+    the disk: after a power cut the file may be empty or torn, which its reader must find. A device, a pipe or a folder
+    is never replaced. Raises SeqtuneError for these and for any OSError.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -45,7 +48,8 @@ def replacing(path: str | Path, only_new: bool = False) -> Iterator[Path]:
     scratch = _scratch_of(target)
     try:
         yield scratch
-        _flush(scratch)
+        if durable:
+            _flush(scratch)
         if target.exists():
             scratch.chmod(target.stat().st_mode & 0o777)
         if only_new:
@@ -95,7 +99,7 @@ def check_writable(folder: Path) -> None:
 
 def _scratch_of(target: Path) -> Path:
     """A unique path in the same folder. The target's name is shortened in it: a name has at most 255 bytes."""
-    return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex}.new")
+    return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex}{SCRATCH}")
 
 
 def _flush(path: Path) -> None:

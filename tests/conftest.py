@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from platformdirs import user_cache_dir
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
@@ -36,15 +37,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The default journal is one of the tests: the user's may be in use, and its records would change answers."""
-    before = os.environ.get("XDG_DATA_HOME")
-    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
-    yield
-    if before is None:
-        del os.environ["XDG_DATA_HOME"]
-    else:
-        os.environ["XDG_DATA_HOME"] = before
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The default journal is one of the tests: the user's may be in use, and its records would change answers.
+
+    So are the compiled kernels: those of other versions must not answer. The devices' rates are the user's, because
+    measuring them takes seconds. A test that sets XDG_CACHE_HOME has all in its own folder.
+    """
+    users, kernels = user_cache_dir("seqtune"), str(tmp_path_factory.mktemp("kernels"))
+
+    def cache_dir(name: str) -> str:
+        return kernels if user_cache_dir(name) == users else user_cache_dir(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.setattr("seqtune.tuner.backends.image_cache.user_cache_dir", cache_dir)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -18,11 +18,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import psutil
 
@@ -44,7 +46,7 @@ TOLERANCE = 1e-3  # of the largest number of a result
 Shape = tuple[int, int]  # batch, length
 
 
-def drawn_shapes(lengths: int, seed: int) -> list[Shape]:
+def draw_shapes(lengths: int, seed: int) -> list[Shape]:
     """Every batch with so many different random lengths."""
     chosen = random.Random(seed).sample(range(LEAST, MOST + 1), lengths)
     return [(batch, length) for batch in BATCHES for length in chosen]
@@ -66,8 +68,6 @@ class WatchedCalls:
     """Calls of a compiled network: which results were wrong, and how the process looked on the way."""
 
     def __init__(self, fast: Any, inputs: Sequence[Tensor], expected: Sequence[Tensor], calls: int) -> None:
-        from seqtune.tuner.backends.llvm.compiler import Compiler
-
         self.fast, self.inputs, self.expected, self.calls = fast, inputs, expected, calls
         self.looks: list[Row] = []
         self.wrong: list[int] = []
@@ -75,13 +75,25 @@ class WatchedCalls:
         self.graphs: list[Any] = []
         self.sources = 0
         self._done, self._lock, self._begin = 0, threading.Lock(), time.monotonic()
-        compile_source = Compiler._compile
 
-        def counted(compiler: Compiler, text: str, libraries: list[str]) -> Any:
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the sources that LLVM compiles and collect the graphs of Dynamo."""
+        from seqtune.pytorch import dynamo
+        from seqtune.tuner.backends.llvm.compiler import Compiler
+
+        compile_source, shaped = Compiler._emit, dynamo.ShapedPrograms
+
+        def counted(compiler: Compiler, text: str) -> Any:
             self.sources += 1
-            return compile_source(compiler, text, libraries)
+            return compile_source(compiler, text)
 
-        Compiler._compile = counted  # type: ignore[assignment, method-assign]
+        def collected(*arguments: Any) -> Any:
+            self.graphs.append(shaped(*arguments))
+            return self.graphs[-1]
+
+        with patch.object(Compiler, "_emit", counted), patch.object(dynamo, "ShapedPrograms", collected):
+            yield
 
     def call(self, index: int) -> None:
         """Call the network with an input and compare the result."""
@@ -108,29 +120,22 @@ class WatchedCalls:
                 "sources": self.sources}
 
 
-def watched(given: argparse.Namespace) -> Row:
+def watch_calls(given: argparse.Namespace) -> Row:
     """Make the calls and return what was seen."""
     import torch
 
     from seqtune.pytorch import dynamo
 
-    shapes = drawn_shapes(given.lengths, given.seed)
+    shapes = draw_shapes(given.lengths, given.seed)
     model, inputs = network(), [torch.randint(VOCABULARY, shape) for shape in shapes]
     with torch.no_grad():
         expected = [model(x)[0] for x in inputs]
     fast = torch.compile(model, backend=partial(dynamo.backend, options={
         "verify": False, "fallback": "eager", "checkpoint": given.checkpoint}))
     calls = WatchedCalls(fast, inputs, expected, given.calls)
-    shaped = dynamo.ShapedPrograms
-    dynamo.MOST_SHAPES = given.kept
-
-    def collected(*arguments: Any) -> Any:
-        calls.graphs.append(shaped(*arguments))
-        return calls.graphs[-1]
-
-    dynamo.ShapedPrograms = collected  # type: ignore[assignment, misc]
     order = random.Random(given.seed).choices(range(len(shapes)), k=given.calls)
-    with busy_processes(given.busy), ThreadPoolExecutor(given.callers) as pool:
+    with (calls.counting(), patch.object(dynamo, "MOST_SHAPES", given.kept), busy_processes(given.busy),
+          ThreadPoolExecutor(given.callers) as pool):
         list(pool.map(calls.call, order))
     refused = sum(len(graph._refused) for graph in calls.graphs)
     return {"calls": given.calls, "shapes": len(set(order)), "callers": given.callers, "busy": given.busy,
@@ -138,7 +143,7 @@ def watched(given: argparse.Namespace) -> Row:
             "looks": calls.looks}
 
 
-def growth(looks: Sequence[Row]) -> float:
+def memory_growth(looks: Sequence[Row]) -> float:
     """The change of the resident memory over the last half of the calls, as a share."""
     half = looks[len(looks) // 2 - 1]
     return float(looks[-1]["resident"] / half["resident"] - 1)
@@ -174,7 +179,8 @@ def page(results: Results) -> Page:
     sentences = [
         f"{row['calls']:,} calls with {row['shapes']} shapes from {row['callers']} threads, {row['kept']} programs "
         f"kept for each graph: {row['wrong'] or 'no'} wrong results (largest error {row['error']:.0e}), "
-        f"{row['looks'][-1]['graphs']} graphs of Dynamo, memory {100 * growth(row['looks']):+.1f} % over the last half"
+        f"{row['looks'][-1]['graphs']} graphs of Dynamo, memory {100 * memory_growth(row['looks']):+.1f} % over the "
+        "last half"
         for row in rows]
     return Page(
         "network_calls", "Random calls of a compiled network", "; ".join(sentences) + ".",
@@ -209,10 +215,10 @@ def run(given: argparse.Namespace) -> None:
     check_ready(given.out)
     if not Path("/proc/self/maps").exists():
         raise MisuseError("this system shows no mapped regions: the program needs Linux")
-    devices = llvm_devices([torch.get_num_threads()])
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_DATA_HOME"] = folder  # no journal of the user changes the predictions
-        row = watched(given)
+    devices = llvm_devices([torch.get_num_threads()])  # before: the user's folder holds their rates
+    # No journal of the user changes the predictions, and no machine code of earlier runs is there.
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, XDG_DATA_HOME=folder, XDG_CACHE_HOME=folder):
+        row = watch_calls(given)
     report(given, [row], devices, page, lambda path: draw([row], path))
 
 

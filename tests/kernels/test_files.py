@@ -70,6 +70,17 @@ def test_the_longest_name_that_a_file_may_have_can_be_written(tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["x" * 255]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_writer_waits_for_the_disk_only_where_it_matters(
+        tmp_path: Path, durable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    with replacing(tmp_path / "new", durable=durable) as scratch:
+        scratch.write_text("content")
+    assert bool(flushed) is durable
+    assert (tmp_path / "new").read_text() == "content"
+
+
 @pytest.mark.parametrize("links", [True, False], ids=["hard links", "no hard links"])
 def test_only_a_new_file_is_made_where_another_process_was_faster(
         tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """ImageCache: compiled kernels on disk, in the user's cache folder.
 
-One file a kernel: a line of JSON (a digest of the image, and facts about it), then the image. Files are written whole
-or not at all; a damaged file counts as absent. The folder's size is bounded: the files that were not used for longest
-go first. Images are run as they are, so the folder belongs to the user alone, like the caches of other compilers.
+One file a kernel: a line with a digest of the rest, a line of JSON with facts about the image, then the image. A
+damaged file counts as absent. The folder's size is bounded: the files that were not used for longest go first. Images
+are run as they are, so a folder that belongs to another user, or that others may write into, is not used.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,17 +19,19 @@ from typing import Any
 from platformdirs import user_cache_dir
 
 from seqtune.errors import SeqtuneError
-from seqtune.kernels.files import read_bounded, replacing
+from seqtune.kernels.files import SCRATCH, read_bounded, replacing
 
 LARGEST_IMAGE = 256_000_000  # bytes; our kernels compile to less than 1 MB
 MOST_BYTES = 1 << 30  # 10,000 to 50,000 kernels
 WRITES_BETWEEN_SWEEPS = 500  # a sweep looks at every file: 0.1 s for 20,000
+ABANDONED = 3600  # seconds after which the writer of a scratch file was killed: writing takes milliseconds
 
 
 class ImageCache:
     """Compiled images of one kind, by a key that holds all that they depend on. Threads may share a cache.
 
-    `kind` names the folder and the files: "cubin" for GPUs, "object" for CPUs.
+    `kind` names the folder and the files: "cubin" for GPUs, "object" for CPUs. Where the folder is not safe, the cache
+    stays empty.
     """
 
     def __init__(self, kind: str, folder: Path | None = None, most_bytes: int = MOST_BYTES) -> None:
@@ -40,36 +43,48 @@ class ImageCache:
     def get(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
         """The image under the key with the facts that were kept with it, or None."""
         path = self._path(key)
+        if not self._safe():
+            return None
         try:
-            header, _, image = read_bounded(path, LARGEST_IMAGE).partition(b"\n")
-            described = json.loads(header)
-            facts = described["facts"]
-            if described["sha256"] != hashlib.sha256(image).hexdigest() or not isinstance(facts, dict):
+            digest, _, content = read_bounded(path, LARGEST_IMAGE).partition(b"\n")
+            if digest != _digest(content):
                 return None
-        except (SeqtuneError, LookupError, ValueError, TypeError, RecursionError):
+            header, _, image = content.partition(b"\n")
+            facts = json.loads(header)
+        except (SeqtuneError, ValueError, RecursionError):
+            return None
+        if not isinstance(facts, dict):
             return None
         with suppress(OSError):
             os.utime(path)  # used now: the sweep removes the longest unused
         return image, facts
 
     def put(self, key: str, image: bytes, facts: Mapping[str, Any]) -> None:
-        """Keep an image and facts, which are JSON. Where the folder cannot be written, nothing is kept."""
-        header = json.dumps({"sha256": hashlib.sha256(image).hexdigest(), "facts": facts}).encode()
+        """Keep an image and facts, which are JSON. Where the folder cannot be written or is not safe, keep nothing."""
+        content = json.dumps(facts).encode() + b"\n" + image
         path = self._path(key)
+        if not self.folder.is_absolute():  # the user has no home folder
+            return
         with suppress(OSError, SeqtuneError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._safe():
+                return
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            with replacing(path) as scratch:
-                scratch.write_bytes(header + b"\n" + image)
+            with replacing(path, durable=False) as scratch:  # the digest finds a torn file
+                scratch.write_bytes(_digest(content) + b"\n" + content)
             self._writes += 1
             if self._writes % WRITES_BETWEEN_SWEEPS == 1:
                 self.sweep()
 
     def sweep(self) -> None:
-        """Remove the files that were not used for longest, until the rest fits."""
+        """Remove scratch files of killed writers, and the files that were not used for longest, until the rest fits."""
+        for path in self.folder.glob(f"*/.*{SCRATCH}"):
+            with suppress(OSError):  # another process may have removed it
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink()
         files: list[tuple[float, int, Path]] = []
         for path in self.folder.glob(f"*/*.{self._kind}"):
-            with suppress(OSError):  # another process may have removed it
+            with suppress(OSError):
                 facts = path.stat()
                 files.append((facts.st_mtime, facts.st_size, path))
         size = sum(size for _, size, _ in files)
@@ -80,6 +95,20 @@ class ImageCache:
                 path.unlink()
             size -= bytes_freed
 
+    def _safe(self) -> bool:
+        """Whether the folder is one, and only this user may write into it, as far as the system says who may."""
+        if not self.folder.is_absolute():
+            return False
+        try:
+            facts = self.folder.stat()
+        except OSError:
+            return False
+        return os.name != "posix" or (facts.st_uid == os.geteuid() and not facts.st_mode & 0o022)
+
     def _path(self, key: str) -> Path:
         name = hashlib.sha256(key.encode()).hexdigest()
         return self.folder / name[:2] / f"{name}.{self._kind}"
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()

@@ -95,9 +95,9 @@ def test_a_program_that_is_not_kept_leaves_nothing(
     compilations: list[str] = []
     build = Compiler._compile
 
-    def counted(compiler: Compiler, text: str, libraries: list[str]) -> Any:
+    def counted(compiler: Compiler, text: str, libraries: list[str], kept: bool) -> Any:
         compilations.append(text)
-        return build(compiler, text, libraries)
+        return build(compiler, text, libraries, kept)
 
     monkeypatch.setattr(Compiler, "_compile", counted)
     monkeypatch.setattr("seqtune.pytorch.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))

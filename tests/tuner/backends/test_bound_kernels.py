@@ -19,6 +19,7 @@ from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler
@@ -176,6 +177,17 @@ def test_the_runtime_of_the_package_itself_is_preferred(tmp_path: Path) -> None:
 def test_a_library_that_is_not_an_openmp_runtime_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="not an OpenMP runtime"):
         OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")
+
+
+def test_machine_code_that_holds_addresses_of_a_runtime_is_not_kept(tmp_path: Path) -> None:
+    import torch
+
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    if runtime is None:
+        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    for _ in range(2):
+        OpenMP(Compiler(llvm.devices()[0].instruction_set, ImageCache("object", tmp_path)), 2, runtime)
+    assert not list(tmp_path.glob("*/*.object"))
 
 
 SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a, i64 %begin, i64 %end) {

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from seqtune.errors import one_line
 from ..backend import BuildError
 from ..image_cache import ImageCache
 
+OPTIONS = {"opt": 3, "reloc": "pic", "jit": True}  # of the target machine
 MODULES_KEPT = 6000  # compiled modules kept for reuse: more than two large spaces need; each takes about 60 KB
 
 _NOT_AVX2 = ("avx512", "avx10", "evex512", "amx", "prefer-256-bit", "avxvnniint")
@@ -86,17 +88,19 @@ class Compiler:
         flags = [f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())]
         if instruction_set == "avx512":
             flags.append("-prefer-256-bit")
-        self._cache, self._target = cache, [toolchain(), llvm.get_host_cpu_name(), flags]
-        self._machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=",".join(flags), opt=3, reloc="pic", jit=True)
+        triple, cpu = llvm.get_default_triple(), llvm.get_host_cpu_name()
+        self._cache, self._target = cache, [toolchain(), triple, cpu, flags, OPTIONS]
+        self._machine = llvm.Target.from_triple(triple).create_target_machine(
+            cpu=cpu, features=",".join(flags), **OPTIONS)
         self._linker = llvm.create_lljit_compiler(use_jit_link=False)
         self._modules: OrderedDict[bytes, CompiledModule] = OrderedDict()
         self._libraries: dict[str, tuple[str, CompiledModule]] = {}  # text -> (name in the linker, module)
         self._count = 0
 
-    def build(self, text: str, options: tuple[str, ...] = ()) -> tuple[CompiledModule, bool]:
+    def build(self, text: str, options: tuple[str, ...] = (), kept: bool = True) -> tuple[CompiledModule, bool]:
         """The compiled module, and whether this call compiled it. Options are the IR texts of modules that it calls.
 
+        A text that holds addresses of this process is of no use to others: without `kept`, the cache is left alone.
         Raises BuildError.
         """
         key = hashlib.sha256("\0".join((text, *options)).encode()).digest()
@@ -104,45 +108,52 @@ class Compiler:
             self._modules.move_to_end(key)
             return self._modules[key], False
         libraries = [self._library(option) for option in options]
-        module = self._modules[key] = self._compile(text, libraries)[1]
+        module = self._modules[key] = self._compile(text, libraries, kept)[1]
         while len(self._modules) > MODULES_KEPT:
             self._modules.popitem(last=False)
         return module, True
 
     def _library(self, text: str) -> str:
         if text not in self._libraries:
-            self._libraries[text] = self._compile(text, [])
+            self._libraries[text] = self._compile(text, [], kept=True)
         return self._libraries[text][0]
 
-    def _compile(self, text: str, libraries: list[str]) -> tuple[str, CompiledModule]:
-        # Compile to an object first: an engine per module would keep its IR, about 1 MB each.
+    def _compile(self, text: str, libraries: list[str], kept: bool) -> tuple[str, CompiledModule]:
         try:
-            image, entries = self._object(text)
-            library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-            for entry in entries:
-                library.export_symbol(entry)
-            for called in libraries:
-                library.add_jit_library(called)
-            self._count += 1
-            name = f"source{self._count}"
-            return name, CompiledModule(library.link(self._linker, name), entries)
+            key = json.dumps([*self._target, text]) if kept else None
+            cached = None if self._cache is None or key is None else self._cache.get(key)
+            if cached is not None and isinstance(entries := cached[1].get("entries"), list):
+                with suppress(RuntimeError):  # an image that does not link is compiled again
+                    return self._link(cached[0], frozenset(map(str, entries)), libraries)
+            image, defined = self._emit(text)
+            linked = self._link(image, defined, libraries)
+            if self._cache is not None and key is not None:
+                self._cache.put(key, image, {"entries": sorted(defined)})
+            return linked
         except RuntimeError as error:
             raise BuildError(one_line(error)) from None
 
-    def _object(self, text: str) -> tuple[bytes, frozenset[str]]:
-        """The object file of a text and the functions that it defines, from the cache if they are there."""
-        key = json.dumps([*self._target, text])
-        cached = None if self._cache is None else self._cache.get(key)
-        if cached is not None and isinstance(entries := cached[1].get("entries"), list):
-            return cached[0], frozenset(map(str, entries))
+    def _emit(self, text: str) -> tuple[bytes, frozenset[str]]:
+        """Compile a text to an object file; also returns the functions that it defines.
+
+        An engine for each module would keep its IR, about 1 MB each.
+        """
         with llvm.parse_assembly(text, llvm.create_context()) as module:
             module.verify()
-            defined = [function.name for function in module.functions
-                       if not function.is_declaration and function.linkage == llvm.Linkage.external]
-            image = self._machine.emit_object(module)
-        if self._cache is not None:
-            self._cache.put(key, image, {"entries": defined})
-        return image, frozenset(defined)
+            defined = frozenset(function.name for function in module.functions
+                                if not function.is_declaration and function.linkage == llvm.Linkage.external)
+            return self._machine.emit_object(module), defined
+
+    def _link(self, image: bytes, entries: frozenset[str], libraries: list[str]) -> tuple[str, CompiledModule]:
+        """Load an object file; also returns its name in the linker."""
+        library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        for entry in entries:
+            library.export_symbol(entry)
+        for called in libraries:
+            library.add_jit_library(called)
+        self._count += 1
+        name = f"source{self._count}"
+        return name, CompiledModule(library.link(self._linker, name), entries)
 
     def close(self) -> None:
         """Drop all compiled modules."""

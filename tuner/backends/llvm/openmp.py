@@ -106,7 +106,7 @@ class OpenMP:
         self.count = count
         self._library = library
         self._module, _ = compiler.build(
-            _TEXT.format(share=SHARE, index=index, count=number, parallel=parallel, barrier=barrier))
+            _TEXT.format(share=SHARE, index=index, count=number, parallel=parallel, barrier=barrier), kept=False)
         self._launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)(
             self._module.address("launch"))
         self._job = np.zeros(1, np.int64)

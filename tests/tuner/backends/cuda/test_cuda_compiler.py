@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -118,18 +117,6 @@ def test_a_damaged_entry_is_compiled_again(damage: bytes | None, cache: ImageCac
     entry.write_bytes(entry.read_bytes()[:-100] if damage is None else damage)
     assert h200.compile(KernelSource(KERNEL)) == first
     assert ImageCache("cubin", cache.folder).get("unknown") is None
-
-
-def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
-    cache = ImageCache("cubin", tmp_path, most_bytes=3000)
-    for number in range(3):
-        cache.put(str(number), bytes(1000), {})
-    for age, path in enumerate(sorted(tmp_path.glob("*/*.cubin"))):
-        os.utime(path, (1000 + age, 1000 + age))
-    assert cache.get("1") is not None  # used now
-    cache.sweep()
-    assert cache.get("1") is not None
-    assert sum(cache.get(str(number)) is not None for number in range(3)) == 2
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(cache: ImageCache, tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
-"""Tests of machine code that is kept on disk: it is found again, and compiled again where it is damaged."""
+"""Tests of machine code that is kept on disk: it is found again, and compiled again where it is of no use."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from pathlib import Path
 
+import llvmlite.binding as binding
 import pytest
 
 from seqtune.tuner.backends.image_cache import ImageCache
+from seqtune.tuner.backends.llvm import compiler
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
 
 
@@ -33,7 +36,7 @@ def test_an_object_is_compiled_once_for_all_processes(tmp_path: Path, monkeypatc
         answer(cache, 6)
 
 
-@pytest.mark.parametrize("damage", [b"", b'{"sha256": "0", "facts": {}}\n', None])
+@pytest.mark.parametrize("damage", [b"", b'0123\n{"entries": ["answer"]}\n', None])
 def test_a_damaged_object_is_compiled_again(damage: bytes | None, tmp_path: Path) -> None:
     cache = ImageCache("object", tmp_path)
     assert answer(cache, 7) == 7
@@ -44,13 +47,44 @@ def test_a_damaged_object_is_compiled_again(damage: bytes | None, tmp_path: Path
     assert entry.read_bytes() == whole
 
 
-def test_facts_of_another_kind_count_as_absent(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [(b'["answer"]', b'{"answer": 1}'),  # facts of another kind
+                                               (b'["answer"]', b'["answer", "other"]'),  # no such function
+                                               (b"\x7fELF", b"\x7fFLE")])
+def test_an_entry_that_does_not_link_is_compiled_again(before: bytes, after: bytes, tmp_path: Path) -> None:
     cache = ImageCache("object", tmp_path)
     assert answer(cache, 8) == 8
     entry, = tmp_path.glob("*/*.object")
-    header, _, image = entry.read_bytes().partition(b"\n")
-    entry.write_bytes(header.replace(b'["answer"]', b'{"answer": 1}') + b"\n" + image)
+    whole = entry.read_bytes()
+    content = whole.partition(b"\n")[2]
+    if before not in content:
+        pytest.skip("objects have another format on this system")
+    content = content.replace(before, after)
+    entry.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
     assert answer(cache, 8) == 8
+    assert entry.read_bytes() == whole
+
+
+def test_the_key_holds_all_that_machine_code_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ImageCache("object", tmp_path)
+    for changed, value in (("OPTIONS", {**compiler.OPTIONS, "opt": 1}), ("toolchain", lambda: "llvmlite 1 LLVM 1")):
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, changed, value)
+            assert answer(cache, 5) == 5
+    assert answer(cache, 5) == 5
+    architecture, vendor, *system = binding.get_default_triple().split("-")
+    triple = "-".join((architecture, "pc" if vendor == "unknown" else "unknown", *system))  # the same machine code
+    monkeypatch.setattr(binding, "get_default_triple", lambda: triple)
+    assert answer(cache, 5) == 5
+    assert len(list(tmp_path.glob("*/*.object"))) == 4
+
+
+def test_a_text_with_addresses_of_this_process_is_not_kept(tmp_path: Path) -> None:
+    cache = ImageCache("object", tmp_path)
+    for _ in range(2):
+        module, built = Compiler(instruction_sets()[0], cache).build(text(5), kept=False)
+        assert built
+        assert ctypes.CFUNCTYPE(ctypes.c_int32)(module.address("answer"))() == 5
+    assert not list(tmp_path.glob("*/*.object"))
 
 
 def test_the_folder_is_the_users_alone(tmp_path: Path) -> None:
