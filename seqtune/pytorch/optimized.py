@@ -1,4 +1,4 @@
-"""Optimized: an eval-mode CPU model with tuned kernels in it, made by `optimize(model, example_input)`.
+"""Optimized: a copy of an eval-mode CPU model with tuned kernels in it, made by `optimize(model, example_input)`.
 
     >>> from seqtune.pytorch import optimize
     >>> fast = optimize(model.eval(), torch.randn(1, 3, 224, 224))  # doctest: +SKIP
@@ -10,17 +10,18 @@ attention is predicted, verified against the safe default, and measured beside P
 (channels_last, weights packed before); the whole network is measured beside PyTorch's code for it. PyTorch's code is
 used where it is clearly faster. Results have the memory format of the original's.
 
-The weights are packed into the kernels. After a change of a parameter or buffer of the original in place, the original
-computes, at its speed, with a warning. Changes through `.data` are not counted by PyTorch: the packed layers keep the
-old weights, and everything else uses the new ones. Buffers that the model itself writes are copied.
+The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
+computes, at its speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused
+optimisers) stay unseen. The model that was given is not changed, and changes of it do not matter.
 
-The kernels serve inputs of the example's shape only; other inputs go through the original at its speed. The
+The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
 kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are propagated as PyTorch does,
 but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuses turns them into 0.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -128,7 +129,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
              compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
-    """A form of an eval-mode CPU model with tuned kernels for inputs of the example's shape; it shares the weights.
+    """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
@@ -148,8 +149,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
-    expected, written = _reference(model, examples)
-    original = shared_copy(model, written)
+    expected = _reference(model, examples)
+    original = copy.deepcopy(model)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
@@ -262,17 +263,13 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     return inputs
 
 
-def _reference(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], set[int]]:
-    """The model's results for the examples, computed in fp32, and the ids of the buffers that it writes."""
-    wide = shared_copy(model, {id(buffer) for buffer in model.buffers()})
+def _reference(model: nn.Module, examples: Sequence[Tensor]) -> list[Tensor]:
+    """The model's results for the examples, computed in fp32; its buffers are not written."""
+    wide = shared_copy(model)
     if has_bf16((*model.parameters(), *examples)):
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
-    before = [buffer.clone() for buffer in wide.buffers()]
     with torch.no_grad():
-        results = _tensors(wide(*_clones(examples)))
-    written = {id(buffer) for buffer, old, new in zip(model.buffers(), before, wide.buffers(), strict=True)
-               if not torch.equal(old, new)}
-    return results, written
+        return _tensors(wide(*_clones(examples)))
 
 
 def _tensors(result: Any) -> list[Tensor]:

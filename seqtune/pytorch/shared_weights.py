@@ -1,13 +1,12 @@
-"""Shared weights: a copy of a module in the same memory, and whether its weights were written since."""
+"""Shared weights: a copy of a module for a moment in the same memory, and whether a module's weights were written."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
 from operator import attrgetter
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 _version = attrgetter("_version")  # counts changes in place
 
@@ -30,17 +29,11 @@ class WatchedWeights:
         return list(map(_version, self._weights))
 
 
-def shared_copy(model: nn.Module, own: Collection[int]) -> nn.Module:
-    """A copy that shares the memory of the model's tensors, and notices when they are written.
+def shared_copy(model: nn.Module) -> nn.Module:
+    """A copy that shares the memory of the model's parameters, for a call or two while the model stays as it is.
 
-    The buffers with an id in `own`, tensors of inference mode and of other kinds than plain ones are copied.
+    Buffers, tensors of inference mode and of other kinds than plain ones are copied.
     """
-    tensors = [tensor for tensor in (*model.parameters(), *model.buffers())
-               if type(tensor) in (Tensor, nn.Parameter) and not tensor.is_inference() and id(tensor) not in own]
-    memory = {tensor.untyped_storage().data_ptr() for tensor in tensors}
-    tensors += [value for module in model.modules() for value in vars(module).values()  # views of weights, say
-                if type(value) is Tensor and value.untyped_storage().data_ptr() in memory]
-    shared: dict[int, Any] = {id(tensor): tensor.detach() for tensor in tensors}
-    shared |= {id(tensor): nn.Parameter(shared[id(tensor)], tensor.requires_grad) for tensor in tensors
-               if isinstance(tensor, nn.Parameter)}
+    weights = [weight for weight in model.parameters() if type(weight) is nn.Parameter and not weight.is_inference()]
+    shared: dict[int, Any] = {id(weight): nn.Parameter(weight.detach(), weight.requires_grad) for weight in weights}
     return copy.deepcopy(model, shared)
