@@ -77,9 +77,11 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
 
     A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
     long. `openvino` adds the nodes of OpenVINO in fp32 that compute the same operations, as its profile shows them.
-    Raises UnavailableError without OpenVINO, MisuseError for it and a model that was optimised in parts, SeqtuneError
-    for a model that it cannot read.
+    Raises UnavailableError without OpenVINO, MisuseError for it and a model that was optimised in parts, and for what
+    `optimize` did not return or other operands, SeqtuneError for a model that it cannot read.
     """
+    if not isinstance(fast, Optimized):
+        raise MisuseError(f"a {type(fast).__name__} is not an optimised model; explain what optimize(...) returned")
     whole = fast.model if isinstance(fast.model, Compiled) else None
     if openvino and whole is None:
         raise MisuseError("this model was optimised in parts; OpenVINO's nodes are shown for whole models only")
@@ -92,6 +94,9 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     finally:
         for handle in handles:
             handle.remove()
+    if programs and not operands:
+        raise MisuseError("these operands do not go through the kernels; explain the model with operands of the shapes "
+                          "that it was optimised for")
     known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
     steps: list[ExplainedStep] = []
     origins: dict[str, int] = {}

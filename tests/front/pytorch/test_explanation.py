@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -118,3 +119,11 @@ def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tm
     assert "http://" not in page
     assert "https://" not in page
     assert "<script" not in page
+
+
+def test_a_plain_model_and_other_operands_are_one_line(quick: Callable[..., Optimized]) -> None:
+    plain: Any = nn.Linear(8, 4).eval()
+    with pytest.raises(MisuseError, match="a Linear is not an optimised model"):
+        explain(plain, torch.randn(2, 8))
+    with pytest.raises(MisuseError, match="of the shapes that it was optimised for"):
+        explain(quick(plain, torch.randn(2, 8)), torch.randn(3, 8))
