@@ -37,7 +37,7 @@ def openvino_row(label: str, problem: Problem, threads: int, operands: Operands,
 
     convolution = problem.type == "conv2d"
     x = np.ascontiguousarray(operands["x"].transpose(0, 3, 1, 2) if convolution else operands["x"])
-    parameter = opset13.parameter(x.shape, "f32")
+    parameter = opset13.parameter(x.shape, openvino.Type.f32)
     node = (_convolution if convolution else _product)(problem, parameter, operands)
     compiled = openvino.Core().compile_model(openvino.Model([node], [parameter]), "CPU", {
         "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",

@@ -27,6 +27,7 @@ class StandIn:
     def __init__(self, node_type: str, wrong: bool) -> None:
         self.node_type, self.wrong, self.left = node_type, wrong, 9
         self.settings: dict[str, Any] = {}
+        self.Type = SimpleNamespace(f32="f32")
         self.opset13 = SimpleNamespace(
             parameter=lambda shape, element: "x", constant=lambda array: array,
             matmul=lambda x, b, a_turned, b_turned: lambda given: given @ (b.T if b_turned else b),
