@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from hypothesis import assume
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import stored_type
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import Backend
 from seqtune.tuner.measuring.reference import make_operands, reference
 
@@ -55,3 +58,10 @@ def check(backend: Backend, family: Kernel, problem: Problem, configurations: It
     found = errors(backend, family, problem, chosen)
     worst = int(np.argmax(found)) if found else 0
     assert not found or found[worst] < 1e-5, (problem.brief(), chosen[worst].brief())
+
+
+def check_sample(backend: Backend, device: Device, family: Kernel, problem: Problem, seed: int) -> None:
+    """The default and two random configurations are right; a problem that the family does not solve is passed over."""
+    assume(family.why_not(problem, device) is None)
+    space = SearchSpace(family, problem, device)
+    check(backend, family, problem, [space.default, *space.sample(np.random.default_rng(seed), 2)])

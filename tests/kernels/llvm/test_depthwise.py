@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
-from tests.support.exactness import check
+from tests.support.exactness import check_sample
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -54,9 +53,7 @@ def problems(draw: st.DrawFn) -> Problem:
           suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_odd_convolutions_are_right_all_over_the_space(
         backends: dict[str, LLVMBackend], problem: Problem, name: str, seed: int) -> None:
-    assume(FAMILY.why_not(problem, BY_NAME[name]) is None)
-    space = SearchSpace(FAMILY, problem, BY_NAME[name])
-    check(backends[name], FAMILY, problem, [space.default, *space.sample(np.random.default_rng(seed), 2)])
+    check_sample(backends[name], BY_NAME[name], FAMILY, problem, seed)
 
 
 def test_every_depthwise_layer_of_a_network_has_a_space_worth_searching() -> None:

@@ -16,7 +16,7 @@ from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
-from tests.support.exactness import check
+from tests.support.exactness import check_sample
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -54,9 +54,7 @@ def problems(draw: st.DrawFn) -> Problem:
           suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_odd_convolutions_are_right_all_over_the_space(
         backends: dict[str, LLVMBackend], problem: Problem, name: str, seed: int) -> None:
-    assume(FAMILY.why_not(problem, BY_NAME[name]) is None)
-    space = SearchSpace(FAMILY, problem, BY_NAME[name])
-    check(backends[name], FAMILY, problem, [space.default, *space.sample(np.random.default_rng(seed), 2)])
+    check_sample(backends[name], BY_NAME[name], FAMILY, problem, seed)
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64])
