@@ -92,11 +92,11 @@ def calls(times: int) -> dict[str, float]:
     import numpy as np
 
     from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.llvm.ir.aligned import aligned
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.discovery import find
     from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
     from seqtune.tuner.backends.llvm.compiler import Compiler
-    from seqtune.tuner.backends.llvm.shared_memory import aligned
     from seqtune.tuner.backends.llvm.threads import Threads
 
     best = find("llvm:0")

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
 from ..cache_lines import conv2d_lines
 from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .fusion import NONE, Fusion
+from .ir.aligned import aligned
 from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
@@ -174,7 +173,7 @@ class Winograd:
         m, lanes = self.packing(problem, configuration)
         k, c = weights.shape[:2]
         taps = weights.reshape(k, c, 9).transpose(2, 1, 0)
-        packed = np.empty((-(-k // lanes), (m + 2) ** 2, c, lanes), np.float32)
+        packed = aligned((-(-k // lanes), (m + 2) ** 2, c, lanes))
         for block in range(len(packed)):
             first = min(block * lanes, k - lanes)
             chosen = taps[:, :, first:first + lanes].reshape(9, c * lanes)

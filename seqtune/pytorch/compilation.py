@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.graph import CodeGen
 
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
@@ -29,6 +30,7 @@ from .precisions import has_bf16
 from .saved_choices import Choice
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
 
 
@@ -63,7 +65,7 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
 
     A `judge` compares the graph, on the examples, with the forms that PyTorch computes in part or as a whole.
     """
-    module = _plain(program.module(check_guards=False))
+    module = plain_graph(program)
     fold_constants(module)
     compiled = _compiled(module, binder, choose, precision, split=False)
     if compiled is None or judge is None:
@@ -115,7 +117,26 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     return fx.GraphModule(module, graph)
 
 
-def _plain(module: fx.GraphModule) -> fx.GraphModule:
-    """The graph without the wrapping and checking of inputs and outputs, so that it takes plain tensors."""
-    module.graph.set_codegen(CodeGen())
-    return fx.GraphModule(module, module.graph)
+def plain_graph(program: ExportedProgram) -> fx.GraphModule:
+    """The graph of plain tensors, whose weights are attributes: `ExportedProgram.module()` without wrapping and checks.
+
+    The program may be used up.
+    """
+    signature = program.graph_signature
+    if not {given.kind for given in signature.input_specs} <= {*_WEIGHTS, InputKind.USER_INPUT} or not {
+            result.kind for result in signature.output_specs} <= {OutputKind.USER_OUTPUT}:
+        module = program.module(check_guards=False)
+        module.graph.set_codegen(CodeGen())
+        return fx.GraphModule(module, module.graph)
+    tensors: dict[str, Any] = {}
+    graph = program.graph
+    for node, given in zip(graph.find_nodes(op="placeholder"), signature.input_specs, strict=True):
+        if given.kind in _WEIGHTS:
+            name = str(given.target)
+            tensors[name] = program.state_dict[name] if name in program.state_dict else program.constants[name]
+            with graph.inserting_before(node):
+                weight = graph.create_node("get_attr", name)
+            node.replace_all_uses_with(weight)
+            weight.meta = node.meta
+            graph.erase_node(node)
+    return fx.GraphModule(tensors, graph)

@@ -69,8 +69,8 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
     if isinstance(node, AttentionHeads):
         alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, element=node.element)
     else:
-        alone = Layer(node.shape, [*inputs], node.work, node.weights, node.bias, node.epilogue,
-                      element=node.element)
+        alone = Layer(node.shape, [*inputs], node.work, node.unscaled, node.bias, node.epilogue,
+                      factors=node.factors, element=node.element)
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
     place = View(node.shape, tuple(strides), 0, node.element)

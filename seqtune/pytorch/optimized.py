@@ -21,7 +21,6 @@ but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuse
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -47,7 +46,7 @@ from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
-from .shared_weights import WatchedWeights, shared_copy
+from .shared_weights import OwnCopy, WatchedWeights, shared_copy
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -149,8 +148,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
+    original = OwnCopy(model)
     expected = _reference(model, examples)
-    original = copy.deepcopy(model)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
@@ -168,7 +167,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return graph
 
     taken: list[Choice] = []
-    result = _compile_parts(original, examples, compiled, progress)
+    result = _compile_parts(original, original.model, examples, compiled, progress)
+    original.wait()
     if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                           "input, no convolution of images or sequences and no linear layer with constant weights")
@@ -217,10 +217,10 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
                                   "optimised")
 
 
-def _compile_parts(module: nn.Module, examples: Sequence[Tensor],
+def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
                    compile_program: Callable[[ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
                    progress: Say) -> nn.Module:
-    """The module compiled, or itself with its exportable children compiled."""
+    """The module, a part of the copy, compiled; or itself with its exportable children compiled."""
     if next(module.parameters(), None) is None:
         return module
     weights = WatchedWeights(module)
@@ -229,11 +229,13 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor],
             program = exported(module, tuple(examples))
     except Exception as error:  # many kinds of code cannot be exported
         progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
+        whole.wait()
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(child, inputs[name], compile_program, progress))
+                setattr(module, name, _compile_parts(whole, child, inputs[name], compile_program, progress))
         return module
+    whole.wait()
     compiled = compile_program(program, examples)
     if compiled is None:
         return module

@@ -1,12 +1,17 @@
-"""Shared weights: a copy of a module for a moment in the same memory, and whether a module's weights were written."""
+"""Shared weights: a copy of a module for a moment in the same memory, one of its own, and whether weights were written.
+"""
 
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 _version = attrgetter("_version")  # counts changes in place
 
@@ -29,11 +34,50 @@ class WatchedWeights:
         return list(map(_version, self._weights))
 
 
+class OwnCopy:
+    """A copy of a model with memory of its own: `model`. Another thread copies its parameters until `wait` returns.
+
+    An export needs no values of parameters, and takes about as long as this copying for a large model. Memory that a
+    process uses for the first time is what takes so long.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        weights = [weight for weight in plain_parameters(model)
+                   if weight.layout is torch.strided and weight.is_contiguous()]
+        copies = [nn.Parameter(torch.empty_like(weight), weight.requires_grad) for weight in weights]
+        self._pool = ThreadPoolExecutor(1)
+        self._copied = self._pool.submit(_copy_all, [_bytes(copy) for copy in copies], list(map(_bytes, weights)))
+        self._pool.shutdown(wait=False)
+        memo: dict[int, Any] = {id(weight): copy for weight, copy in zip(weights, copies, strict=True)}
+        self.model = copy.deepcopy(model, memo)
+
+    def wait(self) -> None:
+        """Wait until all values are there."""
+        self._copied.result()
+
+
+def _bytes(weight: Tensor) -> NDArray[np.uint8]:
+    """The memory of a contiguous tensor; writing there does not count as a change of the tensor."""
+    array: NDArray[np.uint8] = weight.detach().reshape(-1).view(torch.uint8).numpy()
+    return array
+
+
+def _copy_all(copies: list[NDArray[np.uint8]], originals: list[NDArray[np.uint8]]) -> None:
+    """NumPy copies without Python's lock, and by one thread only: an export runs beside it."""
+    for mine, given in zip(copies, originals, strict=True):
+        np.copyto(mine, given)
+
+
+def plain_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are neither of a subclass nor made in inference mode."""
+    return [weight for weight in model.parameters() if type(weight) is nn.Parameter and not weight.is_inference()]
+
+
 def shared_copy(model: nn.Module) -> nn.Module:
     """A copy that shares the memory of the model's parameters, for a call or two while the model stays as it is.
 
     Buffers, tensors of inference mode and of other kinds than plain ones are copied.
     """
-    weights = [weight for weight in model.parameters() if type(weight) is nn.Parameter and not weight.is_inference()]
-    shared: dict[int, Any] = {id(weight): nn.Parameter(weight.detach(), weight.requires_grad) for weight in weights}
+    shared: dict[int, Any] = {id(weight): nn.Parameter(weight.detach(), weight.requires_grad)
+                              for weight in plain_parameters(model)}
     return copy.deepcopy(model, shared)

@@ -11,6 +11,7 @@ import numpy as np
 from ...element_types import encode, stored_type
 from ...implementation import Array
 from ...problem import Problem
+from .aligned import aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
     order = (0, 3, 2, 1) if taps_outside else (0, 2, 3, 1)
     panels = weights.reshape(groups, per_group, c, r * s).transpose(order).reshape(groups, c * r * s, per_group)
     blocks = -(-per_group // lanes)
-    packed: Array = np.empty((groups, blocks, c * r * s, lanes), np.float32)
+    packed: Array = aligned((groups, blocks, c * r * s, lanes))
     for block in range(blocks):
         first = min(block * lanes, per_group - lanes)
         packed[:, block] = panels[:, :, first:first + lanes]
@@ -95,5 +96,6 @@ def pack_pairs(weights: Array, groups: int, lanes: int, taps_outside: bool) -> A
     The lower half of a float's bits is the first channel.
     """
     halves = [pack(weights[:, first::2], groups, lanes, taps_outside) for first in (0, 1)]
-    pairs = np.stack([encode(half, "bf16") for half in halves], axis=-1)
+    pairs = np.stack([encode(half, "bf16") for half in halves], axis=-1,
+                     out=aligned((*halves[0].shape, 2), np.uint16))
     return pairs.view(np.float32)[..., 0]

@@ -126,8 +126,7 @@ def _fold(layer: Layer, factor: Tensor, moved: Tensor) -> None:
     """Fold factors and summands of the output channels into a layer."""
     scales = factor.numpy().astype(np.float64)
     bias = np.zeros_like(scales) if layer.bias is None else layer.bias.astype(np.float64)
-    shape = (-1, *[1] * (layer.weights.ndim - 1))
-    layer.weights = (layer.weights.astype(np.float64) * scales.reshape(shape)).astype(np.float32)
+    layer.scale(scales)
     layer.bias = (bias * scales + moved.numpy()).astype(np.float32)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from seqtune.tuner.backends.llvm.program import Program, Slot
 
 from .layouts import Layouts, can_write
 from .memory import Buffer, plan
-from .nodes import Floats, Input, Node, Tuned
+from .nodes import Floats, Input, Layer, Node, Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,9 @@ class Assembly:
         self._wholes: dict[Node, Located] = {}
         self._constants: dict[Buffer, NDArray[Any]] = {}
         self.layouts = Layouts(nodes, results)
+        layers = [node for node in nodes if isinstance(node, Layer)]
+        self.packed = dict(zip(layers, binder.pack_all([
+            (layer.problem, configurations[layer], partial(_weights, layer)) for layer in layers]), strict=True))
         self._operands = [node for node in nodes if isinstance(node, Input)]
         self._results = self._result_places(results, places)
 
@@ -167,3 +171,7 @@ class Assembly:
                 self._wholes[node] = place
             places.append(place)
         return places
+
+
+def _weights(layer: Layer) -> Floats:
+    return layer.weights

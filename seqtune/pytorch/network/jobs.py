@@ -56,7 +56,8 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
                                  for stored in (located.view.element for located in (y, *others)))
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None),
                     y_element, next(iter(other_element), None))
-    kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
+    kernel = assembly.binder.bind_packed(node.problem, assembly.configurations[node], assembly.packed[node], node.bias,
+                                         fusion)
     uses = [Use(x, word=X), Use(y, word=Y, writes=True),
             *(Use(other, argument=len(kernel.arguments) - 1) for other in others), *weights]
     assembly.jobs.append(Job(kernel, tuple(uses), node))
@@ -64,16 +65,16 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
 
 def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> Located:
     """The packed weights of a 1x1 convolution times the factors of x's channels, computed by a step."""
-    packed, numbers = (assembly.binder.pack(node.problem, assembly.configurations[node], weights) for weights in (
-        node.weights, np.broadcast_to(np.arange(node.weights.shape[1], dtype=np.float32)[:, None, None],
-                                      node.weights.shape)))
-    view = channel_runs(numbers, node.weights.shape[1])
+    shape = node.unscaled.shape
+    numbers = assembly.binder.pack(node.problem, assembly.configurations[node], np.broadcast_to(
+        np.arange(shape[1], dtype=np.float32)[:, None, None], shape))
+    view = channel_runs(numbers, shape[1])
     factors = assembly.located[node.inputs[-1]]
-    of_channels = factors.view.reshaped((1, node.weights.shape[1], 1))
+    of_channels = factors.view.reshaped((1, shape[1], 1))
     assert of_channels is not None  # one axis alone is longer than 1
     y = assembly.fresh(view)
     step = pointwise(PRODUCT, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
-    assembly.step(product, step, y, assembly.constant(view, packed.reshape(-1)), factors)
+    assembly.step(product, step, y, assembly.constant(view, assembly.packed[node].reshape(-1)), factors)
     return y
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +62,26 @@ class Layer(Node):
     """
 
     work: Problem  # without bias and activation; its dtype is the element of x
-    weights: Floats  # (k, c // groups, r, s) or (n, k)
+    unscaled: Floats  # (k, c // groups, r, s) or (n, k)
     bias: Floats | None
     epilogue: Formula = IDENTITY
     scaled: Pointwise | None = None
+    factors: NDArray[np.float64] | None = None  # of the output channels, (k,) or (n,)
+
+    def scale(self, factors: NDArray[Any]) -> None:
+        """Multiply the weights and the bias of each output channel."""
+        self.factors = factors.astype(np.float64) if self.factors is None else self.factors * factors
+        self.bias = None if self.bias is None else (self.bias * factors).astype(np.float32)
+
+    @property
+    def weights(self) -> Floats:
+        """The weights with their factors, computed at each access: a graph is lowered more often than it is packed."""
+        if self.factors is None:
+            return self.unscaled
+        shape = (-1, *[1] * (self.unscaled.ndim - 1))
+        result = np.empty_like(self.unscaled)
+        np.multiply(self.unscaled, self.factors.reshape(shape), out=result, casting="same_kind")
+        return result
 
     @property
     def others(self) -> list[Node]:

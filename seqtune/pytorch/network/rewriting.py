@@ -133,9 +133,7 @@ def _fold_scale(nodes: NodeList, layer: Layer) -> None:
     factors = _channel_factors(layer, reader.inputs[other])
     if factors is None:
         return
-    shape = (-1, *[1] * (layer.weights.ndim - 1))
-    layer.weights = (layer.weights * factors.reshape(shape)).astype(np.float32)
-    layer.bias = None if layer.bias is None else (layer.bias * factors).astype(np.float32)
+    layer.scale(factors.reshape(-1))
     if not rest:
         nodes.replace(reader, layer)
         return
@@ -158,8 +156,8 @@ def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
                 or len(layer.epilogue.lines) + len(node.formula.lines) > MOST_LINES:
             continue
         formula = layer.epilogue.then(node.formula, node.inputs.index(layer))
-        new = Layer(node.shape, [*layer.inputs, *others], layer.work, layer.weights, layer.bias, formula,
-                    name=layer.name, origin=layer.origin)
+        new = Layer(node.shape, [*layer.inputs, *others], layer.work, layer.unscaled, layer.bias, formula,
+                    factors=layer.factors, name=layer.name, origin=layer.origin)
         nodes.insert_before(node, new)
         nodes.replace(node, new)
         return

@@ -57,7 +57,7 @@ def _multiply_bf16(nodes: NodeList, layer: Layer, device: Device) -> None:
         shape = tuple(size + (index == axis) for index, size in enumerate(x.shape))
         high = tuple(int(index == axis) for index in range(len(shape)))
         padded = Padding(shape, [x], (0,) * len(shape), high, 0.0, name="pad", origin=layer.origin)
-        layer.weights = np.pad(layer.weights, [(0, int(index == 1)) for index in range(layer.weights.ndim)])
+        layer.unscaled = np.pad(layer.unscaled, [(0, int(index == 1)) for index in range(layer.unscaled.ndim)])
         nodes.insert_before(layer, padded)
         nodes.set_inputs(layer, [padded, *layer.inputs[1:]])
 

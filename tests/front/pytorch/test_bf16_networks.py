@@ -140,7 +140,7 @@ def test_a_layer_that_no_kernel_computes_in_bf16_stays_fp32_with_what_it_reads()
 def replace_groups(node: Layer, groups: int) -> Layer:
     """The convolution in groups."""
     node.work = type(node.work).make("conv2d", **{**dict(node.work), "groups": groups})
-    node.weights = np.ones((node.weights.shape[0], node.weights.shape[1] // groups, 1, 1), np.float32)
+    node.unscaled = np.ones((node.unscaled.shape[0], node.unscaled.shape[1] // groups, 1, 1), np.float32)
     return node
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.pytorch.compilation import exported
+from seqtune.pytorch.compilation import exported, plain_graph
 from seqtune.pytorch.lowering.functional import make_functional
 
 
@@ -136,3 +137,44 @@ def test_a_norm_that_counts_its_operands_is_refused() -> None:
 
     with pytest.raises(ValueError, match="changes its buffer"):
         exported(Norm().eval(), (torch.ones(4, 2),))
+
+
+class Everything(nn.Module):
+    """Weights, buffers, a plain tensor and a literal one, a tied weight, and a result that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+        self.again = nn.Sequential(self.linear)
+        self.shift = nn.Buffer(torch.randn(4), persistent=False)
+        self.plain = torch.randn(4)
+
+    def forward(self, x: Tensor, y: Tensor) -> dict[str, Any]:
+        """Two results."""
+        z = self.again(x) + self.linear(y) * self.shift + self.plain + torch.tensor([1.0, 2.0, 3.0, 4.0])
+        return {"z": z, "nothing": None}
+
+
+def test_the_plain_graph_computes_what_the_exported_module_computes() -> None:
+    model = Everything().eval()
+    x, y = torch.randn(2, 3), torch.randn(2, 3)
+    graph = plain_graph(exported(model, (x, y)))
+    z, nothing = graph(x, y)
+    torch.testing.assert_close(z, model(x, y)["z"])
+    assert nothing is None
+    assert graph.get_parameter("again.0.weight") is model.linear.weight
+
+
+class Doubles(nn.Module):
+    """Doubles its operand in place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The operand, plus one."""
+        return x.mul_(2) + 1
+
+
+def test_the_plain_graph_of_a_model_that_changes_its_operand_changes_it() -> None:
+    x = torch.ones(3)
+    graph = plain_graph(exported(Doubles(), (x.clone(),)))
+    assert graph(x)[0].tolist() == [3, 3, 3]
+    assert x.tolist() == [2, 2, 2]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.pytorch.optimized import Optimized
-from seqtune.pytorch.shared_weights import WatchedWeights, shared_copy
+from seqtune.pytorch.shared_weights import OwnCopy, WatchedWeights, shared_copy
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -59,6 +59,28 @@ def test_a_shared_copy_keeps_tied_weights_together_and_has_buffers_of_its_own() 
         model[0].weight.fill_(7)
     assert weights.were_written()
     assert (copied[0].weight == 7).all()
+
+
+def test_an_own_copy_has_the_values_in_other_memory_once_it_has_waited() -> None:
+    model: Any = nn.Sequential(nn.Linear(300, 200), nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last),  # type: ignore[call-overload]
+                               nn.Linear(3, 3).bfloat16(), nn.BatchNorm1d(3))
+    model.register_parameter("tied", model[0].weight)
+    model.register_parameter("nothing", nn.Parameter(torch.zeros(0, 3), requires_grad=False))
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    copied = OwnCopy(model)
+    weights = WatchedWeights(copied.model)
+    copied.wait()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(7)
+    assert not weights.were_written()
+    made: Any = copied.model
+    assert made.tied is made[0].weight
+    assert made[1].weight.stride() == model[1].weight.stride()
+    assert not made.nothing.requires_grad
+    for name, value in made.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
+        assert not value.numel() or value.data_ptr() != model.state_dict()[name].data_ptr()
 
 
 def test_a_model_that_is_converted_later_keeps_the_optimised_one(quick: Callable[..., Optimized]) -> None:

@@ -59,7 +59,7 @@ class GuardedConstants(SharedConstants):
         super().__init__()
         self.at_end = at_end
 
-    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+    def keep(self, array: NDArray[Any], given: bool = False) -> NDArray[Any]:
         """A copy of its own."""
         copy = guarded(array.shape, self.at_end)
         np.copyto(copy, array)

@@ -13,6 +13,7 @@ import pytest
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.llvm.ir.aligned import aligned
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.view import View
@@ -24,7 +25,7 @@ from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
-from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants, aligned
+from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
 
@@ -129,6 +130,44 @@ def test_constants_are_shared_by_their_bytes_while_somebody_holds_them() -> None
     gone = weakref.ref(held)
     del held
     assert gone() is None
+
+
+def test_an_array_that_is_given_away_is_kept_itself_where_it_begins_at_a_cache_line() -> None:
+    constants = SharedConstants()
+    given = aligned((33,))
+    given[:] = 5
+    assert constants.keep(given, given=True) is given
+    assert constants.keep(given) is given
+    displaced = aligned((33,))[1:]
+    displaced[:] = 6
+    kept = constants.keep(displaced, given=True)
+    assert kept is not displaced
+    assert kept.ctypes.data % 64 == 0
+
+
+def test_weights_are_packed_by_several_threads_where_they_stay(binder: KernelBinder) -> None:
+    problem = Problem.make("gemm", m=9, n=64, k=32, trans_b="yes")
+    family = kernels_for(problem, binder.device)[0]
+    configuration = SearchSpace(family, problem, binder.device).default
+    random = np.random.default_rng(0)
+    weights = [random.standard_normal((64, 32), dtype=np.float32) for _ in range(5)]
+    layers = [(problem, configuration, lambda index=index: weights[index]) for index in (0, 1, 2, 3, 4, 0)]
+    packed = binder.pack_all(layers)
+    assert packed[0] is packed[5]
+    for array, given in zip(packed, weights, strict=False):
+        np.testing.assert_array_equal(array, binder.pack(problem, configuration, given))
+        bound = binder.bind_packed(problem, configuration, array, None)
+        assert bound.job[1] == array.ctypes.data
+
+
+def test_packed_weights_never_share_the_memory_of_those_that_were_given(binder: KernelBinder) -> None:
+    problem = Problem.make("conv2d", c=8, h=5, w=5, k=8, r=3, s=3, groups=8, pad_h=1, pad_w=1)
+    family = next(kernel for kernel in kernels_for(problem, binder.device) if kernel.name == "llvm.depthwise")
+    configuration = SearchSpace(family, problem, binder.device).default
+    weights = np.ones((8, 1, 3, 3), np.float32)
+    packed = binder.pack(problem, configuration, weights)
+    weights[:] = 7
+    assert (packed == 1).all()
 
 
 def test_scratch_memory_grows_by_doubling() -> None:

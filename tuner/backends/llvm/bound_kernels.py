@@ -7,6 +7,8 @@ of one KernelBinder share its threads, its workspace and equal weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -61,13 +63,14 @@ class KernelBinder:
              fusion: Fusion = NONE) -> BoundKernel:
         """Bind a configuration to these weights.
 
-        Raises BuildError, DeviceError without an implementation, and KernelError where it does not know the fusion.
+        Raises BuildError, and KernelError without an implementation or where it does not know the fusion.
         """
-        family = kernel(configuration.kernel)
-        if family.implementation is None:
-            raise DeviceError(f"{configuration.kernel} has no implementation to run")
-        implementation = implementation_of(family)
-        packed = implementation.pack(problem, self.device, configuration, weights)
+        return self.bind_packed(problem, configuration, self.pack(problem, configuration, weights), bias, fusion)
+
+    def bind_packed(self, problem: Problem, configuration: Configuration, packed: Array, bias: Array | None,
+                    fusion: Fusion = NONE) -> BoundKernel:
+        """Bind a configuration to what `pack` returned for it. Raises as `bind`."""
+        implementation = implementation_of(kernel(configuration.kernel))
         if fusion == NONE:
             return self.bind_source(implementation.source(problem, self.device, configuration),
                                     implementation.launch(problem, self.device, configuration), packed, bias)
@@ -77,8 +80,20 @@ class KernelBinder:
                                 implementation.launch(problem, self.device, configuration, fusion), packed, bias)
 
     def pack(self, problem: Problem, configuration: Configuration, weights: Array) -> Array:
-        """The weights in the order in which the kernel of a configuration reads them."""
-        return implementation_of(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
+        """The weights in the order in which the kernel of a configuration reads them; equal ones are one array.
+
+        Raises KernelError without an implementation.
+        """
+        packed = implementation_of(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
+        return self._constants.keep(packed, given=not np.may_share_memory(packed, weights))
+
+    def pack_all(self, layers: Sequence[tuple[Problem, Configuration, Callable[[], Array]]]) -> list[Array]:
+        """Pack the weights of each layer, which a function makes; as many threads as the device has share the work.
+
+        NumPy copies without Python's lock, so that threads help.
+        """
+        with ThreadPoolExecutor(self.device.threads) as pool:
+            return list(pool.map(lambda layer: self.pack(layer[0], layer[1], layer[2]()), layers))
 
     def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:

@@ -6,6 +6,7 @@ a time, so further programs need hardly any memory.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.implementation import Array
+from seqtune.kernels.llvm.ir.aligned import aligned, is_aligned
 
 SAMPLED = 1024  # elements that choose the array to compare with
 
@@ -35,29 +37,31 @@ class Scratch:
 
 
 class SharedConstants:
-    """Constants that begin at a cache line; equal ones are one array, which lives as long as somebody holds it."""
+    """Constants that begin at a cache line; equal ones are one array, which lives as long as somebody holds it.
+
+    Several threads may keep arrays.
+    """
 
     def __init__(self) -> None:
         self._arrays: WeakValueDictionary[Any, NDArray[Any]] = WeakValueDictionary()
+        self._lock = threading.Lock()
 
-    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array with the same bytes, which must not be written."""
+    def keep(self, array: NDArray[Any], given: bool = False) -> NDArray[Any]:
+        """An array with the same bytes, which must not be written.
+
+        A `given` array is the caller's own and will not be written: it is kept itself if it begins at a cache line.
+        """
         bits = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")  # 0 and -0 differ, NaN equals itself
         sample = np.ascontiguousarray(bits[::-(-bits.size // SAMPLED) or 1])
         key = array.shape, array.dtype, zlib.crc32(sample.tobytes())
-        known = self._arrays.get(key)
-        if known is not None and np.array_equal(known.reshape(-1).view(bits.dtype), bits):
-            return known
-        copy = aligned(array.shape, array.dtype)
-        np.copyto(copy, array)
-        self._arrays[key] = copy
-        return copy
-
-
-def aligned(shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
-    """An uninitialised array of this shape that begins at a cache line."""
-    size = np.dtype(dtype).itemsize * int(np.prod(shape))
-    raw = np.empty(size + 64, np.uint8)
-    begin = -raw.ctypes.data % 64
-    array: NDArray[Any] = raw[begin:begin + size].view(dtype).reshape(shape)
-    return array
+        with self._lock:
+            known = self._arrays.get(key)
+            if known is not None and (known is array or np.array_equal(known.reshape(-1).view(bits.dtype), bits)):
+                return known
+            if given and is_aligned(array):
+                kept = array
+            else:
+                kept = aligned(array.shape, array.dtype)
+                np.copyto(kept, array)
+            self._arrays[key] = kept
+            return kept
