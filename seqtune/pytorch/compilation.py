@@ -22,7 +22,9 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .graph_judge import GraphJudge, GraphVerdict, graph_digest
 from .kept_layers import keep_layer
+from .lowering.attention_forms import unify_attention
 from .lowering.functional import make_functional
+from .lowering.simplification import simplify
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
@@ -66,6 +68,7 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     A `judge` compares the graph, on the examples, with the forms that PyTorch computes in part or as a whole.
     """
     module = plain_graph(program)
+    simplify(module.graph)
     fold_constants(module)
     compiled = _compiled(module, binder, choose, precision, split=False)
     if compiled is None or judge is None:
@@ -85,6 +88,7 @@ def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Se
               precision: str, split: bool) -> CompiledGraph | None:
     """Compile a graph, which is not changed. With `split`, layers that PyTorch computes faster stay PyTorch's."""
     module = _copied(module)
+    unify_attention(module.graph)
     unknown = unknown_operations(module, precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()]))
     choices: list[Choice] = []
     while True:

@@ -13,7 +13,6 @@ from seqtune.kernels.problem import Problem
 
 from ...errors import ProblemError
 from ..network.nodes import AttentionHeads, Layer, Node
-from ..network.rewriting import reshaped
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -40,7 +39,7 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError("a convolution that is transposed or not of images or sequences")
     shape, sequence = shape_of(node), len(x.shape) == 3
     if sequence:  # an image of one row
-        x, weights = lowering.add(reshaped(x, _one_row(x.shape))), weights.unsqueeze(2)
+        x, weights = lowering.add_reshaped(x, _one_row(x.shape)), weights.unsqueeze(2)
 
     def sizes(name: str, neutral: int) -> Any:
         value = given[name]
@@ -54,7 +53,7 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError(f"a convolution that no kernel computes ({error})") from None
     if not sequence:
         return _layer(lowering, x, shape, problem, weights, bias)
-    return lowering.add(reshaped(_layer(lowering, x, _one_row(shape), problem, weights, bias), shape))
+    return lowering.add_reshaped(_layer(lowering, x, _one_row(shape), problem, weights, bias), shape)
 
 
 def _one_row(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -97,16 +96,21 @@ def _product(lowering: Lowering, node: fx.Node, x: Any, weights: Tensor, bias: T
 def _attention(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     q, k, v = (lowering.value(given[name]) for name in ("query", "key", "value"))
-    if any(len(value.shape) != 4 for value in (q, k, v)) or given["dropout_p"]:
-        raise UnknownOperationError("attention without heads, or with dropout")
+    axes, shape = len(q.shape), shape_of(node)
+    if axes not in (3, 4) or any(len(value.shape) != axes for value in (k, v)) or given["dropout_p"]:
+        raise UnknownOperationError("attention of other than three or four axes, or with dropout")
     inputs = [q, k, v]
     mask = given["attn_mask"]
     if mask is not None and not _hides_nothing(lowering, mask):
         inputs.append(lowering.value(_added_mask(lowering, mask)))
+    if axes == 3:  # of one batch
+        inputs = [lowering.add_reshaped(value, (1, *value.shape)) if len(value.shape) == 3 else value
+                  for value in inputs]
     scale = given["scale"]
-    return lowering.add(AttentionHeads(shape_of(node), inputs,
-                                  1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
-                                  bool(given["is_causal"])))
+    heads = lowering.add(AttentionHeads((1, *shape)[-4:], inputs,
+                                        1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
+                                        bool(given["is_causal"])))
+    return heads if axes == 4 else lowering.add_reshaped(heads, shape)
 
 
 def _hides_nothing(lowering: Lowering, mask: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from torch import Tensor, fx
 from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps.view import View
 
-from ..network.nodes import Constant, Input, Node, Rearranged, indices_view
+from ..network.nodes import Constant, Input, Layer, Node, Rearranged, indices_view
+from ..network.rewriting import reshaped
 from ..precisions import NAMES
 
 
@@ -27,6 +29,14 @@ class UnknownOperationError(Exception):
 
 
 Maker = Callable[["Lowering", fx.Node], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadLayer:
+    """A layer whose output channels become pixels; `channels` maps numbers of the result's channels to the layer's."""
+
+    layer: Layer
+    channels: Callable[[Tensor], Tensor]
 
 
 class Lowering:
@@ -38,6 +48,7 @@ class Lowering:
         self.nodes: list[Node] = []
         self.inputs: list[Input] = []
         self.values: dict[fx.Node, Any] = {}  # a Node, a tuple of them, or a Tensor of a constant
+        self.spread: dict[Node, SpreadLayer] = {}  # images whose pixels were a layer's channels
 
     def translate(self, node: fx.Node) -> None:
         """Translate one operation. Raises UnknownOperationError and adds nothing if that is impossible."""
@@ -96,6 +107,11 @@ class Lowering:
     def add_view(self, node: Node, shape: Sequence[int], transform: Callable[[View], View | None]) -> Node:
         """Append another view of a node and return it."""
         return self.add(Rearranged(tuple(shape), [node], transform))
+
+    def add_reshaped(self, node: Node, shape: Sequence[int]) -> Node:
+        """Append the node under another shape of as many elements and return it; a node of that shape is returned."""
+        result = reshaped(node, tuple(shape))
+        return node if result is node else self.add(result)
 
     def value(self, argument: Any) -> Node:
         """The node of an argument of an operation: a tensor of floats. Numbers and constants become Constants."""

@@ -17,10 +17,14 @@ from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_o
 
 aten = torch.ops.aten
 UNARY = {aten.neg: "neg", aten.abs: "abs", aten.sqrt: "sqrt", aten.rsqrt: "rsqrt", aten.reciprocal: "reciprocal",
-         aten.exp: "exp", aten.log: "log", aten.erf: "erf", aten.floor: "floor"}
+         aten.exp: "exp", aten.expm1: "expm1", aten.log: "log", aten.log1p: "log1p", aten.erf: "erf",
+         aten.floor: "floor"}
 ACTIVATIONS = {aten.relu: "relu", aten.relu6: "relu6", aten.silu: "silu", aten.sigmoid: "sigmoid", aten.tanh: "tanh",
                aten.hardswish: "hardswish", aten.hardsigmoid: "hardsigmoid", aten.mish: "mish"}
-BINARY = {aten.add: "add", aten.sub: "sub", aten.mul: "mul", aten.div: "div", aten.maximum: "max", aten.minimum: "min"}
+SELU = (1.6732632423543772, 1.0507009873554805)  # alpha and scale
+LOG_SIGMOID = Formula(1, (("abs", 0), ("neg", 1), ("exp", 2), ("log1p", 3), ("min", 0, 0.0), ("sub", 5, 4)))
+BINARY = {aten.add: "add", aten.sub: "sub", aten.mul: "mul", aten.div: "div", aten.maximum: "max", aten.minimum: "min",
+          aten.multiply: "mul", aten.subtract: "sub", aten.divide: "div", aten.true_divide: "div"}
 
 
 def computed(lowering: Lowering, node: fx.Node, formula: Formula, *inputs: Any) -> Node:
@@ -65,9 +69,7 @@ def _power(lowering: Lowering, node: fx.Node) -> Node:
     powers = {0.5: ("sqrt", 0), 2.0: ("mul", 0, 0), -0.5: ("rsqrt", 0), -1.0: ("reciprocal", 0), 1.0: ("mul", 0, 1.0)}
     if exponent == 3.0:
         return computed(lowering, node, Formula(1, (("mul", 0, 0), ("mul", 1, 0))), node.args[0])
-    if exponent not in powers:
-        raise UnknownOperationError(f"a power of {exponent:g}")
-    return computed(lowering, node, Formula(1, (powers[exponent],)), node.args[0])
+    return computed(lowering, node, Formula(1, (powers.get(exponent, ("pow", 0, exponent)),)), node.args[0])
 
 
 def _gelu(lowering: Lowering, node: fx.Node) -> Node:
@@ -90,13 +92,53 @@ def _leaky_relu(lowering: Lowering, node: fx.Node) -> Node:
     return computed(lowering, node, formula, node.args[0])
 
 
-def _elu(lowering: Lowering, node: fx.Node) -> Node:
+def _prelu(lowering: Lowering, node: fx.Node) -> Node:
+    """One slope, or one for each channel, the second axis."""
+    slopes = lowering.constant(node.args[1])
+    if slopes is None:
+        raise UnknownOperationError("a PReLU without slopes")
+    axes = len(shape_of(node))
+    if slopes.dim() == 1 and slopes.numel() > 1 and axes > 2:
+        slopes = slopes.reshape(-1, *[1] * (axes - 2))
+    formula = Formula(2, (("mul", 0, 1), ("ge", 0, 0.0), ("where", 3, 0, 2)))
+    return computed(lowering, node, formula, node.args[0], slopes)
+
+
+def _parametrised(name: str, *parameters: str) -> Maker:
+    """An activation whose parameters have these names in PyTorch."""
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        given = arguments(node)
+        return computed(lowering, node, Formula.of_activation(name, *(float(given[key]) for key in parameters)),
+                        node.args[0])
+
+    return make
+
+
+def _celu(lowering: Lowering, node: fx.Node) -> Node:
+    alpha = float(arguments(node)["alpha"])
+    return computed(lowering, node, Formula.of_activation("elu", alpha, 1.0, 1.0 / alpha), node.args[0])
+
+
+def _threshold(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
-    if (given["scale"], given["input_scale"]) != (1, 1):
-        raise UnknownOperationError("an elu with scales")
-    formula = Formula(1, (("exp", 0), ("sub", 1, 1.0), ("mul", 2, float(given["alpha"])), ("gt", 0, 0.0),
-                          ("where", 4, 0, 3)))
+    formula = Formula(1, (("le", 0, float(given["threshold"])), ("where", 1, float(given["value"]), 0)))
     return computed(lowering, node, formula, node.args[0])
+
+
+def _reversed_difference(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    formula = Formula(2, (("mul", 0, float(given["alpha"])), ("sub", 1, 2)))
+    return computed(lowering, node, formula, given["self"], given["other"])
+
+
+def _gated(lowering: Lowering, node: fx.Node) -> Node:
+    """glu: the first half times the sigmoid of the second one."""
+    given = arguments(node)
+    x, shape = lowering.value(given["self"]), shape_of(node)
+    axis = given["dim"] % len(shape)
+    first, gate = (lowering.add_view(x, shape, lambda view, begin=begin: view.sliced(  # type: ignore[misc]
+        axis, begin, begin + shape[axis])) for begin in (0, shape[axis]))
+    return lowering.add(Pointwise(shape, [first, gate], Formula(2, (("sigmoid", 1), ("mul", 0, 2)))))
 
 
 def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
@@ -110,6 +152,10 @@ def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
     factor = torch.rsqrt(variance.double() + given["eps"]) * (1.0 if scale is None else scale.double())
     moved = (0.0 if shift is None else shift.double()) - mean.double() * factor
     x = lowering.value(given["input"])
+    spread = lowering.spread.get(x)
+    if spread is not None and _single(given["input"]) and not spread.layer.epilogue.lines:
+        _fold(spread.layer, spread.channels(factor), spread.channels(moved))
+        return (x,)
     if isinstance(x, Layer) and _single(given["input"]) and not x.epilogue.lines and len(x.inputs) == 1:
         _fold(x, factor, moved)
         return (x,)
@@ -154,7 +200,14 @@ POINTWISE: dict[Any, Maker] = {
     aten.pow.Tensor_Scalar: _power, aten.square.default: lambda lowering, node: computed(
         lowering, node, Formula(1, (("mul", 0, 0),)), node.args[0]),
     aten.gelu.default: _gelu, aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _clamp,
-    aten.clamp_max.default: _clamp, aten.leaky_relu.default: _leaky_relu, aten.elu.default: _elu,
+    aten.clamp_max.default: _clamp, aten.leaky_relu.default: _leaky_relu, aten.prelu.default: _prelu,
+    aten._prelu_kernel.default: _prelu, aten.elu.default: _parametrised("elu", "alpha", "scale", "input_scale"),
+    aten.selu.default: lambda lowering, node: computed(
+        lowering, node, Formula.of_activation("elu", *SELU), node.args[0]),
+    aten.celu.default: _celu, aten.softplus.default: _parametrised("softplus", "beta", "threshold"),
+    aten.log_sigmoid.default: lambda lowering, node: computed(lowering, node, LOG_SIGMOID, node.args[0]),
+    aten.threshold.default: _threshold, aten.glu.default: _gated,
+    aten.rsub.Scalar: _reversed_difference, aten.rsub.Tensor: _reversed_difference,
     aten.batch_norm.default: lambda lowering, node: _batch_norm(lowering, node)[0],
     aten._native_batch_norm_legit_no_training.default: _batch_norm,
     aten.where.self: _where, aten.where.ScalarSelf: _where, aten.where.ScalarOther: _where,

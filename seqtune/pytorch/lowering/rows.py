@@ -12,6 +12,7 @@ from ..network.nodes import Gather, Node, Pool, Reduction, RowOperation, Shape
 from ..precisions import NAMES
 from .layers import pair
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .resampling import adaptive_average
 from .views import rearranged
 
 aten = torch.ops.aten
@@ -79,14 +80,28 @@ def reduced(lowering: Lowering, x: Node, kind: str, axes: Shape, keep: bool, sha
     return lowering.add(Reduction(shape, [x], kind, axes, keep))
 
 
+def _largest(kind: str) -> Maker:
+    """The largest or smallest numbers along an axis; their places have no translation."""
+    def make(lowering: Lowering, node: fx.Node) -> tuple[Node]:
+        given = arguments(node)
+        x, keep = lowering.value(given["self"]), bool(given["keepdim"])
+        axis = given["dim"] % len(x.shape)
+        shape = (*x.shape[:axis], *[1] * keep, *x.shape[axis + 1:])
+        return (reduced(lowering, x, kind, (axis,), keep, shape),)
+
+    return make
+
+
 def _adaptive_average(lowering: Lowering, node: fx.Node) -> Node:
     x, shape = lowering.value(node.args[0]), shape_of(node)
     count = 2 if "2d" in str(node.target) else 1
     outs, sizes = shape[-count:], x.shape[-count:]
     if all(size == 1 for size in outs):
         return reduced(lowering, x, "mean", tuple(range(len(shape) - count, len(shape))), True, shape)
-    if count == 1 or len(shape) != 4 or any(size % out for size, out in zip(sizes, outs, strict=True)):
-        raise UnknownOperationError("an adaptive pooling with windows of different sizes")
+    if len(shape) != count + 2:
+        raise UnknownOperationError("an adaptive pooling without a batch")
+    if count == 1 or any(size % out for size, out in zip(sizes, outs, strict=True)):
+        return adaptive_average(lowering, node)  # windows of different sizes
     window = sizes[0] // outs[0], sizes[1] // outs[1]
     if window == (1, 1):
         return x
@@ -99,12 +114,21 @@ def _pool(kind: str) -> Maker:
         x = lowering.value(given["self"])
         value = node.meta["val"]
         shape = shape_of(node) if not isinstance(value, tuple | list) else tuple(value[0].shape)
-        if len(x.shape) != 4:
+        sequence = "1d" in str(node.target)
+        if len(x.shape) != (3 if sequence else 4):
             raise UnknownOperationError("pooling of one image without a batch")
-        filter = pair(given["kernel_size"])
-        return lowering.add(Pool(shape, [x], kind, filter, pair(given["stride"] or filter), pair(given["padding"]),
-                                 pair(given.get("dilation", 1)), bool(given.get("count_include_pad", True)),
-                                 given.get("divisor_override")))
+
+        def sizes(value: Any, neutral: int) -> tuple[int, int]:
+            return (neutral, pair(value)[1]) if sequence else pair(value)
+
+        filter = sizes(given["kernel_size"], 1)
+        image, whole = x, shape
+        if sequence:  # an image of one row
+            image, whole = lowering.add_reshaped(x, (*x.shape[:2], 1, x.shape[2])), (*shape[:2], 1, shape[2])
+        pooled = lowering.add(Pool(whole, [image], kind, filter, sizes(given["stride"] or filter, 1),
+                                   sizes(given["padding"], 0), sizes(given.get("dilation", 1), 1),
+                                   bool(given.get("count_include_pad", True)), given.get("divisor_override")))
+        return lowering.add_reshaped(pooled, shape) if sequence else pooled
 
     return make
 
@@ -127,6 +151,9 @@ ROWS: dict[Any, Maker] = {
     aten.adaptive_avg_pool2d.default: _adaptive_average, aten.adaptive_avg_pool1d.default: _adaptive_average,
     aten._adaptive_avg_pool2d.default: _adaptive_average,
     aten.max_pool2d.default: _pool("max"), aten.avg_pool2d.default: _pool("average"),
+    aten.max_pool1d.default: _pool("max"), aten.avg_pool1d.default: _pool("average"),
+    aten.max.dim: _largest("max"), aten.min.dim: _largest("min"), aten.max.default: _reduction("max"),
+    aten.min.default: _reduction("min"), aten.sum.default: _reduction("sum"),
     aten.max_pool2d_with_indices.default: lambda lowering, node: (_pool("max")(lowering, node),),
     aten.embedding.default: _embedding,
 }

@@ -10,11 +10,14 @@ from torch import fx
 from ..network.nodes import Input, Node
 from .layers import LAYERS
 from .lowering import Lowering, Maker
+from .moments import MOMENTS
 from .pointwise import POINTWISE
+from .resampling import RESAMPLING
 from .rows import ROWS
+from .transposed import TRANSPOSED
 from .views import VIEWS
 
-MAKERS: dict[Any, Maker] = {**LAYERS, **POINTWISE, **VIEWS, **ROWS}
+MAKERS: dict[Any, Maker] = {**LAYERS, **POINTWISE, **VIEWS, **ROWS, **MOMENTS, **RESAMPLING, **TRANSPOSED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..network.nodes import Concatenation, Node, Padding, Rearranged, indices_vi
 from ..network.rewriting import reshaped
 from ..precisions import NAMES
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .resampling import padded_with_itself
 
 aten = torch.ops.aten
 
@@ -26,7 +27,7 @@ def rearranged(lowering: Lowering, x: Any, shape: Sequence[int], transform: Call
 def _same(lowering: Lowering, node: fx.Node) -> Any:
     """The value itself: copies, and changes of type or memory format that change nothing."""
     given = arguments(node)
-    if given.get("train") or (given.get("dtype") not in (None, *NAMES)):
+    if given.get("train") or node.meta["val"].dtype not in NAMES or given.get("dtype") not in (None, *NAMES):
         raise UnknownOperationError("another type, or a drop-out that trains")
     first = node.args[0]
     assert isinstance(first, fx.Node)
@@ -125,6 +126,16 @@ def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
     return parts[0] if len(parts) == 1 else lowering.add(Concatenation(shape, parts, given["dim"] % len(shape)))
 
 
+def _stack(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    shape = shape_of(node)
+    axis = given["dim"] % len(shape)
+    part = (*shape[:axis], 1, *shape[axis + 1:])
+    parts = [lowering.add_reshaped(value, part) if value.shape else lowering.add_view(
+        value, part, lambda view: view.reshaped(part)) for value in map(lowering.value, given["tensors"])]
+    return lowering.add(Concatenation(shape, [*parts], axis))
+
+
 def _is_empty(lowering: Lowering, part: Any) -> bool:
     """Whether a part is a constant without elements, such as a cache of keys before its first token."""
     value = lowering.values.get(part)
@@ -155,7 +166,7 @@ def _roll(lowering: Lowering, node: fx.Node) -> Node:
 def _pad(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     if given.get("mode", "constant") != "constant":
-        raise UnknownOperationError("padding that is not constant")
+        return padded_with_itself(lowering, node)
     value = lowering.value(given["self"])
     axes = len(value.shape)
     widths = [*given["pad"], *[0] * (2 * axes - len(given["pad"]))]
@@ -181,13 +192,15 @@ _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default,
              aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default,
              aten.unflatten.int)
 _COPIES = (aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default, aten.dropout.default,
-           aten.to.dtype, aten.to.dtype_layout, aten._to_copy.default, aten.lift_fresh_copy.default)
+           aten.to.dtype, aten.to.dtype_layout, aten.type_as.default, aten._to_copy.default,
+           aten.lift_fresh_copy.default)
 VIEWS: dict[Any, Maker] = {
     **dict.fromkeys(_RESHAPES, _reshape), **dict.fromkeys(_COPIES, _same),
     aten.permute.default: _permute, aten.transpose.int: _permute, aten.t.default: _permute,
     aten.expand.default: _expand, aten.slice.Tensor: _slice, aten.select.int: _select,
     aten.split.Tensor: _split, aten.chunk.default: _split, aten.split_with_sizes.default: _split,
     aten.cat.default: _concatenate, aten.unbind.int: _unbind,
+    aten.stack.default: _stack,
     aten.roll.default: _roll, aten.pad.default: _pad, aten.constant_pad_nd.default: _pad,
     aten._assert_tensor_metadata.default: _nothing,
 }

@@ -129,10 +129,12 @@ def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
 
 def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
     """A reduction; axes that go keep their places with size 1."""
-    x = assembly.located[node.inputs[0]]
-    kept = replace(y.view, shape=tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
+    operands = [assembly.located[read] for read in node.inputs]
+    shape = node.inputs[0].shape
+    kept = replace(y.view, shape=tuple(1 if axis in node.axes else size for axis, size in enumerate(shape)),
                    strides=_kept_strides(y.view.strides, node))
-    assembly.step(node, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
+    views = [operand.view.expanded(shape) for operand in operands]
+    assembly.step(node, reduction(node.kind, kept, views, node.axes, assembly.lanes, node.formula), y, *operands)
 
 
 def _kept_strides(strides: Shape, node: Reduction) -> Shape:

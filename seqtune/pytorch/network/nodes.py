@@ -154,11 +154,15 @@ class RowOperation(Node):
 
 @dataclass(eq=False, slots=True)
 class Reduction(Node):
-    """`kind` (sum, mean, max, min) of the input over `axes`; the axes stay with size 1 if `keep`."""
+    """`kind` (sum, mean, max, min) of a formula of the inputs over `axes`; the axes stay with size 1 if `keep`.
+
+    The first input has the shape of what is reduced; the others are broadcast to it.
+    """
 
     kind: str
     axes: Shape
     keep: bool
+    formula: Formula = IDENTITY
 
 
 @dataclass(eq=False, slots=True)

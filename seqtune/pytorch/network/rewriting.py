@@ -17,7 +17,7 @@ from seqtune.kernels.problem import Problem
 
 from .node_list import NodeList
 from .nodes import Concatenation, Constant, Layer, Node, Padding, Pointwise, Rearranged, Reduction, RowOperation
-from .row_order import move_rows
+from .row_order import move_rows, moves_of_one
 
 MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in the loop
 
@@ -26,7 +26,8 @@ def rewrite(nodes: NodeList) -> None:
     """Apply all changes."""
     changes: list[tuple[type[Node], Callable[[NodeList, Any], None]]] = [
         (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
-        (Layer, _fold_scale), (Pointwise, _hoist_over_view), (Pointwise, _join_readers), (Layer, _fold_scale),
+        (Layer, _fold_scale), (Pointwise, _hoist_over_view), (Pointwise, _hoist_over_moves),
+        (Pointwise, _join_readers), (Layer, _fold_scale),
         (Pointwise, _become_epilogue), (Layer, _take_factors),
         (Rearranged, move_rows), (Concatenation, move_rows)]
     for kind, change in changes:
@@ -68,6 +69,25 @@ def _hoist_over_view(nodes: NodeList, node: Pointwise) -> None:
         return
 
 
+def _hoist_over_moves(nodes: NodeList, node: Pointwise) -> None:
+    """Let a layer compute a formula of its result that is rearranged or copied before, as by a pixel shuffle."""
+    moved = node.inputs[0]
+    if len(node.inputs) != 1 or not isinstance(moved, Rearranged | Concatenation) \
+            or nodes.only_reader(moved) is not node:
+        return
+    inside = moves_of_one(nodes, moved)
+    source = next((read for move in inside for read in move.inputs if read not in inside), None)
+    if not isinstance(source, Layer) or source.epilogue.lines or source in nodes.results \
+            or any(reader not in inside for reader in nodes.readers(source)):
+        return
+    inner = Pointwise(source.shape, [source], node.formula, name=node.name, origin=node.origin)
+    nodes.replace(node, moved)
+    readers = list(dict.fromkeys(nodes.readers(source)))
+    nodes.insert_before(readers[0], inner)
+    for reader in readers:
+        nodes.set_inputs(reader, [inner if read is source else read for read in reader.inputs])
+
+
 def _seen_as(node: Node, shape: tuple[int, ...], transform: Callable[[View], View | None]) -> Node:
     """A view of the node; numbers without axes stay as they are."""
     return Rearranged(shape, [node], transform) if node.shape else node
@@ -87,7 +107,7 @@ def _join_readers(nodes: NodeList, node: Pointwise) -> None:
 def _become_rms_norm(nodes: NodeList, mean: Reduction) -> None:
     """Recognise x / sqrt(mean(x^2) + epsilon), perhaps with a scale, that is written out."""
     square, inverse = mean.inputs[0], nodes.only_reader(mean)
-    if mean.kind != "mean" or mean.axes != (len(square.shape) - 1,) or not mean.keep \
+    if mean.kind != "mean" or mean.formula.lines or mean.axes != (len(square.shape) - 1,) or not mean.keep \
             or not isinstance(square, Pointwise) or len(square.inputs) != 1 or nodes.only_reader(square) is not mean \
             or not isinstance(inverse, Pointwise) or inverse.inputs != [mean]:
         return

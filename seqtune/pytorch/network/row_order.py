@@ -74,6 +74,15 @@ def _concatenations(node: Node) -> Iterator[Node]:
 
 def _source(nodes: NodeList, node: Node) -> Node | None:
     """The only value that the rearrangements before `node` read, None where there are several or others read them."""
+    inside = moves_of_one(nodes, node)
+    return next((read for move in inside for read in move.inputs if read not in inside), None)
+
+
+def moves_of_one(nodes: NodeList, node: Node) -> set[Node]:
+    """The views and concatenations before `node`, and `node`, where they read one value; else an empty set.
+
+    It is empty, too, where something else reads one of them.
+    """
     inside: set[Node] = {node}
     sources: set[Node] = set()
     waiting = list(node.inputs)
@@ -86,7 +95,7 @@ def _source(nodes: NodeList, node: Node) -> Node | None:
             waiting += read.inputs
     alone = all(reader in inside for move in inside if move is not node for reader in nodes.readers(move)) \
         and not any(move in nodes.results for move in inside if move is not node)
-    return sources.pop() if alone and len(sources) == 1 else None
+    return inside if alone and len(sources) == 1 else set()
 
 
 def _elements(node: Node, source: Node) -> tuple[Numbers, int]:

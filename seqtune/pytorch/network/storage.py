@@ -2,8 +2,8 @@
 
 With precision bf16, a layer multiplies bf16 numbers where a kernel of the device does so, and values are bf16 in memory
 unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay fp32: they are
-small, and an addend like -3.4e38 would become infinite. So do sums and means: they are subtracted from other numbers,
-and the difference would show their rounding.
+small, and an addend like -3.4e38 would become infinite. So do sums and means, and what is computed from them alone:
+they are subtracted from other numbers, and the difference would show their rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,19 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 
 from .node_list import NodeList
-from .nodes import AttentionHeads, Concatenation, Constant, Gather, Input, Layer, Node, Padding, Rearranged, Reduction
+from .nodes import (
+    AttentionHeads,
+    Concatenation,
+    Constant,
+    Gather,
+    Input,
+    Layer,
+    Node,
+    Padding,
+    Pointwise,
+    Rearranged,
+    Reduction,
+)
 
 
 def give_elements(nodes: NodeList, results: Sequence[str], precision: str, device: Device) -> None:
@@ -71,6 +83,7 @@ def _store_bf16(nodes: NodeList, results: Sequence[str], bf16: Element) -> None:
     wide = {_source(node) for node, dtype in zip(nodes.results, results, strict=True) if dtype == "fp32"}
     wide |= {_source(read) for node in nodes for read in _read_as_fp32(node)}
     computed: set[Node] = set()  # from layers or tables
+    statistics = _statistics(nodes)
     for node in nodes:
         if isinstance(node, Layer | Gather | AttentionHeads) or any(read in computed for read in node.inputs):
             computed.add(node)
@@ -82,8 +95,18 @@ def _store_bf16(nodes: NodeList, results: Sequence[str], bf16: Element) -> None:
         readers = _readers(nodes, node)
         feeds_layers = bool(readers) and all(isinstance(reader, Layer) and multiplies_bf16(reader)
                                              for reader in readers)
-        if feeds_layers or (node in computed and not isinstance(node, Reduction)):
+        if feeds_layers or (node in computed and node not in statistics):
             node.element = bf16
+
+
+def _statistics(nodes: NodeList) -> set[Node]:
+    """The sums and means, and what is computed from them and constants alone."""
+    statistics: set[Node] = set()
+    for node in nodes:
+        if isinstance(node, Reduction) or (isinstance(node, Pointwise | Rearranged) and all(
+                read in statistics or isinstance(read, Constant) for read in node.inputs)):
+            statistics.add(node)
+    return statistics
 
 
 def _read_as_fp32(node: Node) -> list[Node]:

@@ -72,7 +72,7 @@ def moved(y: Tensor) -> Tensor:
 
 
 def composite(y: Tensor) -> Tensor:
-    return functional.selu(y, inplace=True)
+    return y.absolute_()
 
 
 def viewed_without_saying_so(y: Tensor) -> Tensor:

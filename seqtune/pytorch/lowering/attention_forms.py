@@ -1,0 +1,231 @@
+"""Forms of attention: what is written out as products and a softmax becomes PyTorch's one, translated operation.
+
+Masks of truth values that are computed in every run become numbers to add, which PyTorch computes before our program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .lowering import arguments
+
+aten = torch.ops.aten
+ATTENTION = aten.scaled_dot_product_attention.default
+_PRODUCTS = (aten.matmul.default, aten.bmm.default)
+_SOFTMAXES = (aten.softmax.int, aten._softmax.default)
+_SAME = (aten.clone.default, aten.contiguous.default, aten.detach.default, aten.alias.default, aten.dropout.default)
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default,
+          aten.permute.default)
+_TYPES = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
+
+
+def unify_attention(graph: fx.Graph) -> None:
+    """Rewrite attention that is written out, and the masks of all attention. The graph must be functional."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target is aten.einsum.default:
+            _multiply(graph, node)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _PRODUCTS:
+            written = _written_out(node)
+            if written is not None:
+                _replace(graph, node, written)
+    masks: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target is ATTENTION:
+            _add_mask(graph, node, masks)
+    graph.eliminate_dead_code()
+
+
+def _multiply(graph: fx.Graph, node: fx.Node) -> None:
+    """Replace a sum over a named axis by a product of matrices, where it is one for each place of the shared axes."""
+    operands: Any = node.args[1]
+    names, result = (side.strip() for side in str(node.args[0]).replace(" ", "").split("->")) \
+        if str(node.args[0]).count("->") == 1 else ("", "")
+    if names.count(",") != 1 or len(operands) != 2 or not names.replace(",", "").isalpha():
+        return
+    left, right = names.split(",")
+    shared = [axis for axis in result if axis in left and axis in right]
+    summed = [axis for axis in left if axis in right and axis not in result]
+    rows, columns = ([axis for axis in side if axis not in other] for side, other in ((left, right), (right, left)))
+    if any(len(set(side)) != len(side) for side in (left, right, result)) \
+            or any(len(axes) != 1 for axes in (summed, rows, columns)) \
+            or sorted(result) != sorted([*shared, *rows, *columns]):
+        return
+    with graph.inserting_before(node):
+        first = _permuted(graph, operands[0], left, [*shared, *rows, *summed])
+        second = _permuted(graph, operands[1], right, [*shared, *summed, *columns])
+        product = graph.call_function(aten.matmul.default, (first, second))
+        product.meta = {"val": first.meta["val"] @ second.meta["val"]}
+        whole = _permuted(graph, product, [*shared, *rows, *columns], result)
+    node.replace_all_uses_with(whole)
+    graph.erase_node(node)
+
+
+def _permuted(graph: fx.Graph, node: fx.Node, axes: Sequence[str], order: Sequence[str]) -> fx.Node:
+    """The named axes in another order."""
+    if list(axes) == list(order):
+        return node
+    numbers = [list(axes).index(axis) for axis in order]
+    result = graph.call_function(aten.permute.default, (node, numbers))
+    result.meta = {"val": node.meta["val"].permute(numbers)}
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAttention:
+    """softmax(scale q k^T + mask) v as separate operations: `keys` is k^T, `lead` the leading axes of the scores."""
+
+    q: fx.Node
+    keys: fx.Node
+    v: fx.Node
+    mask: fx.Node | None
+    scale: float
+    lead: tuple[int, ...]
+
+
+def _written_out(product: fx.Node) -> WrittenAttention | None:
+    """The attention whose last operation a product is; None for other products, and where more is read of it."""
+    weights, v = product.args[:2]
+    softmax = _source(weights)
+    if softmax is None or softmax.target not in _SOFTMAXES or not isinstance(v, fx.Node) \
+            or arguments(softmax)["dim"] not in (-1, softmax.meta["val"].dim() - 1) \
+            or arguments(softmax).get("dtype") not in (None, softmax.meta["val"].dtype):
+        return None
+    scores, scale, mask = _source(softmax.args[0]), 1.0, None
+    lead = tuple(softmax.meta["val"].shape[:-2])
+    while scores is not None and scores.target not in _PRODUCTS:
+        factor = _factor(scores)
+        if factor is not None:
+            scale *= factor
+        elif scores.target is aten.add.Tensor and mask is None and scale == 1.0 and not scores.kwargs \
+                and _broadcasts(scores.args[1], scores, lead):
+            mask = scores.args[1]
+        else:
+            return None
+        scores = _source(scores.args[0])
+    if scores is None or not _same_type(product, scores):
+        return None
+    q, keys = scores.args[:2]
+    while isinstance(q, fx.Node) and len(q.users) == 1 and (factor := _factor(q)) is not None:
+        q, scale = q.args[0], scale * factor
+    if not isinstance(q, fx.Node) or not isinstance(keys, fx.Node) or not _is_batched(q, keys, v, lead):
+        return None
+    return WrittenAttention(q, keys, v, mask, scale, lead)  # type: ignore[arg-type]
+
+
+def _factor(node: fx.Node) -> float | None:
+    """The number by which an operation multiplies; None for other operations."""
+    number = node.args[1] if len(node.args) > 1 else None
+    if isinstance(number, int | float):
+        if node.target in (aten.mul.Tensor, aten.mul.Scalar):
+            return float(number)
+        if node.target in (aten.div.Tensor, aten.div.Scalar) and number:
+            return 1.0 / number
+    return None
+
+
+def _source(value: Any) -> fx.Node | None:
+    """The operation of which a value is a copy, perhaps with other leading axes, where nothing else reads it."""
+    while isinstance(value, fx.Node) and value.op == "call_function" and len(value.users) == 1:
+        read = value.args[0]
+        if value.target in _SAME:
+            is_copy = value.target is not aten.dropout.default or not value.args[2]
+        elif value.target in _TYPES:
+            is_copy = _same_type(value, read)
+        else:
+            is_copy = value.target in _VIEWS and _is_same_matrix(value, read)
+        if not is_copy:
+            return value
+        value = read
+    return None
+
+
+def _is_same_matrix(value: Any, read: Any) -> bool:
+    """Whether a view keeps the last two axes and joins or splits the ones before."""
+    shape, old = value.meta["val"].shape, read.meta["val"].shape
+    if value.target is aten.permute.default:
+        return bool(list(value.args[1]) == list(range(len(shape))))
+    return bool(len(shape) > 1 and shape[-2:] == old[-2:] and shape.numel() == old.numel())
+
+
+def _same_type(first: Any, second: Any) -> bool:
+    return bool(first.meta["val"].dtype == second.meta["val"].dtype)
+
+
+def _broadcasts(mask: Any, scores: fx.Node, lead: tuple[int, ...]) -> bool:
+    """Whether a value is added to scores of its type and of these leading axes without making them larger."""
+    value, whole = mask.meta.get("val") if isinstance(mask, fx.Node) else None, scores.meta["val"]
+    return isinstance(value, Tensor) and value.dtype == whole.dtype and 2 <= value.dim() <= whole.dim() \
+        and scores.args[0].meta["val"].shape == whole.shape and tuple(whole.shape[:-2]) == lead  # type: ignore[union-attr]
+
+
+def _is_batched(q: fx.Node, keys: fx.Node, v: fx.Node, lead: tuple[int, ...]) -> bool:
+    """Whether the operands are heads, or batches of heads, of one number."""
+    shapes = [node.meta["val"].shape for node in (q, keys, v)]
+    return len(lead) in (1, 2) and len({shape[:-2] for shape in shapes}) == 1 \
+        and math.prod(shapes[0][:-2]) == math.prod(lead)
+
+
+def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> None:
+    """Put attention in the place of its last product."""
+    with graph.inserting_before(product):
+        q, keys, v = (_with_lead(graph, node, written.lead) for node in (written.q, written.keys, written.v))
+        k = graph.call_function(aten.transpose.int, (keys, -1, -2))
+        k.meta = {"val": keys.meta["val"].transpose(-1, -2)}
+        node = graph.call_function(ATTENTION, (q, k, v, written.mask), {"scale": written.scale})
+        shape = product.meta["val"].shape
+        node.meta = {**product.meta, "val": product.meta["val"].reshape(*written.lead, *shape[-2:])}
+        dense = graph.call_function(aten.contiguous.default, (node,))  # as the product's result, whoever computes it
+        dense.meta = dict(node.meta)
+        if dense.meta["val"].shape != shape:
+            dense = graph.call_function(aten.view.default, (dense, list(shape)))
+            dense.meta = dict(product.meta)
+    product.replace_all_uses_with(dense)
+    graph.erase_node(product)
+
+
+def _with_lead(graph: fx.Graph, node: fx.Node, lead: tuple[int, ...]) -> fx.Node:
+    """A matrix for each place of the leading axes, without a view that takes these apart or together."""
+    value = node.meta["val"]
+    shape = (*lead, *value.shape[-2:])
+    while tuple(node.meta["val"].shape) != shape and node.target in (*_VIEWS, *_SAME) \
+            and node.target is not aten.permute.default and _is_same_matrix(node, node.args[0]):
+        node = node.args[0]  # type: ignore[assignment]
+    if tuple(node.meta["val"].shape) != shape:
+        node = graph.call_function(aten.reshape.default, (node, list(shape)))
+        node.meta = {"val": value.reshape(shape)}
+    return node
+
+
+def _add_mask(graph: fx.Graph, node: fx.Node, masks: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
+    """Let attention add 0 and -infinity in place of a mask of truth values that is no constant."""
+    mask = arguments(node)["attn_mask"]
+    if not isinstance(mask, fx.Node) or mask.op == "get_attr" or mask.meta["val"].dtype != torch.bool:
+        return
+    dtype = node.args[0].meta["val"].dtype  # type: ignore[union-attr]
+    source = mask
+    while source.target is aten.expand.default and isinstance(source.args[0], fx.Node) \
+            and source.args[0].meta["val"].dim() == mask.meta["val"].dim():
+        source = source.args[0]  # fewer numbers
+    if (source, dtype) not in masks:
+        with graph.inserting_after(source):
+            masks[source, dtype] = _call(graph, aten.where.Scalar, source, 0.0, -math.inf)
+        if dtype != torch.float32:
+            with graph.inserting_after(masks[source, dtype]):
+                masks[source, dtype] = _call(graph, aten.to.dtype, masks[source, dtype], dtype)
+    node.args = tuple(masks[source, dtype] if value is mask else value for value in node.args)
+    node.kwargs = {name: masks[source, dtype] if value is mask else value for name, value in node.kwargs.items()}
+
+
+def _call(graph: fx.Graph, target: Callable[..., Tensor], source: fx.Node, *given: Any) -> fx.Node:
+    node = graph.call_function(target, (source, *given))
+    value = source.meta["val"]
+    with value.fake_mode:
+        node.meta = {"val": target(value, *given)}
+    return node

@@ -1,0 +1,123 @@
+"""Attention that is written out, and masks that are computed: one program, with PyTorch's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtune.pytorch.network_module import NetworkModule
+from seqtune.pytorch.optimized import Optimized
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.front.pytorch.test_networks import steps_of
+from tests.support.torch_models import same
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+def product(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """With a mask that hides later keys."""
+    scores = q @ k.transpose(-2, -1) / scale
+    hidden = torch.triu(torch.full(scores.shape[-2:], float("-inf")), 1)
+    return functional.dropout((scores + hidden).softmax(-1), 0.1, False) @ v
+
+
+def batched(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """With all heads of all batches along one axis."""
+    flat = [value.reshape(-1, *value.shape[2:]) for value in (q, k, v)]
+    return torch.bmm(torch.softmax(torch.bmm(flat[0] / scale, flat[1].transpose(1, 2)), -1), flat[2]).view(q.shape)
+
+
+def named(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """With named axes."""
+    weights = (torch.einsum("bhid,bhjd->bhij", q, k) * (1 / scale)).softmax(-1)
+    return torch.einsum("bhij,bhjd->bihd", weights, v).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Attention of two heads between linear layers."""
+
+    def __init__(self, form: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> None:
+        super().__init__()
+        self.qkv, self.out, self.form = nn.Linear(16, 48), nn.Linear(16, 5), form
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, length, _ = x.shape
+        q, k, v = self.qkv(x).view(n, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        result: Tensor = self.out(self.form(q, k, v, 8 ** 0.5).transpose(1, 2).reshape(n, length, 16))
+        return result
+
+
+@pytest.mark.parametrize("form", [product, batched, named])
+def test_written_attention_is_one_kernel(
+        quick: Callable[..., Optimized], form: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> None:
+    model = Attention(form).eval()
+    fast = quick(model, torch.randn(2, 7, 16))
+    steps = [step for step in steps_of(fast) if step != "copy"]
+    assert steps == ["aten.linear", "aten.scaled_dot_product_attention", "aten.linear"]
+    assert same(fast, model, torch.randn(2, 7, 16))
+
+
+class Weighed(Attention):
+    """Attention whose weights are a result, too."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = (q @ k.transpose(1, 2)).softmax(-1)
+        return self.out(weights @ v), weights
+
+
+def test_attention_whose_weights_are_read_stays_written_out(quick: Callable[..., Optimized]) -> None:
+    model = Weighed(product).eval()
+    fast = quick(model, torch.randn(2, 7, 16))
+    x = torch.randn(2, 7, 16)
+    for result, expected in zip(fast(x), model(x), strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+class Masked(Attention):
+    """Attention with a mask of the tokens that count."""
+
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:  # type: ignore[override]
+        n, length, _ = x.shape
+        mask = counts.bool()[:, None, None, :].expand(n, 1, length, length)
+        for _ in range(2):
+            q, k, v = self.qkv(x).view(n, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
+            y = functional.scaled_dot_product_attention(q, k, v, mask)
+            x = x + y.transpose(1, 2).reshape(n, length, 16)
+        result: Tensor = self.out(x)
+        return result
+
+
+def test_a_computed_mask_does_not_split_the_program(quick: Callable[..., Optimized]) -> None:
+    model = Masked(product).eval()
+    x, counts = torch.randn(2, 7, 16), (torch.arange(7) < torch.tensor([[4], [7]])).long()
+    fast = quick(model, (x, counts))
+    (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
+    assert [step for step in program.steps if step != "copy"].count("aten.scaled_dot_product_attention") == 2
+    counts[0, 5] = 1
+    torch.testing.assert_close(fast(x, counts), model(x, counts), rtol=1e-4, atol=1e-5)
+
+
+class Regions(nn.Module):
+    """A mask that is written into zeros of the input's type, as Swin makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = x.new_zeros((4, 6))
+        mask[:2, 3:] = 5
+        result: Tensor = self.linear(self.linear(x) + mask) * torch.ones_like(x)
+        return result
+
+
+def test_a_mask_that_is_written_into_zeros_is_a_constant(quick: Callable[..., Optimized]) -> None:
+    model = Regions().eval()
+    fast = quick(model, torch.randn(4, 6))
+    assert set(steps_of(fast)) <= {"aten.linear", "aten.mul", "copy"}
+    assert same(fast, model, torch.randn(4, 6))
