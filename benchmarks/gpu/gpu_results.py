@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import add_out, check_ready, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import Row, today
-from benchmarks.gpu.contests.peers import with_compiler
+from benchmarks.gpu.contests.ratios import with_compiler
 from benchmarks.gpu.day import read_object
 from benchmarks.gpu.results_page import JUDGED, page
 from seqtune.errors import FormatError, MisuseError

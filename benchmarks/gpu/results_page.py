@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.report import Row, markdown
-from benchmarks.gpu.contests.peers import OURS, with_compiler
+from benchmarks.gpu.contests.ratios import OURS, Means, by_compiler, fastest_peer, means, with_compiler
 
 JUDGED: Mapping[str, str] = {"seqtune": "analytic model", "random": "random"}  # method of an evaluation -> its name
 COMMAND = "python -m benchmarks.gpu_results gpu-day/home --out docs"
@@ -26,11 +25,6 @@ def contests_of(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
     return contests
 
 
-def fastest_peer(seconds: Mapping[str, float]) -> float:
-    """The least seconds of a contestant that is not ours."""
-    return min(value for method, value in seconds.items() if method not in OURS)
-
-
 def contest_tables(rows: Sequence[Row]) -> str:
     """The tables of the contests: microseconds of every method; one table for each operation."""
     contests, tables = contests_of(rows), []
@@ -39,45 +33,45 @@ def contest_tables(rows: Sequence[Row]) -> str:
         methods = dict.fromkeys(method for seconds in chosen.values() for method in seconds)
         ordered = [*(method for method in methods if method not in OURS), *(name for name in OURS if name in methods)]
         lines = [[problem, *(f"{1e6 * seconds[method]:.1f}" if method in seconds else "–" for method in ordered),
-                  number(fastest_peer(seconds) / seconds["first proposal"] if "first proposal" in seconds else None)]
+                  number(_first_ratio(seconds))]
                  for (_, problem), seconds in chosen.items()]
         tables.append(markdown(["microseconds", *ordered, "fastest peer / first proposal"], lines))
     return "\n\n".join(tables)
 
 
-def ratios(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, int]]]:
-    """The geometric mean of the fastest peer's time / ours, and its problems, by group and contestant of ours."""
-    logs: dict[str, dict[str, list[float]]] = {}
-    for (group, _), seconds in contests_of(rows).items():
-        for method in OURS:
-            if method in seconds:
-                logs.setdefault(group, {}).setdefault(method, []).append(fastest_peer(seconds) / seconds[method])
-    return {group: {method: (geometric_mean(values), len(values)) for method, values in methods.items()}
-            for group, methods in logs.items()}
+def _first_ratio(seconds: Mapping[str, float]) -> float | None:
+    """The fastest peer's time divided by the first proposal's, where both took part."""
+    peer = fastest_peer(seconds)
+    return None if peer is None or "first proposal" not in seconds else peer / seconds["first proposal"]
+
+
+def ratios(rows: Sequence[Row]) -> dict[str, Means]:
+    """The means of the ratios by group, without groups that have none."""
+    found = {group: means([row for row in rows if row["group"] == group])
+             for group in dict.fromkeys(row["group"] for row in rows)}
+    return {group: methods for group, methods in found.items() if methods}
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
     """The table of the means; below a group in which torch.compile took part only sometimes, both parts."""
-    compiled = with_compiler(rows)
-    parts = {", with torch.compile": [row for row in rows if row["problem"] in compiled],
-             ", with libraries only": [row for row in rows if row["problem"] not in compiled]}
+    parts = {label: ratios(part) for label, part in by_compiler(rows).items()}
     lines = []
     for group, methods in ratios(rows).items():
         lines.append(ratio_line(group, methods))
         for label, part in parts.items():
-            own = ratios(part).get(group)
+            own = part.get(group)
             if own is not None and problems_of(own) < problems_of(methods):
-                lines.append(ratio_line(f"{group}{label}", own))
+                lines.append(ratio_line(f"{group}, {label}", own))
     return markdown(["fastest peer / ours (problems)", *OURS], lines)
 
 
-def ratio_line(label: str, methods: Mapping[str, tuple[float, int]]) -> list[str]:
+def ratio_line(label: str, methods: Means) -> list[str]:
     """A line of the means' table."""
     return [f"{label} ({problems_of(methods)})",
             *(number(methods[method][0] if method in methods else None) for method in OURS)]
 
 
-def problems_of(methods: Mapping[str, tuple[float, int]]) -> int:
+def problems_of(methods: Means) -> int:
     """The number of problems behind a line of the means' table."""
     return max(count for _, count in methods.values())
 

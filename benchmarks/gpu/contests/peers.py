@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-from benchmarks.common.contest import geometric_mean
 from benchmarks.gpu.choices import proposals, random_choices, task_of
 from benchmarks.gpu.collecting import MEASURING, measure
 from benchmarks.gpu.contests.contest import GPUS, Entry, contest, stand_in_contest
 from benchmarks.gpu.contests.heuristics import first_answer
-from benchmarks.gpu.contests.torch_peers import COMPILED
+from benchmarks.gpu.contests.ratios import OURS, summary
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.devices import triton_device
 from benchmarks.gpu.shapes import convolutions, products
@@ -36,7 +35,6 @@ from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
 
 BUDGET = 5  # proposals, and random configurations, that are measured
-OURS = ("default", "first proposal", "best of 5", "random of 5", "tuned")
 PEER_OF_TRITON = "nvidia-matmul-heuristics"
 
 
@@ -147,7 +145,10 @@ def contest_process(day: Day) -> Iterator[ProcessPoolExecutor | None]:
 
 def in_turns(day: Day, process: ProcessPoolExecutor | None, problem: Problem, entries: list[Entry],
              notes: list[str]) -> list[dict[str, Any]]:
-    """Hold the contest in a process. `compiled` in each row says whether torch.compile was asked to take part."""
+    """Hold the contest in a process. `compiled` in each row says whether torch.compile was asked to take part.
+
+    On a CPU it is not: there it would be oneDNN again, where on a GPU its templates are a peer.
+    """
     compiled = day.sizes.compiled_peers and on_gpu(day)
     if process is None:
         rows = stand_in_contest(problem, entries, compiled)
@@ -160,32 +161,3 @@ def in_turns(day: Day, process: ProcessPoolExecutor | None, problem: Problem, en
 def on_gpu(day: Day) -> bool:
     """Whether the day's device is a GPU that PyTorch and its compiler know, too."""
     return day.device.backend in GPUS
-
-
-def with_compiler(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The keys of the problems in whose contests torch.compile was asked to take part.
-
-    Rows of older days do not say so: there its own row shows it.
-    """
-    return frozenset(row["problem"] for row in rows if row.get("compiled", row["method"] == COMPILED))
-
-
-def summary(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The number of problems and the means of the contests with torch.compile and of those without it, by label."""
-    compiled = with_compiler(rows)
-    parts = {"with torch.compile": [row for row in rows if row["problem"] in compiled],
-             "with libraries only": [row for row in rows if row["problem"] not in compiled]}
-    return {label: {"problems": len({row["problem"] for row in part}), "means": means(part)}
-            for label, part in parts.items() if part}
-
-
-def means(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The geometric mean over problems of the fastest peer's time divided by that of each of our contestants."""
-    ratios: dict[str, list[float]] = {}
-    for key in dict.fromkeys(row["problem"] for row in rows):
-        seconds = {row["method"]: row["seconds"] for row in rows if row["problem"] == key}
-        peers = [value for method, value in seconds.items() if method not in OURS]
-        for method in OURS:
-            if method in seconds and peers:
-                ratios.setdefault(method, []).append(min(peers) / seconds[method])
-    return {method: geometric_mean(values) for method, values in ratios.items()}

@@ -36,7 +36,7 @@ def torch_contestants(problem: Problem, operands: Operands, expected: Expected, 
                       compiled: bool) -> tuple[list[Contestant], list[str]]:
     """Make PyTorch's contestants on a device of PyTorch, and notes about those that are left out.
 
-    `compiled` says whether torch.compile takes part; on a CPU it does not.
+    `compiled` says whether torch.compile takes part.
     """
     import torch
 
@@ -45,8 +45,8 @@ def torch_contestants(problem: Problem, operands: Operands, expected: Expected, 
     dtype = getattr(torch, DTYPES[str(problem["dtype"])])
     tensors = {name: torch.from_numpy(array.copy()).to(device, dtype) for name, array in operands.items()}
     calls = _products(problem, tensors) if problem.type == "gemm" else _convolutions(problem, tensors)
-    if device == "cpu" or not compiled:
-        del calls[COMPILED]  # a GPU's template is the peer; on a CPU it would be oneDNN again
+    if not compiled:
+        del calls[COMPILED]
     contestants, notes = [], []
     for method, (call, result) in calls.items():
         try:

@@ -13,12 +13,13 @@ from benchmarks.gpu import gpu_day
 from benchmarks.gpu.contests import contest as contests
 from benchmarks.gpu.contests import peers
 from benchmarks.gpu.contests.contest import Entry
-from benchmarks.gpu.contests.peers import means, summary, with_compiler
+from benchmarks.gpu.contests.ratios import means, summary, with_compiler
 from benchmarks.gpu.contests.torch_peers import COMPILED, PEERS, peers_of, torch_contestants
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import Slice
 from benchmarks.gpu.stand_in import stand_in_of
 from seqtune.kernels.accelerators import described
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import prepare
@@ -41,7 +42,7 @@ def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem:
     assert contestants == []
     assert tuple(note.split(": ")[1].removesuffix(" is left out") for note in notes) == asked
     contestants, notes = torch_contestants(problem, operands, expected, "cpu", compiled)
-    assert [contestant.method for contestant in contestants] == [name for name in asked if name != COMPILED]
+    assert tuple(contestant.method for contestant in contestants) == asked
 
 
 def test_a_contest_passes_on_whether_torch_compile_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,8 @@ def rows_of(problem: str, **seconds: float) -> list[dict[str, Any]]:
 
 def test_ratios_are_of_the_fastest_peer_and_apart_where_torch_compile_takes_no_part() -> None:
     rows = rows_of("p", matmul=2.0, compile=4.0, default=4.0, tuned=1.0)
-    assert means(rows) == pytest.approx({"default": 0.5, "tuned": 2.0})
+    assert means(rows) == {"default": (pytest.approx(0.5), 1), "tuned": (pytest.approx(2.0), 1)}
+    assert means(rows_of("alone", tuned=1.0)) == {}
     rows += rows_of("q", matmul=3.0, tuned=1.0)
     rows += [{**row, "compiled": True} for row in rows_of("r", matmul=8.0, tuned=1.0)]  # it was asked, and failed
     assert with_compiler(rows) == {"p", "r"}
@@ -98,6 +100,14 @@ def test_rows_say_whether_torch_compile_took_part(compiled: bool, named: str, tm
     assert {row["compiled"] for row in rows} == {compiled}
     assert [row["method"] for row in rows] == [*peers_of(GEMM, compiled), "tuned"]
     assert list(summary(rows)) == [named]
+
+
+def test_torch_compile_is_not_asked_on_a_cpu(tmp_path: Path) -> None:
+    cpu = Device("opencl:cpu", "opencl", "x86-64", "opencl-c-1.2", threads=2)
+    day = Day(tmp_path, cpu, True, replace(DRY_SIZES, compiled_peers=True))
+    rows = peers.in_turns(day, None, GEMM, [Entry(cpu, "tuned", Configuration.of("opencl.gemm", {}))], [])
+    assert {row["compiled"] for row in rows} == {False}
+    assert [row["method"] for row in rows] == [*peers_of(GEMM, False), "tuned"]
 
 
 @pytest.mark.parametrize(("backend", "early"), [("cuda", True), ("opencl", False)])
