@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SAMPLE_SECONDS = 2e-3
 WARM_UP_SECONDS = 5e-4
+RELU6 = 6.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Contestant:
     run: Callable[[], object]
     error: float
     details: Mapping[str, Any] = field(default_factory=dict)  # further columns of its rows
+    step: Callable[[], float] | None = None  # launches our kernel once, as a program does, and returns its seconds
 
 
 def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
@@ -112,13 +114,31 @@ def checked(expected: Expected, run: Callable[[], Any], name: str) -> float:
     return error
 
 
+def with_relu6(expected: Expected) -> Expected:
+    """The expected result with ReLU6 in place of the problem's activation."""
+    import numpy as np
+
+    y = np.clip(expected.y, 0.0, RELU6)
+    return replace(expected, y=y, scale=float(y.max()) or 1.0)
+
+
 def our_contestant(binder: KernelBinder, problem: Problem, operands: Operands, expected: Expected,
-            configuration: Configuration, method: str) -> Contestant:
-    """Make a contestant of a configuration, on PyTorch's memory. Raises SeqtuneError if its result is wrong."""
+                   configuration: Configuration, method: str, relu6: bool = False) -> Contestant:
+    """Make a contestant of a configuration, on PyTorch's memory; `relu6` replaces the problem's activation.
+
+    Raises SeqtuneError if its result is wrong.
+    """
     import torch
 
-    kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"))
+    from seqtune.kernels.llvm.fusion import NONE, Fusion
+    from seqtune.kernels.llvm.steps.formula import Formula
+    from seqtune.tuner.backends.llvm.bound_kernels import X, Y
+    from seqtune.tuner.backends.llvm.program import Program
+
+    kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"),
+                         Fusion(Formula.of_activation("relu6")) if relu6 else NONE)
     x, shape = tensor(operands["x"]), expected.y.shape
+    program, kept = Program(binder.threads, [kernel], [], [], []), torch.empty(shape)
 
     def run() -> None:
         y = torch.empty(shape)
@@ -129,14 +149,22 @@ def our_contestant(binder: KernelBinder, problem: Problem, operands: Operands, e
         kernel(x.data_ptr(), y.data_ptr())
         return y.numpy()
 
+    def step() -> float:
+        kernel.job[X], kernel.job[Y] = x.data_ptr(), kept.data_ptr()
+        return program.time(0)
+
     return Contestant(method, run, checked(expected, result, configuration.brief()),
-               {"configuration": dict(configuration.settings)})
+                      {"configuration": dict(configuration.settings)}, step)
 
 
-def convolution_contestants(problem: Problem, operands: Operands, expected: Expected) -> list[Contestant]:
-    """Make PyTorch's contestants in NHWC: oneDNN's convolution with packed weights, and F.conv2d in both formats."""
+def convolution_contestants(problem: Problem, operands: Operands, expected: Expected,
+                            relu6: bool = False) -> list[Contestant]:
+    """Make PyTorch's contestants in NHWC: oneDNN's convolution with packed weights, and F.conv2d in both formats.
+
+    The convolution's bias and, with `relu6`, ReLU6 belong to it.
+    """
     import torch
-    from torch.nn.functional import conv2d
+    from torch.nn.functional import conv2d, hardtanh_
 
     stride, padding, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
                                  for name in ("stride", "pad", "dilation"))
@@ -146,10 +174,17 @@ def convolution_contestants(problem: Problem, operands: Operands, expected: Expe
     reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
     packed = reorder(weights.to_mkldnn(), padding, stride, dilation, groups, list(x.shape))
     pointwise = torch.ops.mkldnn._convolution_pointwise
+    bias = tensor(operands["bias"]) if "bias" in operands else None
+    activation: tuple[Any, ...] = ("hardtanh", [0.0, RELU6], "") if relu6 else ("none", [], "")
+
+    def activated(y: Any) -> Any:
+        return hardtanh_(y, 0.0, RELU6) if relu6 else y
+
     runs: dict[str, Callable[[], Any]] = {
-        "onednn": lambda: pointwise(x, packed, None, padding, stride, dilation, groups, "none", [], ""),
-        "conv2d_channels_last": lambda: conv2d(x, weights_last, None, stride, padding, dilation, groups),
-        "conv2d_nchw": lambda: conv2d(plain, weights, None, stride, padding, dilation, groups)}
+        "onednn": lambda: pointwise(x, packed, bias, padding, stride, dilation, groups, *activation),
+        "conv2d_channels_last": lambda: activated(
+            conv2d(x, weights_last, bias, stride, padding, dilation, groups)),
+        "conv2d_nchw": lambda: activated(conv2d(plain, weights, bias, stride, padding, dilation, groups))}
 
     def result(run: Callable[[], Any]) -> Any:
         return run().permute(0, 2, 3, 1).contiguous().numpy()

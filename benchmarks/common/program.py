@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from benchmarks.common.page import Page, Results, add_out, publish
@@ -83,13 +84,13 @@ def warm_threads(count: int) -> None:
 
 
 def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Results], Page],
-           draw: Callable[[Path], None]) -> None:
-    """Print the table or the rows; write the page, the JSON file and the figure."""
+           draw: Callable[[Path], None], further: Results = MappingProxyType({})) -> None:
+    """Print the table or the rows; write the page, the JSON file, which has `further` fields, and the figure."""
     import torch
 
     facts = machine(devices)
     facts["toolchain"] += f", torch {torch.__version__}"
-    results = {"machine": facts, "rows": list(rows)}
+    results = {"machine": facts, **further, "rows": list(rows)}
     written = page(results)
     print(json.dumps(results, allow_nan=False) if given.json else f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results, draw)

@@ -1,7 +1,7 @@
 """Compare OpenCL convolutions with PyTorch's: `python -m benchmarks.opencl_layers [--json] [--out docs] [--journal J]`.
 
 The 12 ResNet-18 layers at batch 1 in NHWC, fp32, on PoCL with all cores: the best configuration of every family is
-timed from enqueueing to the finish, between existing buffers. PyTorch's contestants are those of `resnet18_layers` on
+timed from enqueueing to the finish, between existing buffers. PyTorch's contestants are those of `network_layers` on
 as many threads. PoCL has its own threads, so each turn begins after a rest, when the threads of the other side sleep.
 
 The row of the layer "geomean" has `ratio_best`, the geometric mean of best oneDNN's time divided by that of our fastest
@@ -25,10 +25,10 @@ from benchmarks.common.contest import (
     seconds_by_method,
     take_turns,
 )
+from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import add_search, journal_of, parser_of, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
-from benchmarks.kernels.resnet18_layers import layers
 from seqtune.errors import SeqtuneError
 
 if TYPE_CHECKING:
@@ -125,10 +125,8 @@ def main() -> None:
     parser = parser_of(__doc__)
     add_search(parser)
     parser.add_argument("--device", default="opencl:0")
-    parser.add_argument("--layers", type=int, nargs="+", default=range(1, 13), metavar="1..12")
+    parser.add_argument("--layers", type=int, nargs="+", default=(), metavar="1..12")
     given = parser.parse_args()
-    if not set(given.layers) <= set(range(1, 13)):
-        parser.error("--layers are numbers from 1 to 12")
     run_program("opencl_layers", lambda: run(given))
 
 
@@ -141,7 +139,7 @@ def run(given: argparse.Namespace) -> None:
 
     device: Device = find(given.device)
     warm_threads(device.compute_units)
-    problems = layers(given.layers)
+    problems = LAYER_SETS["resnet18"].layers(given.layers)
     with journal_of(given.journal) as journal, Runner(device) as runner:
         chosen = {label: [searched(problem, device, family, journal, given.trials, runner)
                           for family in kernels_for(problem, device)] for label, problem in problems.items()}

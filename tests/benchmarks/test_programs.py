@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.contest import Contestant, rows_of, take_turns
+from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.report import apart
-from benchmarks.kernels import end_to_end, gemm, linear_layers, opencl_layers, resnet18_layers, runtime_speed
+from benchmarks.kernels import end_to_end, gemm, linear_layers, network_layers, opencl_layers, runtime_speed
 from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
 from seqtune.kernels.device import Device
@@ -20,7 +21,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
 from tests.support.paths import ROOT
 
-PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
+PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
             "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
@@ -97,12 +98,13 @@ LAYERS = [*timed("C1", 1, onednn=2.0, conv2d_channels_last=3.0, conv2d_nchw=4.0,
 
 
 def test_ratios_are_of_the_fastest_on_both_sides() -> None:
-    found, = resnet18_layers.summaries(LAYERS)
+    found, = network_layers.summaries(LAYERS)
     assert (found["layer"], found["threads"]) == ("geomean", 1)
     assert found["ratio_direct"] == pytest.approx((2.0 * 0.5) ** 0.5)
     assert found["ratio_best"] == pytest.approx((2.0 * 2.0) ** 0.5)
     assert found["ratio_nchw"] == pytest.approx((2.0 * 8.0) ** 0.5)
-    assert (found["least_ratio_direct"], found["least_layer"]) == (0.5, "C2")
+    assert found["least"]["ratio_direct"] == {"layer": "C2", "ratio": 0.5}
+    assert found["least"]["ratio_best"] == {"layer": "C1", "ratio": 2.0}
 
 
 def test_products_are_compared_with_the_plain_and_with_the_packed_ways() -> None:
@@ -166,8 +168,11 @@ def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
                 for row in timed("C1", 2, **{method: 2.0 if device == "opencl:cpu" else 4.0})]
     models = [{"model": "ResNet-18", "threads": 2, "method": name, "seconds": one, "error": 0.0}
               for name, one in (("eager", 2.0), ("seqtune", 1.0))]
-    for module, rows in ((resnet18_layers, LAYERS + resnet18_layers.summaries(LAYERS)),
-                         (gemm, products + gemm.summaries(products)),
+    layers = LAYER_SETS["resnet18"].layers()
+    assert network_layers.table(LAYERS + network_layers.summaries(LAYERS), layers).startswith("|")
+    network_layers.draw(LAYERS, tmp_path / "layers.svg")
+    assert (tmp_path / "layers.svg").stat().st_size > 1000
+    for module, rows in ((gemm, products + gemm.summaries(products)),
                          (opencl_layers, [*opencl, opencl_layers.summary(opencl)]),
                          (runtime_speed, runtimes),
                          (end_to_end, [*models, {"model": "ResNet-18", "method": "ratios", "ratio_eager": 2.0}])):
