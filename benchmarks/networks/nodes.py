@@ -5,37 +5,27 @@ Profiling adds to the time of small nodes, so their sum is more than the time of
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 from benchmarks.common.report import Row
+from seqtune.pytorch.openvino_nodes import RUNS, profiled
 
 from .case import Case
 from .onnx_peers import compiled_by_openvino
 
-RUNS = 30  # the median counts; the first few are slower
-
 
 def node_times(case: Case, runs: int = RUNS) -> list[Row]:
-    """A row for each node that OpenVINO executes: name, type, its kernel, shapes and the median in microseconds.
+    """A row for each node that OpenVINO executes: name, type, its kernel, shapes and its microseconds.
 
     `covers` names the nodes of the ONNX file that it computes.
     """
     compiled = compiled_by_openvino(case, PERF_COUNT="YES")
     request = compiled.create_infer_request()
     inputs = [value.numpy() for value in case.inputs]
-    seconds: dict[str, list[float]] = {}
-    kernels: dict[str, tuple[str, str]] = {}
-    for _ in range(runs):
-        request.infer(inputs, share_inputs=True, share_outputs=True)
-        for node in request.get_profiling_info():
-            if node.real_time.total_seconds() > 0:
-                seconds.setdefault(node.node_name, []).append(node.real_time.total_seconds())
-                kernels[node.node_name] = (node.node_type, node.exec_type)
+    nodes = profiled(request, lambda: request.infer(inputs, share_inputs=True, share_outputs=True), runs)
     shapes = {operation.get_friendly_name(): operation for operation in compiled.get_runtime_model().get_ordered_ops()}
-    return [{"name": name, "type": kernels[name][0], "kernel": kernels[name][1],
-             "microseconds": median(samples) * 1e6, **_described(shapes.get(name))}
-            for name, samples in seconds.items()]
+    return [{"name": name, "type": node.node_type, "kernel": node.exec_type, "microseconds": seconds * 1e6,
+             **_described(shapes.get(name))} for name, (node, seconds) in nodes.items()]
 
 
 def _described(operation: Any) -> Row:

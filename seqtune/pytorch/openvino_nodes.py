@@ -8,9 +8,8 @@ both sides.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
@@ -19,14 +18,14 @@ from torch import Tensor, fx, nn
 from ..errors import SeqtuneError, UnavailableError, one_line
 from .compilation import exported
 
-RUNS = 30  # the median counts: the first few are slower
+FIRST, RUNS = 10, 30  # the first runs are slower; the mean of the later ones counts
 ALIASES = {"convolution": "conv2d", "native_layer_norm": "layer_norm", "hardtanh": "relu6", "permute": "transpose",
            "_softmax": "softmax", "sym_size": "size"}  # OpenVINO's names of operations -> those of the exported graph
 
 
 @dataclass(frozen=True, slots=True)
 class OpenvinoNode:
-    """A node that OpenVINO executes: its kernel, its median seconds, and the operations that it computes."""
+    """A node that OpenVINO executes: its kernel, its mean seconds, and the operations that it computes."""
 
     name: str
     kernel: str
@@ -52,18 +51,33 @@ def openvino_nodes(model: nn.Module, examples: Sequence[Tensor], threads: int) -
     except Exception as error:  # of its converter's many kinds
         raise SeqtuneError(f"OpenVINO cannot compute this model: {one_line(error, 200)}") from None
     request = compiled.create_infer_request()
-    seconds: dict[str, list[float]] = {}
-    kernels: dict[str, str] = {}
-    for _ in range(RUNS):
-        request.infer([example.detach().numpy() for example in examples])
-        for node in request.get_profiling_info():
-            if node.real_time.total_seconds() > 0:
-                seconds.setdefault(node.node_name, []).append(node.real_time.total_seconds())
-                kernels[node.node_name] = f"{node.node_type} {node.exec_type}"
+    operands = [example.detach().numpy() for example in examples]
+    nodes = profiled(request, lambda: request.infer(operands))
     covered = {operation.get_friendly_name(): _covered(operation)
                for operation in compiled.get_runtime_model().get_ordered_ops()}
-    return [OpenvinoNode(name, kernels[name], median(samples), covered.get(name, ()))
-            for name, samples in seconds.items()], program.graph
+    return [OpenvinoNode(name, f"{node.node_type} {node.exec_type}", seconds, covered.get(name, ()))
+            for name, (node, seconds) in nodes.items()], program.graph
+
+
+def profiled(request: Any, run: Callable[[], object], runs: int = RUNS) -> dict[str, tuple[Any, float]]:
+    """The nodes of a new request's profile by name, without idle ones, each with the mean seconds of the later runs.
+
+    OpenVINO's profile shows the mean of all runs so far, in whole microseconds (`PerfCount` in its CPU plugin): the
+    time of the FIRST runs is subtracted.
+    """
+    def after(count: int) -> dict[str, Any]:
+        for _ in range(count):
+            run()
+        return {node.node_name: node for node in request.get_profiling_info() if node.real_time.total_seconds() > 0}
+
+    first, last = after(FIRST), after(runs)
+
+    def seconds(name: str) -> float:
+        total: float = last[name].real_time.total_seconds() * (FIRST + runs)
+        before: float = first[name].real_time.total_seconds() * FIRST if name in first else 0.0
+        return max(0.0, total - before) / runs
+
+    return {name: (node, seconds(name)) for name, node in last.items()}
 
 
 def _covered(operation: Any) -> tuple[str, ...]:
