@@ -89,6 +89,7 @@ def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Se
     """Compile a graph, which is not changed. With `split`, layers that PyTorch computes faster stay PyTorch's."""
     module = _copied(module)
     unify_attention(module.graph)
+    fold_constants(module)  # sums of masks
     unknown = unknown_operations(module, precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()]))
     choices: list[Choice] = []
     while True:

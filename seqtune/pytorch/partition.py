@@ -36,6 +36,8 @@ def fold_constants(module: fx.GraphModule) -> None:
     for number, (node, value) in enumerate(values.items()):
         if node.op == "call_function" and isinstance(value, Tensor) and any(user not in values for user in node.users):
             name = f"seqtune_constant_{number}"
+            while hasattr(module, name):  # of an earlier call
+                name += "_"
             module.register_buffer(name, value.detach(), persistent=False)
             with graph.inserting_before(node):
                 constant = graph.get_attr(name)

@@ -6,7 +6,7 @@ Masks of truth values that are computed in every run become numbers to add, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,12 +79,13 @@ def _permuted(graph: fx.Graph, node: fx.Node, axes: Sequence[str], order: Sequen
 
 @dataclass(frozen=True, slots=True)
 class WrittenAttention:
-    """softmax(scale q k^T + mask) v as separate operations: `keys` is k^T, `lead` the leading axes of the scores."""
+    """softmax(scale q k^T + masks) v as separate operations: `keys` is k^T, `lead` the leading axes of the scores."""
 
     q: fx.Node
     keys: fx.Node
     v: fx.Node
-    mask: fx.Node | None
+    masks: tuple[fx.Node, ...]
+    factors: tuple[fx.Node, ...]  # of q, broadcast along the last two axes
     scale: float
     lead: tuple[int, ...]
 
@@ -97,15 +98,20 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
             or arguments(softmax)["dim"] not in (-1, softmax.meta["val"].dim() - 1) \
             or arguments(softmax).get("dtype") not in (None, softmax.meta["val"].dtype):
         return None
-    scores, scale, mask = _source(softmax.args[0]), 1.0, None
+    scores, scale = _source(softmax.args[0]), 1.0
+    masks: list[Any] = []
+    factors: list[Any] = []
     lead = tuple(softmax.meta["val"].shape[:-2])
     while scores is not None and scores.target not in _PRODUCTS:
         factor = _factor(scores)
         if factor is not None:
             scale *= factor
-        elif scores.target is aten.add.Tensor and mask is None and scale == 1.0 and not scores.kwargs \
+        elif scores.target is aten.mul.Tensor and _broadcasts(scores.args[1], scores, lead) \
+                and scores.args[1].meta["val"].shape[-2:] == (1, 1):  # type: ignore[union-attr]
+            factors.append(scores.args[1])
+        elif scores.target is aten.add.Tensor and scale == 1.0 and not factors and not scores.kwargs \
                 and _broadcasts(scores.args[1], scores, lead):
-            mask = scores.args[1]
+            masks.append(scores.args[1])
         else:
             return None
         scores = _source(scores.args[0])
@@ -116,7 +122,8 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
         q, scale = q.args[0], scale * factor
     if not isinstance(q, fx.Node) or not isinstance(keys, fx.Node) or not _is_batched(q, keys, v, lead):
         return None
-    return WrittenAttention(q, keys, v, mask, scale, lead)  # type: ignore[arg-type]
+    heads = lead if len(lead) < 3 else (math.prod(lead[:-1]), lead[-1])
+    return WrittenAttention(q, keys, v, tuple(masks), tuple(factors), scale, heads)
 
 
 def _factor(node: fx.Node) -> float | None:
@@ -162,13 +169,14 @@ def _broadcasts(mask: Any, scores: fx.Node, lead: tuple[int, ...]) -> bool:
     """Whether a value is added to scores of its type and of these leading axes without making them larger."""
     value, whole = mask.meta.get("val") if isinstance(mask, fx.Node) else None, scores.meta["val"]
     return isinstance(value, Tensor) and value.dtype == whole.dtype and 2 <= value.dim() <= whole.dim() \
+        and (len(lead) < 3 or math.prod(value.shape[:-3]) == 1) \
         and scores.args[0].meta["val"].shape == whole.shape and tuple(whole.shape[:-2]) == lead  # type: ignore[union-attr]
 
 
 def _is_batched(q: fx.Node, keys: fx.Node, v: fx.Node, lead: tuple[int, ...]) -> bool:
     """Whether the operands are heads, or batches of heads, of one number."""
     shapes = [node.meta["val"].shape for node in (q, keys, v)]
-    return len(lead) in (1, 2) and len({shape[:-2] for shape in shapes}) == 1 \
+    return len(lead) > 0 and len({shape[:-2] for shape in shapes}) == 1 \
         and math.prod(shapes[0][:-2]) == math.prod(lead)
 
 
@@ -178,7 +186,13 @@ def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> No
         q, keys, v = (_with_lead(graph, node, written.lead) for node in (written.q, written.keys, written.v))
         k = graph.call_function(aten.transpose.int, (keys, -1, -2))
         k.meta = {"val": keys.meta["val"].transpose(-1, -2)}
-        node = graph.call_function(ATTENTION, (q, k, v, written.mask), {"scale": written.scale})
+        for factor in written.factors:
+            q = _computed(graph, aten.mul.Tensor, q, _of_heads(graph, factor))
+        mask: fx.Node | None = None
+        for added in written.masks:
+            part = _of_heads(graph, added)
+            mask = part if mask is None else _computed(graph, aten.add.Tensor, mask, part)
+        node = graph.call_function(ATTENTION, (q, k, v, mask), {"scale": written.scale})
         shape = product.meta["val"].shape
         node.meta = {**product.meta, "val": product.meta["val"].reshape(*written.lead, *shape[-2:])}
         dense = graph.call_function(aten.contiguous.default, (node,))  # as the product's result, whoever computes it
@@ -188,6 +202,18 @@ def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> No
             dense.meta = dict(product.meta)
     product.replace_all_uses_with(dense)
     graph.erase_node(product)
+
+
+def _of_heads(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """A mask or a factor without leading axes of the size 1, so that it has four axes at most."""
+    shape = node.meta["val"].shape
+    return node if len(shape) <= 4 else _computed(graph, aten.reshape.default, node, list(shape[-3:]))
+
+
+def _computed(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
+    node = graph.call_function(target, given)
+    node.meta = {"val": target(*(value.meta["val"] if isinstance(value, fx.Node) else value for value in given))}
+    return node
 
 
 def _with_lead(graph: fx.Graph, node: fx.Node, lead: tuple[int, ...]) -> fx.Node:
@@ -215,17 +241,9 @@ def _add_mask(graph: fx.Graph, node: fx.Node, masks: dict[tuple[fx.Node, torch.d
         source = source.args[0]  # fewer numbers
     if (source, dtype) not in masks:
         with graph.inserting_after(source):
-            masks[source, dtype] = _call(graph, aten.where.Scalar, source, 0.0, -math.inf)
+            masks[source, dtype] = _computed(graph, aten.where.Scalar, source, 0.0, -math.inf)
         if dtype != torch.float32:
             with graph.inserting_after(masks[source, dtype]):
-                masks[source, dtype] = _call(graph, aten.to.dtype, masks[source, dtype], dtype)
+                masks[source, dtype] = _computed(graph, aten.to.dtype, masks[source, dtype], dtype)
     node.args = tuple(masks[source, dtype] if value is mask else value for value in node.args)
     node.kwargs = {name: masks[source, dtype] if value is mask else value for name, value in node.kwargs.items()}
-
-
-def _call(graph: fx.Graph, target: Callable[..., Tensor], source: fx.Node, *given: Any) -> fx.Node:
-    node = graph.call_function(target, (source, *given))
-    value = source.meta["val"]
-    with value.fake_mode:
-        node.meta = {"val": target(value, *given)}
-    return node
