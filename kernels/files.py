@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,10 +20,13 @@ def reason(error: OSError) -> str:
     return error.strerror or one_line(error, 200)
 
 
-def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
-    """Read a file of at most `most` bytes. Raises FormatError, with `advice` if the file is larger."""
+def read_bounded(path: Path, most: int, advice: str = "", only_regular: bool = False) -> bytes:
+    """Read a file of at most `most` bytes. Raises FormatError, with `advice` if the file is larger.
+
+    A pipe is read until its writer closes it; with `only_regular`, for files that nobody chose, it is refused at once.
+    """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_regular if only_regular else None) as file:
             large = os.fstat(file.fileno()).st_size > most  # known before reading, except of a pipe
             content = b"" if large else file.read(most + 1)
     except OSError as error:
@@ -29,6 +34,15 @@ def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
     if large or len(content) > most:
         raise FormatError(f"{path} has more than {most // 1_000_000} MB{advice}")
     return content
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file; a pipe without a writer would keep the caller waiting. Raises OSError for other files."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has no pipes among its files
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 @contextmanager

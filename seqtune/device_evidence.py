@@ -164,7 +164,7 @@ def _load(name: str) -> tuple[dict[str, NDArray[Any]], int] | None:
     from seqtune.predictor.trees.forest import UNREADABLE
 
     with suppress(FormatError, OSError, SafetensorError, ValueError, IndexError, *UNREADABLE):
-        arrays = load(read_bounded(_folder() / f"{name}.safetensors", LARGEST_FILE))
+        arrays = load(read_bounded(_folder() / f"{name}.safetensors", LARGEST_FILE, only_regular=True))
         return arrays, int(arrays.pop(MEASUREMENTS)[0])
     return None
 

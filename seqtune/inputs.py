@@ -102,8 +102,31 @@ def several(problems: object) -> list[object]:
 
 def check_positive(name: str, value: float) -> None:
     """Check that an argument is a positive, finite number. Raises MisuseError with its `name`."""
-    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-        raise MisuseError(f"{name}={value}; it must be a positive number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise MisuseError(f"{name}={value!r:.40}; it must be a positive number")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check that an argument is True or False. Raises MisuseError with its `name`."""
+    if not isinstance(value, bool):
+        raise MisuseError(f"{name}={value!r:.40}; it must be True or False")
+
+
+def check_path(name: str, value: object) -> None:
+    """Check that an argument is a path, as text or Path, or None. Raises MisuseError with its `name`."""
+    if value is not None and (not isinstance(value, str | Path) or not str(value)):
+        raise MisuseError(f"{name}={value!r:.40}; it must be a path")
+
+
+def check_own_journal(value: object) -> None:
+    """Check that a journal can be made or opened at a path; None is the user's own. Raises MisuseError."""
+    check_path("journal", value)
+    if isinstance(value, str | Path):
+        path = Path(value)
+        if path.is_dir():
+            raise MisuseError(f"journal={str(value)!r:.200} is a folder; name a file")
+        if not path.parent.is_dir():
+            raise MisuseError(f"the folder of the journal {path} does not exist")
 
 
 def check_share(name: str, value: float | None) -> None:

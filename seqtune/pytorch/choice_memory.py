@@ -96,7 +96,7 @@ class ChoiceMemory:
 
 def _read(path: Path) -> dict[str, Any]:
     with suppress(SeqtuneError, ValueError, LookupError, TypeError, RecursionError):
-        content = json.loads(read_bounded(path, MOST_BYTES))
+        content = json.loads(read_bounded(path, MOST_BYTES, only_regular=True))
         if content["seqtune"] == VERSION:
             return dict(content["answers"])
     return {}

@@ -25,7 +25,7 @@ from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import MisuseError, SeqtuneError, one_line
-from ..inputs import check_positive, warned
+from ..inputs import check_flag, check_own_journal, check_path, check_positive, warned
 from .compilation import compile_graph, exported
 from .device_threads import TURN, binder_for_threads, device_for_threads
 from .graph_judge import GraphJudge, GraphVerdict
@@ -69,11 +69,9 @@ class BackendOptions:
         check_compared(result.compare)
         if result.fallback not in FALLBACKS:
             raise MisuseError(f"fallback={result.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
-        if not isinstance(result.verify, bool):
-            raise MisuseError(f"verify={result.verify!r:.40}; it must be True or False")
-        for name, path in (("checkpoint", result.checkpoint), ("journal", result.journal)):
-            if path is not None and not isinstance(path, str | Path):
-                raise MisuseError(f"{name}={path!r:.40}; it must be a path")
+        check_flag("verify", result.verify)
+        check_path("checkpoint", result.checkpoint)
+        check_own_journal(result.journal)
         return result
 
 

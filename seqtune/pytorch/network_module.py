@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from .network.storage import give_elements
 from .partition import Segment
 from .precisions import DTYPES, NAMES
 
+MOST_FORMATS = 64  # of one model's operands; the model itself computes results for others
 ROUNDS = 20  # samples of a job; the least counts
 
 
@@ -98,6 +100,33 @@ class NetworkModule(nn.Module):
                 least[number] = min(least[number], self._program.time(number))
         del results
         return least
+
+
+class ResultStrides:
+    """The strides that a model gives its results, by the strides of its operands; None where these are not known.
+
+    A graph is exported for operands in one memory format, such as channels_last, and its results have theirs always.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Shape, ...], list[Shape | None]] = {}
+
+    def learn(self, operands: tuple[Shape, ...], results: Sequence[object]) -> None:
+        """Remember the strides of the results, which the model itself has computed."""
+        if len(self._known) < MOST_FORMATS:
+            self._known[operands] = [x.stride() if isinstance(x, Tensor) and 0 not in x.stride() else None
+                                     for x in results]
+
+    def find(self, operands: tuple[Shape, ...]) -> list[Shape | None] | None:
+        """The strides of each result, None for one that may stay as it is; or None for operands of other strides."""
+        return self._known.get(operands)
+
+
+def with_strides(results: Sequence[Any], strides: Sequence[Shape | None]) -> list[Any]:
+    """The results, copied where they have other strides than these."""
+    return [x if wanted is None or x.stride() == wanted else
+            torch.empty_strided(x.shape, wanted, dtype=x.dtype).copy_(x)
+            for x, wanted in zip(results, strides, strict=True)]
 
 
 def _laid_out(x: Tensor, place: Place) -> Tensor:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,16 +38,17 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
-from ..inputs import as_device, check_positive, warned
+from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
 from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Tuned
+from .network_module import ResultStrides, with_strides
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
-from .shared_weights import OwnCopy, WatchedWeights, shared_copy
+from .shared_weights import OwnCopy, WatchedWeights, kept_buffers, shared_copy
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -106,11 +108,13 @@ class Compiled(nn.Module):
         self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
         self._known = [(example.shape, example.dtype, "cpu") for example in examples]
+        self._strides = tuple(example.stride() for example in examples)
+        self._formats = ResultStrides()  # for inputs in other memory formats
         self._unflatten = unflatten
         self._weights = weights
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph, or the original for inputs of other shapes and after a change of its weights."""
+        """Run the graph; the original for other shapes, after a change of its weights, and once for other strides."""
         if kwargs or len(args) != len(self._known):
             return self.original(*args, **kwargs)
         if self._weights.were_written():
@@ -121,7 +125,15 @@ class Compiled(nn.Module):
             if not isinstance(given, Tensor) or (given.shape, given.dtype, given.device.type) != known:
                 return self.original(*args, **kwargs)
         with TURN, torch.no_grad():
-            return self._unflatten(self.graph(*args))
+            strides = tuple(x.stride() for x in args)
+            if strides == self._strides:
+                return self._unflatten(self.graph(*args))
+            wanted = self._formats.find(strides)
+            if wanted is not None:
+                return self._unflatten(with_strides(self.graph(*args), wanted))
+            result = self.original(*args)
+            self._formats.learn(strides, pytree.tree_leaves(result))
+            return result
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
@@ -141,8 +153,14 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     of its largest number.
     """
     examples = _examples(example_input)
+    check_flag("verify", verify)
     check_positive("seconds", seconds)
+    check_path("checkpoint", checkpoint)
+    check_path("saved", saved)
+    check_own_journal(journal)
     check_compared(compare)
+    if not callable(progress):
+        raise MisuseError(f"progress={progress!r:.40}; it must be a function of one line of text")
     _check(model, examples)
     target = as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
@@ -178,7 +196,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     if disturbed:
         warned(f"{disturbed} of {len(taken)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
-    with torch.no_grad():
+    with torch.no_grad(), nullcontext() if isinstance(result, Compiled) else kept_buffers(result):
         error = difference(expected, _tensors(result(*_clones(examples))))
     if not error < allowed:
         finite = all(bool(tensor.isfinite().all()) for tensor in expected)
@@ -257,7 +275,7 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
 
         handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), kept_buffers(module):
             module(*_clones(examples))
     finally:
         for handle in handles:

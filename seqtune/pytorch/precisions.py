@@ -23,11 +23,11 @@ def checked_precision(precision: object, weights: Iterable[Tensor], device: Devi
     """
     if precision is None:
         precision = "bf16" if has_bf16(weights) else "fp32"
-    if precision not in DTYPES:
+    if not isinstance(precision, str) or precision not in DTYPES:
         raise MisuseError(f"precision={precision!r:.40} is not one of {', '.join(DTYPES)}")
     if precision == "bf16" and device.names()["bf16_dots"] != 1:
         raise UnavailableError(f"{device.name} does not multiply bf16 numbers; precision=\"fp32\" is possible here")
-    return str(precision)
+    return precision
 
 
 def has_bf16(tensors: Iterable[Tensor]) -> bool:

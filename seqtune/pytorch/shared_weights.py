@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -66,6 +68,20 @@ def _copy_all(copies: list[NDArray[np.uint8]], originals: list[NDArray[np.uint8]
     """NumPy copies without Python's lock, and by one thread only: an export runs beside it."""
     for mine, given in zip(copies, originals, strict=True):
         np.copyto(mine, given)
+
+
+@contextmanager
+def kept_buffers(module: nn.Module) -> Iterator[None]:
+    """Give a module's buffers their present values again at the end: calls in between may write or replace them."""
+    before = [(part, name, buffer, buffer.clone()) for part in module.modules()
+              for name, buffer in part._buffers.items() if buffer is not None]
+    watched = WatchedWeights(module)
+    yield
+    written = watched.were_written()
+    for part, name, buffer, value in before:
+        part._buffers[name] = buffer
+        if written and not buffer.is_inference() and not torch.equal(buffer, value):
+            buffer.data.copy_(value)
 
 
 def plain_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_dir
 
-from seqtune.errors import SeqtuneError
+from seqtune.errors import SeqtuneError, SeqtuneWarning
 from seqtune.kernels.files import SCRATCH, read_bounded, replacing
 
 LARGEST_IMAGE = 256_000_000  # bytes; our kernels compile to less than 1 MB
@@ -31,7 +34,7 @@ class ImageCache:
     """Compiled images of one kind, by a key that holds all that they depend on. Threads may share a cache.
 
     `kind` names the folder and the files: "cubin" for GPUs, "object" for CPUs. Where the folder is not safe, the cache
-    stays empty.
+    stays empty, with one SeqtuneWarning.
     """
 
     def __init__(self, kind: str, folder: Path | None = None, most_bytes: int = MOST_BYTES) -> None:
@@ -46,7 +49,7 @@ class ImageCache:
         if not self._safe():
             return None
         try:
-            digest, _, content = read_bounded(path, LARGEST_IMAGE).partition(b"\n")
+            digest, _, content = read_bounded(path, LARGEST_IMAGE, only_regular=True).partition(b"\n")
             if digest != _digest(content):
                 return None
             header, _, image = content.partition(b"\n")
@@ -103,11 +106,21 @@ class ImageCache:
             facts = self.folder.stat()
         except OSError:
             return False
-        return os.name != "posix" or (facts.st_uid == os.geteuid() and not facts.st_mode & 0o022)
+        if os.name != "posix" or (facts.st_uid == os.geteuid() and not facts.st_mode & 0o022):
+            return True
+        _warn_once(self.folder, f"chmod go-w {shlex.quote(str(self.folder))} lets it be used"
+                   if facts.st_uid == os.geteuid() else "it belongs to another user")
+        return False
 
     def _path(self, key: str) -> Path:
         name = hashlib.sha256(key.encode()).hexdigest()
         return self.folder / name[:2] / f"{name}.{self._kind}"
+
+
+@lru_cache
+def _warn_once(folder: Path, remedy: str) -> None:
+    warnings.warn(f"compiled kernels are not kept in {folder}, because others may write into it, and are compiled "
+                  f"again in each process; {remedy}", SeqtuneWarning, stacklevel=2)
 
 
 def _digest(content: bytes) -> bytes:

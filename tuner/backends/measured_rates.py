@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from platformdirs import user_cache_dir
 
 from seqtune.errors import SeqtuneError, SeqtuneWarning
-from seqtune.kernels.files import write_whole
+from seqtune.kernels.files import read_bounded, write_whole
 
 if TYPE_CHECKING:
     from ..load import Load
@@ -28,6 +28,7 @@ Rates = TypeVar("Rates")  # any value that JSON can hold
 
 WATCHED = " | measured quietly"  # ends the keys of rates that hold; earlier versions kept rates without watching
 DISTURBED = " | disturbed"  # ends the keys of rates that hold while the machine is busy
+MOST_BYTES = 8_000_000  # of a cache file; an entry has some hundred
 MINUTES = 10  # in which a background job ends, or goes on for so long that five seconds of measuring do not matter
 
 _disturbed: dict[str, Load] = {}  # the keys of the rates in this process that were disturbed, and the load
@@ -97,8 +98,8 @@ def _write(path: Path, key: str, rates: Any, load: Load) -> None:
 
 def _read_cache(path: Path) -> dict[str, Any]:
     """The content of a cache file; empty where the file is missing or damaged."""
-    with suppress(OSError, ValueError):
-        loaded = json.loads(path.read_text())
+    with suppress(SeqtuneError, ValueError, RecursionError):
+        loaded = json.loads(read_bounded(path, MOST_BYTES, only_regular=True))
         if isinstance(loaded, dict):
             return loaded
     return {}

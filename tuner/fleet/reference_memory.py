@@ -121,7 +121,7 @@ class ReferenceMemory:
         try:
             if not self.path.is_file():
                 raise ValueError("it is not a regular file")
-            content = parse_json(read_bounded(self.path, MOST_BYTES), self.path)
+            content = parse_json(read_bounded(self.path, MOST_BYTES, only_regular=True), self.path)
             if not isinstance(content, Mapping) or content.get("version") != VERSION \
                     or not isinstance(content.get("references"), list) or len(content["references"]) > MOST_ENTRIES:
                 raise ValueError("it has another version or form")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.pytorch import dynamo
-from seqtune.pytorch.dynamo import ShapedPrograms, backend
+from seqtune.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import norm_net, same
 
@@ -233,3 +233,11 @@ def test_a_wrong_option_is_refused_in_one_line(wrong: dict[str, Any], says: str)
 def test_a_mode_is_refused_in_one_line() -> None:
     with pytest.raises(MisuseError, match=r"^the backend seqtune has no mode 'max-autotune'; give options instead$"):
         backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], mode="max-autotune")
+
+
+@pytest.mark.parametrize("option", [{"journal": "."}, {"journal": ""}, {"checkpoint": b"x"}, {"seconds": True},
+                                    {"verify": "no"}, {"compare": []}, {"fallback": []}])
+def test_an_option_that_makes_no_sense_is_no_reason_to_fall_back(option: dict[str, Any]) -> None:
+    name = next(iter(option))
+    with pytest.raises(MisuseError, match=f"^(the )?{name}="):
+        BackendOptions.of(option)

@@ -69,6 +69,19 @@ def test_inputs_of_every_kind_give_pytorch_s_results(fast_and_model: tuple[Optim
             assert equal(fast(x), model(x)), name
 
 
+@pytest.mark.parametrize("example_format", [torch.contiguous_format, torch.channels_last])
+def test_results_have_the_memory_format_that_pytorch_gives_them(example_format: torch.memory_format,
+                                                                quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    fast = quick(model, torch.randn(2, 3, 10, 12).contiguous(memory_format=example_format))
+    images = torch.randn(3, 2, 3, 10, 12)
+    for form in (torch.contiguous_format, torch.channels_last):
+        for image in images:  # the first result is the original's
+            x = image.contiguous(memory_format=form)
+            with torch.no_grad():
+                assert equal(fast(x), model(x))
+
+
 def test_an_empty_batch_goes_through_the_original(fast_and_model: tuple[Optimized, nn.Module]) -> None:
     fast, model = fast_and_model
     assert fast(torch.randn(0, 3, 20, 20)).shape == model(torch.randn(0, 3, 20, 20)).shape == (0, 5)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.pytorch.optimized import Compiled, Optimized
+from seqtune.errors import MisuseError
+from seqtune.pytorch.optimized import Compiled, Optimized, optimize
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same
 
@@ -176,3 +178,17 @@ def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized])
     assert list(found) == ["sum", "x"]
     assert torch.allclose(found["sum"], wanted["sum"], atol=1e-4)
     assert torch.equal(found["x"], x)
+
+
+@pytest.mark.parametrize(("option", "message"), [
+    ({"verify": "no"}, "verify='no'; it must be True or False"), ({"verify": 1}, "verify=1; it must be True or False"),
+    ({"seconds": True}, "seconds=True; it must be a positive"), ({"precision": []}, "precision=\\[\\] is not one of"),
+    ({"checkpoint": 3}, "checkpoint=3; it must be a path"), ({"checkpoint": b"x"}, "checkpoint=b'x'; it must be a"),
+    ({"saved": ""}, "saved=''; it must be a path"), ({"journal": 5}, "journal=5; it must be a path"),
+    ({"journal": "."}, "journal='.' is a folder; name a file"), ({"journal": "/"}, "journal='/' is a folder"),
+    ({"journal": "no/such/journal"}, "the folder of the journal no/such/journal does not exist"),
+    ({"progress": None}, "progress=None; it must be a function")])
+def test_an_option_that_makes_no_sense_is_refused_in_one_line(option: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message) as caught:
+        optimize(nn.Linear(8, 4).eval(), torch.randn(2, 8), **{"device": "llvm:1", "verify": False, **option})
+    assert "\n" not in str(caught.value)

@@ -40,6 +40,34 @@ def test_a_buffer_that_the_model_writes_stays_the_users(quick: Callable[..., Opt
     assert float(model.calls) == 1
 
 
+class Numbered(nn.Module):
+    """A linear layer whose result depends on the number of calls, which a buffer counts."""
+
+    def __init__(self, replaced: bool) -> None:
+        super().__init__()
+        self.inner, self.replaced = nn.Linear(8, 4), replaced
+        self.calls: Tensor = nn.Buffer(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.replaced:
+            self.calls = self.calls + 1
+        else:
+            self.calls.add_(1)
+        result: Tensor = self.inner(x) * self.calls
+        return result
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_results_that_depend_on_a_written_buffer_go_on_as_pytorch_s(replaced: bool,
+                                                                    quick: Callable[..., Optimized]) -> None:
+    model, x = Numbered(replaced).eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 1
+    for count in (1, 2, 3):
+        torch.testing.assert_close(fast(x), model(x))
+        assert float(model.calls) == count
+
+
 def test_a_model_made_in_inference_mode_is_optimised(quick: Callable[..., Optimized]) -> None:
     with torch.inference_mode():
         model = nn.Linear(8, 4).eval()

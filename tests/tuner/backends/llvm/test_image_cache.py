@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
+from seqtune.errors import SeqtuneWarning
 from seqtune.tuner.backends import image_cache
 from seqtune.tuner.backends.image_cache import ABANDONED, ImageCache
 
@@ -29,14 +31,29 @@ def test_a_change_of_facts_or_image_is_found(before: bytes, after: bytes, tmp_pa
     assert cache.get("key") is None
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_in_the_folder_counts_as_absent(tmp_path: Path) -> None:
+    cache = ImageCache("object", tmp_path)
+    cache.put("key", b"image", {})
+    entry, = tmp_path.glob("*/*.object")
+    entry.unlink()
+    os.mkfifo(entry)
+    assert cache.get("key") is None  # an ordinary reader would wait for a writer
+    cache.put("key", b"image", {})
+    assert cache.get("key") is None
+
+
 @pytest.mark.skipif(os.name != "posix", reason="this system has no such permissions")
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
 def test_a_folder_that_others_may_write_into_is_neither_read_nor_written(mode: int, tmp_path: Path) -> None:
     cache = ImageCache("object", tmp_path / "object")
     cache.put("key", b"image", {})
     cache.folder.chmod(mode)
-    assert cache.get("key") is None
-    cache.put("second", b"image", {})
+    with pytest.warns(SeqtuneWarning, match=f"others may write into it.*chmod go-w {cache.folder}"):
+        assert cache.get("key") is None
+    with warnings.catch_warnings(action="error"):  # it warns once
+        assert ImageCache("object", tmp_path / "object").get("key") is None
+        cache.put("second", b"image", {})
     assert len(list(cache.folder.glob("*/*.object"))) == 1
     cache.folder.chmod(0o755)  # others may read it
     assert cache.get("key") == (b"image", {})
@@ -48,7 +65,8 @@ def test_a_folder_of_another_user_is_neither_read_nor_written(tmp_path: Path, mo
     cache.put("key", b"image", {})
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert cache.get("key") is None
+    with pytest.warns(SeqtuneWarning, match="belongs to another user"):
+        assert cache.get("key") is None
     cache.put("second", b"image", {})
     assert len(list(cache.folder.glob("*/*.object"))) == 1
 
