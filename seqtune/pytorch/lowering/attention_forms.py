@@ -22,6 +22,7 @@ _SOFTMAXES = (aten.softmax.int, aten._softmax.default)
 _SAME = (aten.clone.default, aten.contiguous.default, aten.detach.default, aten.alias.default, aten.dropout.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default,
           aten.permute.default)
+LOW = -1e9  # scores vanish beside it in fp32, in rows of which all are replaced, too
 _TYPES = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
 
 
@@ -112,6 +113,8 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
         elif scores.target is aten.add.Tensor and scale == 1.0 and not factors and not scores.kwargs \
                 and _broadcasts(scores.args[1], scores, lead):
             masks.append(scores.args[1])
+        elif scale == 1.0 and not factors and _hides(scores, lead):
+            masks.append(_computed_before(scores))
         else:
             return None
         scores = _source(scores.args[0])
@@ -124,6 +127,19 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
         return None
     heads = lead if len(lead) < 3 else (math.prod(lead[:-1]), lead[-1])
     return WrittenAttention(q, keys, v, tuple(masks), tuple(factors), scale, heads)
+
+
+def _hides(scores: fx.Node, lead: tuple[int, ...]) -> bool:
+    """Whether an operation replaces some scores by a number so low that their weights become 0."""
+    return scores.target is aten.masked_fill.Scalar and scores.meta["val"].dtype == torch.float32 \
+        and isinstance(scores.args[2], int | float) and scores.args[2] <= LOW \
+        and _broadcasts(scores.args[1], scores, lead, torch.bool)
+
+
+def _computed_before(scores: fx.Node) -> fx.Node:
+    """The numbers to add in place of those that replace scores."""
+    with scores.graph.inserting_before(scores):
+        return _computed(scores.graph, aten.where.Scalar, scores.args[1], float(scores.args[2]), 0.0)  # type: ignore[arg-type]
 
 
 def _factor(node: fx.Node) -> float | None:
@@ -165,10 +181,10 @@ def _same_type(first: Any, second: Any) -> bool:
     return bool(first.meta["val"].dtype == second.meta["val"].dtype)
 
 
-def _broadcasts(mask: Any, scores: fx.Node, lead: tuple[int, ...]) -> bool:
-    """Whether a value is added to scores of its type and of these leading axes without making them larger."""
+def _broadcasts(mask: Any, scores: fx.Node, lead: tuple[int, ...], dtype: torch.dtype | None = None) -> bool:
+    """Whether a value, of the scores' type or `dtype`, broadcasts to scores of these leading axes."""
     value, whole = mask.meta.get("val") if isinstance(mask, fx.Node) else None, scores.meta["val"]
-    return isinstance(value, Tensor) and value.dtype == whole.dtype and 2 <= value.dim() <= whole.dim() \
+    return isinstance(value, Tensor) and value.dtype == (dtype or whole.dtype) and 2 <= value.dim() <= whole.dim() \
         and (len(lead) < 3 or math.prod(value.shape[:-3]) == 1) \
         and scores.args[0].meta["val"].shape == whole.shape and tuple(whole.shape[:-2]) == lead  # type: ignore[union-attr]
 

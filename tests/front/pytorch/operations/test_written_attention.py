@@ -44,6 +44,13 @@ def windowed(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     return ((q @ k.transpose(-2, -1) * factors + biases + biases.flip(-1)).softmax(-1) @ v).squeeze(0)
 
 
+def filled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """With scores that are replaced."""
+    scores = q @ k.transpose(-2, -1) / scale
+    scores = scores.masked_fill(torch.tril(torch.ones(scores.shape[-2:])) == 0, float("-inf"))
+    return scores.softmax(-1) @ v
+
+
 class Attention(nn.Module):
     """Attention of two heads between linear layers."""
 
@@ -58,7 +65,7 @@ class Attention(nn.Module):
         return result
 
 
-@pytest.mark.parametrize("form", [product, batched, named, windowed])
+@pytest.mark.parametrize("form", [product, batched, named, windowed, filled])
 def test_written_attention_is_one_kernel(
         quick: Callable[..., Optimized], form: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> None:
     model = Attention(form).eval()
