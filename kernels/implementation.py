@@ -40,8 +40,8 @@ class Phase:
     null or empty), the output y and the workspace.
     llvm: thread i of n calls `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin,
     i64 end)` for its share [tasks * i // n, tasks * (i + 1) // n), which also determines its piece of the workspace.
-    The last arguments are the addresses of operands beyond the third; a launch has 0 there. x, y and operands beyond
-    weights and bias hold elements of the problem's `dtype`, the others 4-byte words.
+    The last arguments are the addresses of operands beyond the third; a launch has 0 there. Bias, packed weights and
+    masks hold 4-byte words; the others and y hold elements of the problem's `dtype`.
     opencl: `entry(x, weights, bias, y, workspace, arguments...)` is enqueued over `global_size` in groups of
     `local_size`; the arguments are `int`.
     cuda: the same, with `global_size / local_size` blocks of `local_size` threads; x, weights, bias and y hold elements

@@ -83,8 +83,13 @@ class LLVMAttention:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> KernelSource:
-        """The text; it depends on the tile, the step between keys, kinds of masks and what tiles leave over."""
-        tile = _tile(problem, configuration, views or AttentionViews.of(problem))
+        """The text; it depends on the tile, the step between keys, kinds of masks and what tiles leave over.
+
+        Raises KernelError for views whose y is not stored as fp32.
+        """
+        views = views or AttentionViews.of(problem)
+        views.check_single(KERNEL.name)
+        tile = _tile(problem, configuration, views)
         vectors = -(-problem.size("q_len") // tile.vector)
         return _source(tile, vectors % tile.vectors, configuration["copy"] == 1)
 

@@ -78,7 +78,11 @@ class AttentionDecode:
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> KernelSource:
         """The text; it depends on the registers, kinds of masks, the columns left over and whether keys are divided.
+
+        Raises KernelError for views whose y is not stored as fp32.
         """
+        if views is not None:
+            views.check_single(KERNEL.name)
         vector, keys, columns, unroll = (
             configuration.number(name) for name in ("vector", "keys", "columns", "unroll"))
         return _source(DotRows(

@@ -15,6 +15,7 @@ KERNELS: dict[str, str] = {
     "llvm.depthwise_bf16": "seqtune.kernels.llvm.depthwise_bf16:KERNEL",
     "llvm.gemm_bf16": "seqtune.kernels.llvm.gemm_bf16:KERNEL",
     "llvm.attention": "seqtune.kernels.llvm.attention:KERNEL",
+    "llvm.attention_bf16": "seqtune.kernels.llvm.attention_bf16:KERNEL",
     "llvm.attention_decode": "seqtune.kernels.llvm.attention_decode:KERNEL",
 }
 LIBRARY = Library("llvm", KERNELS, meaning="kernels for CPUs, in LLVM IR", backends=("llvm",))

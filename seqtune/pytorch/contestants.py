@@ -37,8 +37,8 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
     generator = torch.Generator().manual_seed(0)
     reads = [node.inputs[0], *node.others] if isinstance(node, Layer) else node.inputs
     elements = [read.element.dtype for read in reads]
-    if isinstance(node, Layer):
-        elements[0] = str(node.work["dtype"])
+    for index in range(1 if isinstance(node, Layer) else 3):  # what is multiplied
+        elements[index] = str(node.problem["dtype"])
     operands = [torch.randn(read.shape, generator=generator).to(DTYPES[element])
                 for read, element in zip(reads, elements, strict=True)]
     image = isinstance(node, Layer) and node.work.type == "conv2d"
@@ -52,8 +52,8 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
         raise SeqtuneError(f"{configuration.kernel} {configuration.brief()} does not build on "
                            f"{binder.device.name}: {error}") from None
     if isinstance(node, AttentionHeads):
-        mask = operands[3] if len(operands) > 3 else None
         q, k, v = operands[:3]
+        mask = operands[3].to(q.dtype) if len(operands) > 3 else None
         return LayerContestants(ours, (partial(
             functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
             enable_gqa=node.problem.size("group") > 1),))
@@ -67,7 +67,7 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
               for index, x in enumerate(operands)]
     alone: Tuned
     if isinstance(node, AttentionHeads):
-        alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, element=node.element)
+        alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, node.dtype, element=node.element)
     else:
         alone = Layer(node.shape, [*inputs], node.work, node.unscaled, node.bias, node.epilogue,
                       factors=node.factors, element=node.element)

@@ -11,6 +11,7 @@ import numpy as np
 
 from seqtune.kernels.implementation import Array, implementation_of
 from seqtune.kernels.llvm.attention import LLVMAttention
+from seqtune.kernels.llvm.attention_bf16 import LLVMAttentionBF16
 from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
@@ -147,16 +148,18 @@ def _kept_strides(strides: Shape, node: Reduction) -> Shape:
 
 def append_attention(assembly: Assembly, node: AttentionHeads, y: Located) -> None:
     """Tuned attention on q, k and v as they lie."""
-    q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape))
+    device = assembly.binder.device
+    element = Element.of(node.dtype, device)
+    q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape, 0, element))
                for x in (assembly.located[read] for read in node.inputs[:3]))
     masks = [_dense_mask(assembly, assembly.located[mask], node) for mask in node.inputs[3:]]
     mask_steps = [_steps(mask.view.expanded((*node.shape[:3], mask.view.shape[-1]))) for mask in masks]
     q_steps, k_steps, v_steps, y_steps = (_steps(located.view) for located in (q, k, v, y))
-    views = AttentionViews(q_steps, k_steps, v_steps, y_steps, mask_steps[0] if masks else (0, 0, 0), node.scale)
+    views = AttentionViews(q_steps, k_steps, v_steps, y_steps, mask_steps[0] if masks else (0, 0, 0), node.scale,
+                           y.view.element.dtype)
     problem, configuration = node.problem, assembly.configurations[node]
     implementation = implementation_of(kernel(configuration.kernel))
-    assert isinstance(implementation, LLVMAttention | AttentionDecode)
-    device = assembly.binder.device
+    assert isinstance(implementation, LLVMAttention | LLVMAttentionBF16 | AttentionDecode)
     bound = assembly.binder.bind_source(implementation.source(problem, device, configuration, views),
                                         implementation.launch(problem, device, configuration, views))
     uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y, writes=True),

@@ -197,6 +197,7 @@ class AttentionHeads(Node):
 
     scale: float
     causal: bool
+    dtype: str = "fp32"  # of the products' factors: q, k, v and weights
 
     @property
     def problem(self) -> Problem:
@@ -205,7 +206,7 @@ class AttentionHeads(Node):
         return Problem.make(
             "attention", n=n, heads=heads, group=heads // keys[1], q_len=length, kv_len=keys[2], head_dim=size,
             value_dim=self.inputs[2].shape[3], causal="yes" if self.causal else "no", mask=self._mask(),
-            layout="tokens")
+            layout="tokens", dtype=self.dtype)
 
     def _mask(self) -> str:
         """The kind of the mask by the axes along which it is not broadcast."""

@@ -1,9 +1,9 @@
 """Storage: the element in which each value of a network is stored. Computing is in fp32; dot products may be of bf16.
 
-With precision bf16, a layer multiplies bf16 numbers where a kernel of the device does so, and values are bf16 in memory
-unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay fp32: they are
-small, and an addend like -3.4e38 would become infinite. So do sums and means, and what is computed from them alone:
-they are subtracted from other numbers, and the difference would show their rounding.
+With precision bf16, a layer or attention multiplies bf16 numbers where a kernel of the device does so, and values are
+bf16 in memory unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay
+fp32: they are small, and an addend like -3.4e38 would become infinite. So do sums and means, and what is computed from
+them alone: they are subtracted from other numbers, and the difference would show their rounding.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from .nodes import (
     Pointwise,
     Rearranged,
     Reduction,
+    Tuned,
 )
 
 
@@ -42,15 +43,19 @@ def give_elements(nodes: NodeList, results: Sequence[str], precision: str, devic
         for node in nodes:
             if isinstance(node, Layer):
                 _multiply_bf16(nodes, node, device)
+            elif isinstance(node, AttentionHeads):
+                node.dtype = "bf16"
+                if not kernels_for(node.problem, device):
+                    node.dtype = "fp32"
         _store_bf16(nodes, results, Element.of("bf16", device))
     for node in nodes:
         if isinstance(node, Rearranged):
             node.element = node.inputs[0].element
 
 
-def multiplies_bf16(layer: Layer) -> bool:
-    """Whether a layer multiplies bf16 numbers."""
-    return layer.work["dtype"] == "bf16"
+def multiplies_bf16(node: Tuned) -> bool:
+    """Whether a layer or attention multiplies bf16 numbers."""
+    return node.problem["dtype"] == "bf16"
 
 
 def _multiply_bf16(nodes: NodeList, layer: Layer, device: Device) -> None:
@@ -93,7 +98,7 @@ def _store_bf16(nodes: NodeList, results: Sequence[str], bf16: Element) -> None:
         if isinstance(node, Input | Constant | Rearranged) or node in wide or not _can_store_bf16(node):
             continue
         readers = _readers(nodes, node)
-        feeds_layers = bool(readers) and all(isinstance(reader, Layer) and multiplies_bf16(reader)
+        feeds_layers = bool(readers) and all(isinstance(reader, Tuned) and multiplies_bf16(reader)
                                              for reader in readers)
         if feeds_layers or (node in computed and node not in statistics):
             node.element = bf16
@@ -111,13 +116,15 @@ def _statistics(nodes: NodeList) -> set[Node]:
 
 def _read_as_fp32(node: Node) -> list[Node]:
     """The inputs that an operation reads as fp32 only."""
-    if isinstance(node, AttentionHeads) or (isinstance(node, Layer) and not multiplies_bf16(node)):
+    if not isinstance(node, Tuned):
+        return []
+    if not multiplies_bf16(node):
         return node.inputs
-    return []
+    return node.inputs[3:] if isinstance(node, AttentionHeads) else []  # a mask
 
 
 def _can_store_bf16(node: Node) -> bool:
-    return not isinstance(node, AttentionHeads) and not (isinstance(node, Layer) and not multiplies_bf16(node))
+    return not isinstance(node, Tuned) or multiplies_bf16(node)
 
 
 def _source(node: Node) -> Node:

@@ -18,7 +18,6 @@ from seqtune.kernels.device import Device
 from seqtune.pytorch import explain
 from seqtune.pytorch.network.node_list import NodeList
 from seqtune.pytorch.network.nodes import (
-    AttentionHeads,
     Concatenation,
     Constant,
     Input,
@@ -115,14 +114,6 @@ def test_masks_and_means_stay_fp32() -> None:
     assert elements(hidden, scores, masked, mean, moved) == ["fp32", "bf16", "bf16", "fp32", "bf16"]
 
 
-def test_attention_reads_and_writes_fp32() -> None:
-    q, k, v = (Input((1, 2, 8, 16), [], index, (256, 128, 16, 1)) for index in range(3))
-    scaled = Pointwise(q.shape, [q, layer(operand(8, 16), 16)], ADD)
-    heads = AttentionHeads(q.shape, [scaled, k, v], 1.0, False)
-    stored(heads)
-    assert elements(scaled, heads) == ["fp32", "fp32"]
-
-
 def test_a_layer_that_no_kernel_computes_in_bf16_stays_fp32_with_what_it_reads() -> None:
     x = operand(1, 6, 5, 5)
     first = convolution(x, 6)
@@ -210,6 +201,9 @@ def test_a_transformer_is_computed_in_bf16(quick: Callable[..., Optimized]) -> N
     elements_of = {step.operation.split()[0]: step.element for step in explain(fast, indices).steps}
     assert elements_of["aten.layer_norm"] == "bf16"
     assert elements_of["aten.embedding"] == "bf16"
+    (heads,) = [choice for choice in fast.choices if choice.problem.type == "attention"]
+    assert heads.configuration is not None
+    assert (heads.configuration.kernel, heads.problem["dtype"]) == ("llvm.attention_bf16", "bf16")
 
 
 @needs_bf16

@@ -184,7 +184,7 @@ class LLVMExecutable:
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         dtype = dtype_of(problem)
-        self._inputs = {name: backend.take(shape, "fp32" if name == "bias" else dtype)
+        self._inputs = {name: backend.take(shape, "fp32" if name in ("bias", "mask") else dtype)
                         for name, shape in shapes.items() if name != self._constant}
         self._y, self._workspace = backend.take(output, dtype), backend.take((launch.workspace,))
         self._launch_arguments = np.array(launch.arguments, np.int64)

@@ -17,8 +17,9 @@ def source(tile: QueryTile, rest: int, copies: bool) -> str:
     [key][value_dim], in the workspace.
     """
     kinds = [tile] + ([replace(tile, vectors=rest)] if rest else [])
-    return "\n".join([declarations(tile.vector), DECLARATIONS, *(kind.functions() for kind in kinds),
-                      _attention(tile, rest, copies), *([_copy()] if copies else [])])
+    return "\n".join([declarations(tile.vector), DECLARATIONS, *tile.declarations,
+                      *(kind.functions() for kind in kinds), _attention(tile, rest, copies),
+                      *([_copy()] if copies else [])])
 
 
 def _attention(tile: QueryTile, rest: int, copies: bool) -> str:
@@ -38,15 +39,18 @@ def _attention(tile: QueryTile, rest: int, copies: bool) -> str:
         pointers = {}
         for name, base in (("q", "%x"), ("k", "%w"), ("v", "%bias"), ("y", "%y"), ("mask", mask)):
             number = kv_head if name in "kv" else head
-            pointers[name] = write.at(write.at(base, write.mul(image, size[f"{name}_image"])),
-                                      write.mul(number, size[f"{name}_head"])) if base != "null" else base
-        if copies:
+            kind = tile.kind_of(name)
+            pointers[name] = write.at(write.at(base, write.mul(image, size[f"{name}_image"]), kind),
+                                      write.mul(number, size[f"{name}_head"]), kind) if base != "null" else base
+        if tile.packs:
+            _pack(write, size, task, scratch, pointers)
+        elif copies:
             _use_copies(write, size, write.add(write.mul(image, size["kv_heads"]), kv_head), pointers)
 
         def call(kind: QueryTile) -> None:
             first = write.i64("smin", write.mul(index, tile.lanes), write.i64("sub", size["q_len"], kind.lanes))
-            q = write.at(pointers["q"], write.mul(first, size["q_token"]))
-            y = write.at(pointers["y"], write.mul(first, size["y_token"]))
+            q = write.at(pointers["q"], write.mul(first, size["q_token"]), kind.kind_of("q"))
+            y = write.at(pointers["y"], write.mul(first, size["y_token"]), kind.kind_of("y"))
             mask = pointers["mask"]
             if tile.mask == "scores":
                 mask = write.at(mask, write.mul(first, size["mask_row"]))
@@ -93,3 +97,16 @@ def _copy() -> str:
                 copy_floats(write, write.at(pointers[name], write.mul(key, width)),
                             write.at(from_, write.mul(key, size[f"{name}_token"])), width)
     return write.function(f"void @copy({ENTRY})")
+
+
+def _pack(write: Writer, size: dict[str, str], task: str, scratch: str, pointers: dict[str, str]) -> None:
+    """Pack keys and values at the first task of a head, and point k and v to them; see `pairs.py`."""
+    packed = write.at(scratch, size["copies_at"])
+    shared = write.i64("urem", task, write.mul(size["tiles"], size["group"]))
+    new = write.let(f"or i1 {write.let(f'icmp eq i64 {task}, %begin')}, {write.let(f'icmp eq i64 {shared}, 0')}")
+    with write.when(new):
+        write.do(f"call void @seqtune_pack_pairs(ptr {pointers['k']}, ptr {pointers['v']}, ptr {packed}, "
+                 f"i64 {size['k_token']}, i64 {size['v_token']}, i64 {size['kv_len']}, i64 {size['head_dim']}, "
+                 f"i64 {size['value_dim']})")
+    pointers["k"] = packed
+    pointers["v"] = write.at(packed, write.mul(size["kv_len"], size["head_dim"]), "i16")

@@ -23,8 +23,8 @@ FIELDS = (*VIEWS, "v_step", "block", "threads", "tasks", "piece", "whole_tiles",
           "mask")
 STATES = 4  # rows of the state: largest, before, sum, factor
 TILE = "ptr %q, ptr %k, ptr %v, ptr %mask, ptr %y, ptr %a, ptr %scratch, i64 %first"
-_SCORES = "ptr %q, ptr %k, ptr %s, ptr %state, i64 %passes, ptr %mask, i64 %key, i64 %first"
-_WEIGHTS = "ptr %s, ptr %state, i64 %count"
+SCORES = "ptr %q, ptr %k, ptr %s, ptr %state, i64 %passes, ptr %mask, i64 %key, i64 %first"
+WEIGHTS = "ptr %s, ptr %state, i64 %count"
 _VALUES = "ptr %s, ptr %v, ptr %o, ptr %factors, i64 %count, i64 %v_step, i64 %tiles"
 
 
@@ -52,14 +52,38 @@ class QueryTile:
         return f"<{self.vector} x float>"
 
     @property
+    def spare(self) -> int:
+        """The rows after the scores of a block."""
+        return 0
+
+    @property
+    def to_rows(self) -> str:
+        """The function that writes the outputs."""
+        return "seqtune_to_rows"
+
+    @property
     def head(self) -> int:
         """The rows before the scores of a block: the first keys may be taken together with keys before the block."""
         return max(self.rows, self.vector) - 1
 
     def scratch(self, head_dim: int, value_dim: int, block: int) -> int:
         """The number of floats of the scratch."""
-        scores = (self.head + block) * (2 if self.mask == "scores" else 1)
+        scores = (self.head + block + self.spare) * (2 if self.mask == "scores" else 1)
         return (STATES + head_dim + value_dim + scores) * self.lanes
+
+    @property
+    def packs(self) -> bool:
+        """Whether a head's keys and values are packed before its tiles."""
+        return False
+
+    @property
+    def declarations(self) -> tuple[str, ...]:
+        """Declarations of what its functions call beyond those of all tiles."""
+        return ()
+
+    def kind_of(self, operand: str) -> str:
+        """The type of an operand's numbers in memory."""
+        return "float"
 
     def functions(self) -> str:
         """The text of `tile<vectors>` and of the functions that it calls."""
@@ -69,7 +93,11 @@ class QueryTile:
         """Load the vectors of one row."""
         return [write.load(self.kind, write.at(row, index * self.vector)) for index in range(self.vectors)]
 
-    def _scores(self) -> str:
+    def _product(self, write: Writer, number: str, vector: str, sums: str) -> str:
+        """Add a number of a key or value, in all lanes, times a vector to sums."""
+        return write.fma(self.vector, number, vector, sums)
+
+    def _scores(self, parameters: str = SCORES) -> str:
         """Compute the scores of `rows` keys from `key` on, and the largest scores."""
         write = Writer()
         zeros = [(self.kind, "zeroinitializer")] * (self.rows * self.vectors)
@@ -82,7 +110,7 @@ class QueryTile:
                     key = write.splat(self.vector, write.load("float", write.at(k, row * self.key_step + index)))
                     for column, query in enumerate(queries):
                         place = row * self.vectors + column
-                        sums[place] = write.fma(self.vector, key, query, sums[place])
+                        sums[place] = self._product(write, key, query, sums[place])
             return [write.at(q, self.unroll * self.lanes), write.at(k, self.unroll), *sums]
 
         sums = write.repeat("%passes", [("ptr", "%q"), ("ptr", "%k"), *zeros], step)[2:]
@@ -94,7 +122,7 @@ class QueryTile:
                 largest[column] = larger(write, self.vector, score, largest[column])
         for column, value in enumerate(largest):
             write.store(self.kind, value, write.at("%state", column * self.vector))
-        return write.function(f"internal void @scores{self.vectors}({_SCORES}) noinline")
+        return write.function(f"internal void @scores{self.vectors}({parameters}) noinline")
 
     def _masked(self, write: Writer, row: int, scores: list[str]) -> list[str]:
         if self.mask == "none":
@@ -143,7 +171,7 @@ class QueryTile:
         _, *sums = write.repeat("%count", [("ptr", "%s"), *((self.kind, value) for value in sums)], key)
         for column, value in enumerate(sums):
             write.store(self.kind, value, write.at(state[2], column * self.vector))
-        return write.function(f"internal void @weights{self.vectors}({_WEIGHTS}) noinline")
+        return write.function(f"internal void @weights{self.vectors}({WEIGHTS}) noinline")
 
     def _values(self) -> str:
         """Scale the outputs and add `count` values times their weights, `rows` columns at a time."""
@@ -161,7 +189,7 @@ class QueryTile:
                     value = write.splat(self.vector, write.load("float", write.at(v, row)))
                     for column, scale in enumerate(weights):
                         place = row * self.vectors + column
-                        sums[place] = write.fma(self.vector, value, scale, sums[place])
+                        sums[place] = self._product(write, value, scale, sums[place])
                 return [write.at(s, self.lanes), write.at(v, "%v_step"), *sums]
 
             done = write.repeat("%count", [("ptr", "%s"), ("ptr", v), *sums], key)[2:]
@@ -181,15 +209,12 @@ class QueryTile:
         write = Writer(FIELDS)
         names = ("q_token", "y_token", "v_step", "mask_row", "kv_len", "head_dim", "value_dim", "block", "scale")
         size = {name: write.argument(name) for name in names}
-        q = write.at("%scratch", STATES * self.lanes)
-        o = write.at(q, write.mul(size["head_dim"], self.lanes))
+        q, width = write.at("%scratch", STATES * self.lanes), self._width(write, size["head_dim"])
+        o = write.at(q, write.mul(width, self.lanes))
         outputs = write.mul(size["value_dim"], self.lanes)
         s = write.at(write.at(o, outputs), self.head * self.lanes)
-        mask = write.at(s, write.mul(write.add(size["block"], self.head), self.lanes))
-        bits = write.let(f"trunc i64 {size['scale']} to i32")
-        scale = write.let(f"bitcast i32 {bits} to float")
-        write.do(f"call void @seqtune_to_lanes(ptr %q, i64 {size['q_token']}, ptr {q}, i64 {size['head_dim']}, "
-                 f"float {scale}, i64 {self.vectors})")
+        mask = write.at(s, write.mul(write.add(size["block"], self.head + self.spare), self.lanes))
+        score_factor, power_factor = self._transpose_queries(write, size, q, width)
         for column in range(2 * self.vectors):
             write.store(self.kind, constant(self.vector, LOWEST), write.at("%scratch", column * self.vector))
         zero_floats(write, write.at("%scratch", 2 * self.lanes), 2 * self.lanes)
@@ -198,7 +223,7 @@ class QueryTile:
         if self.causal:
             seen = write.i64("smax", write.add("%first", self.lanes), self.head + 1)
             keys = write.i64("smin", keys, seen)
-        passes = write.i64("udiv", size["head_dim"], self.unroll)
+        passes = write.i64("udiv", width, self.unroll)
         tiles = write.i64("udiv", size["value_dim"], self.rows)
         factors = write.at("%scratch", 3 * self.lanes)
         with write.loop(0, keys, size["block"]) as begin:
@@ -212,15 +237,31 @@ class QueryTile:
                 added = {"none": "null", "keys": write.at("%mask", key), "scores": write.at(mask, row)}[self.mask]
                 k = write.at("%k", write.mul(key, self.key_step))
                 write.do(f"call void @scores{self.vectors}(ptr {q}, ptr {k}, ptr {write.at(s, row)}, ptr %scratch, "
-                         f"i64 {passes}, ptr {added}, i64 {key}, i64 %first)")
-            write.do(f"call void @weights{self.vectors}(ptr {s}, ptr %scratch, i64 {count})")
-            v = write.at("%v", write.mul(begin, size["v_step"]))
-            write.do(f"call void @values{self.vectors}(ptr {s}, ptr {v}, ptr {o}, ptr {factors}, i64 {count}, "
-                     f"i64 {size['v_step']}, i64 {tiles})")
+                         f"i64 {passes}, ptr {added}, i64 {key}, i64 %first{score_factor})")
+            write.do(f"call void @weights{self.vectors}(ptr {s}, ptr %scratch, i64 {count}{power_factor})")
+            v = write.at("%v", write.mul(self._value_rows(write, begin), size["v_step"]))
+            write.do(f"call void @values{self.vectors}(ptr {s}, ptr {v}, ptr {o}, ptr {factors}, "
+                     f"i64 {self._value_rows(write, count)}, i64 {size['v_step']}, i64 {tiles})")
         self._invert(write)
-        write.do(f"call void @seqtune_to_rows(ptr {o}, ptr {factors}, ptr %y, i64 {size['y_token']}, "
+        write.do(f"call void @{self.to_rows}(ptr {o}, ptr {factors}, ptr %y, i64 {size['y_token']}, "
                  f"i64 {size['value_dim']}, i64 {self.vectors})")
         return write.function(f"internal void @tile{self.vectors}({TILE}) noinline")
+
+    def _width(self, write: Writer, head_dim: str) -> str:
+        """The vectors of a transposed query."""
+        return head_dim
+
+    def _value_rows(self, write: Writer, keys: str) -> str:
+        """The rows of values of so many keys."""
+        return keys
+
+    def _transpose_queries(self, write: Writer, size: dict[str, str], q: str, width: str) -> tuple[str, str]:
+        """Transpose the queries, and scale them; returns further arguments of `scores` and of `weights`."""
+        bits = write.let(f"trunc i64 {size['scale']} to i32")
+        scale = write.let(f"bitcast i32 {bits} to float")
+        write.do(f"call void @seqtune_to_lanes(ptr %q, i64 {size['q_token']}, ptr {q}, i64 {width}, "
+                 f"float {scale}, i64 {self.vectors})")
+        return "", ""
 
     def _transpose_mask(self, write: Writer, mask_row: str, begin: str, end: str, mask: str) -> None:
         """Transpose the mask of the keys that the scores of this block visit, `vector` keys at a time."""

@@ -7,9 +7,11 @@ import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from seqtune.errors import KernelError
+
 from ....problem import Problem
 
-Steps: TypeAlias = tuple[int, int, int]  # floats from one sequence, head and token to the next
+Steps: TypeAlias = tuple[int, int, int]  # elements from one sequence, head and token to the next
 
 SIZES = ("heads", "group", "q_len", "kv_len", "head_dim", "value_dim")
 FIELDS = (*(f"{name}_{step}" for name in "qkvy" for step in ("image", "head", "token")),
@@ -18,7 +20,7 @@ FIELDS = (*(f"{name}_{step}" for name in "qkvy" for step in ("image", "head", "t
 
 @dataclass(frozen=True, slots=True)
 class AttentionViews:
-    """Steps in floats; the numbers of a token's head are neighbours, and the keys of a row of the mask are."""
+    """Steps in elements; the numbers of a token's head are neighbours, and the keys of a row of the mask are."""
 
     q: Steps
     k: Steps
@@ -26,6 +28,12 @@ class AttentionViews:
     y: Steps
     mask: Steps  # from one sequence, head and query to the next; 0: shared
     scale: float  # of the scores
+    y_element: str | None = None  # "fp32" or "bf16": how y is stored; None is the problem's dtype
+
+    def check_single(self, family: str) -> None:
+        """Raise KernelError if y is stored in another element than fp32, for a family that writes fp32 only."""
+        if self.y_element not in (None, "fp32"):
+            raise KernelError(f"{family} writes fp32 only, not {self.y_element:.20}")
 
     @classmethod
     def of(cls, problem: Problem) -> AttentionViews:
