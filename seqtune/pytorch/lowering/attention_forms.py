@@ -1,7 +1,4 @@
-"""Forms of attention: what is written out as products and a softmax becomes PyTorch's one, translated operation.
-
-Masks of truth values that are computed in every run become numbers to add, which PyTorch computes before our program.
-"""
+"""Forms of attention: what is written out as products and a softmax becomes PyTorch's one, translated operation."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from .attention_masks import HiddenScores, added_masks, computed, of_heads, take_truth_values
 from .lowering import arguments
 
 aten = torch.ops.aten
@@ -22,7 +20,7 @@ _SOFTMAXES = (aten.softmax.int, aten._softmax.default)
 _SAME = (aten.clone.default, aten.contiguous.default, aten.detach.default, aten.alias.default, aten.dropout.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default,
           aten.permute.default)
-LOW = -1e9  # scores vanish beside it in fp32, in rows of which all are replaced, too
+LEAST = -1e9  # beside scores that are replaced by this or less, the others' weights are 1 and theirs are 0
 _TYPES = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
 
 
@@ -36,10 +34,9 @@ def unify_attention(graph: fx.Graph) -> None:
             written = _written_out(node)
             if written is not None:
                 _replace(graph, node, written)
-    masks: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target is ATTENTION:
-            _add_mask(graph, node, masks)
+            take_truth_values(graph, node)
     graph.eliminate_dead_code()
 
 
@@ -56,7 +53,7 @@ def _multiply(graph: fx.Graph, node: fx.Node) -> None:
     rows, columns = ([axis for axis in side if axis not in other] for side, other in ((left, right), (right, left)))
     if any(len(set(side)) != len(side) for side in (left, right, result)) \
             or any(len(axes) != 1 for axes in (summed, rows, columns)) \
-            or sorted(result) != sorted([*shared, *rows, *columns]):
+            or sorted(result) != sorted([*shared, *rows, *columns]) or not _agree(operands, (left, right)):
         return
     with graph.inserting_before(node):
         first = _permuted(graph, operands[0], left, [*shared, *rows, *summed])
@@ -66,6 +63,13 @@ def _multiply(graph: fx.Graph, node: fx.Node) -> None:
         whole = _permuted(graph, product, [*shared, *rows, *columns], result)
     node.replace_all_uses_with(whole)
     graph.erase_node(node)
+
+
+def _agree(operands: Sequence[fx.Node], names: Sequence[str]) -> bool:
+    """Whether axes of one name have one size: an axis of the size 1 would be repeated."""
+    sizes = [(name, size) for operand, axes in zip(operands, names, strict=True)
+             for name, size in zip(axes, operand.meta["val"].shape, strict=True)]
+    return len(set(sizes)) == len({name for name, _ in sizes})
 
 
 def _permuted(graph: fx.Graph, node: fx.Node, axes: Sequence[str], order: Sequence[str]) -> fx.Node:
@@ -86,6 +90,7 @@ class WrittenAttention:
     keys: fx.Node
     v: fx.Node
     masks: tuple[fx.Node, ...]
+    hidden: tuple[HiddenScores, ...]
     factors: tuple[fx.Node, ...]  # of q, broadcast along the last two axes
     scale: float
     lead: tuple[int, ...]
@@ -101,6 +106,7 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
         return None
     scores, scale = _source(softmax.args[0]), 1.0
     masks: list[Any] = []
+    hidden: list[HiddenScores] = []
     factors: list[Any] = []
     lead = tuple(softmax.meta["val"].shape[:-2])
     while scores is not None and scores.target not in _PRODUCTS:
@@ -114,32 +120,27 @@ def _written_out(product: fx.Node) -> WrittenAttention | None:
                 and _broadcasts(scores.args[1], scores, lead):
             masks.append(scores.args[1])
         elif scale == 1.0 and not factors and _hides(scores, lead):
-            masks.append(_computed_before(scores))
+            hidden.append(HiddenScores(scores.args[1], float(scores.args[2])))  # type: ignore[arg-type]
         else:
             return None
         scores = _source(scores.args[0])
     if scores is None or not _same_type(product, scores):
         return None
     q, keys = scores.args[:2]
-    while isinstance(q, fx.Node) and len(q.users) == 1 and (factor := _factor(q)) is not None:
+    while isinstance(q, fx.Node) and len(q.users) == 1 and (factor := _factor(q)) is not None \
+            and _same_type(q, q.args[0]):
         q, scale = q.args[0], scale * factor
     if not isinstance(q, fx.Node) or not isinstance(keys, fx.Node) or not _is_batched(q, keys, v, lead):
         return None
     heads = lead if len(lead) < 3 else (math.prod(lead[:-1]), lead[-1])
-    return WrittenAttention(q, keys, v, tuple(masks), tuple(factors), scale, heads)
+    return WrittenAttention(q, keys, v, tuple(masks), tuple(hidden), tuple(factors), scale, heads)
 
 
 def _hides(scores: fx.Node, lead: tuple[int, ...]) -> bool:
     """Whether an operation replaces some scores by a number so low that their weights become 0."""
     return scores.target is aten.masked_fill.Scalar and scores.meta["val"].dtype == torch.float32 \
-        and isinstance(scores.args[2], int | float) and scores.args[2] <= LOW \
+        and isinstance(scores.args[2], int | float) and scores.args[2] <= LEAST \
         and _broadcasts(scores.args[1], scores, lead, torch.bool)
-
-
-def _computed_before(scores: fx.Node) -> fx.Node:
-    """The numbers to add in place of those that replace scores."""
-    with scores.graph.inserting_before(scores):
-        return _computed(scores.graph, aten.where.Scalar, scores.args[1], float(scores.args[2]), 0.0)  # type: ignore[arg-type]
 
 
 def _factor(node: fx.Node) -> float | None:
@@ -203,11 +204,8 @@ def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> No
         k = graph.call_function(aten.transpose.int, (keys, -1, -2))
         k.meta = {"val": keys.meta["val"].transpose(-1, -2)}
         for factor in written.factors:
-            q = _computed(graph, aten.mul.Tensor, q, _of_heads(graph, factor))
-        mask: fx.Node | None = None
-        for added in written.masks:
-            part = _of_heads(graph, added)
-            mask = part if mask is None else _computed(graph, aten.add.Tensor, mask, part)
+            q = computed(graph, aten.mul.Tensor, q, of_heads(graph, factor))
+        mask = added_masks(graph, written.masks, written.hidden)
         node = graph.call_function(ATTENTION, (q, k, v, mask), {"scale": written.scale})
         shape = product.meta["val"].shape
         node.meta = {**product.meta, "val": product.meta["val"].reshape(*written.lead, *shape[-2:])}
@@ -218,18 +216,6 @@ def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> No
             dense.meta = dict(product.meta)
     product.replace_all_uses_with(dense)
     graph.erase_node(product)
-
-
-def _of_heads(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    """A mask or a factor without leading axes of the size 1, so that it has four axes at most."""
-    shape = node.meta["val"].shape
-    return node if len(shape) <= 4 else _computed(graph, aten.reshape.default, node, list(shape[-3:]))
-
-
-def _computed(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
-    node = graph.call_function(target, given)
-    node.meta = {"val": target(*(value.meta["val"] if isinstance(value, fx.Node) else value for value in given))}
-    return node
 
 
 def _with_lead(graph: fx.Graph, node: fx.Node, lead: tuple[int, ...]) -> fx.Node:
@@ -243,23 +229,3 @@ def _with_lead(graph: fx.Graph, node: fx.Node, lead: tuple[int, ...]) -> fx.Node
         node = graph.call_function(aten.reshape.default, (node, list(shape)))
         node.meta = {"val": value.reshape(shape)}
     return node
-
-
-def _add_mask(graph: fx.Graph, node: fx.Node, masks: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
-    """Let attention add 0 and -infinity in place of a mask of truth values that is no constant."""
-    mask = arguments(node)["attn_mask"]
-    if not isinstance(mask, fx.Node) or mask.op == "get_attr" or mask.meta["val"].dtype != torch.bool:
-        return
-    dtype = node.args[0].meta["val"].dtype  # type: ignore[union-attr]
-    source = mask
-    while source.target is aten.expand.default and isinstance(source.args[0], fx.Node) \
-            and source.args[0].meta["val"].dim() == mask.meta["val"].dim():
-        source = source.args[0]  # fewer numbers
-    if (source, dtype) not in masks:
-        with graph.inserting_after(source):
-            masks[source, dtype] = _computed(graph, aten.where.Scalar, source, 0.0, -math.inf)
-        if dtype != torch.float32:
-            with graph.inserting_after(masks[source, dtype]):
-                masks[source, dtype] = _computed(graph, aten.to.dtype, masks[source, dtype], dtype)
-    node.args = tuple(masks[source, dtype] if value is mask else value for value in node.args)
-    node.kwargs = {name: masks[source, dtype] if value is mask else value for name, value in node.kwargs.items()}

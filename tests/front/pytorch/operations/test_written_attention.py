@@ -75,6 +75,66 @@ def test_written_attention_is_one_kernel(
     assert same(fast, model, torch.randn(2, 7, 16))
 
 
+def all_hidden(number: float) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
+    """Attention in which the second query sees no key: some scores are replaced first, the others then."""
+    first = torch.zeros(7, 7, dtype=torch.bool)
+    first[1, :3] = first[4, 2] = True
+    second = torch.zeros(7, 7, dtype=torch.bool)
+    second[1, 2:] = True
+
+    def form(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        scores = 100 * q @ k.transpose(-2, -1) / scale
+        computed = second & (q.abs().sum() < 1e30)
+        return scores.masked_fill(first, number).masked_fill(computed, number).softmax(-1) @ v
+
+    return form
+
+
+@pytest.mark.parametrize("number", [-1e9, torch.finfo(torch.float32).min, float("-inf")])
+def test_a_query_without_keys_gets_what_pytorch_gives_it(quick: Callable[..., Optimized], number: float) -> None:
+    """Equal weights, whatever its scores are, or NaN."""
+    model = Attention(all_hidden(number)).eval()
+    nn.init.normal_(model.qkv.weight)
+    x = torch.randn(2, 7, 16)
+    fast = quick(model, x)
+    assert any("scaled_dot_product_attention" in step for module in fast.modules()
+               if isinstance(module, NetworkModule) for step in module.steps)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-3, atol=1e-3, equal_nan=True)
+    assert bool(model(x)[:, 1].isnan().all()) == (number == float("-inf"))
+
+
+def hidden_twice(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """With a constant mask whose first row is -infinity."""
+    hidden = torch.zeros(7, 7)
+    hidden[0] = float("-inf")
+    return (q @ k.transpose(-2, -1) / scale + hidden).softmax(-1) @ v
+
+
+def test_a_constant_mask_that_hides_every_key_makes_nan(quick: Callable[..., Optimized]) -> None:
+    model, x = Attention(hidden_twice).eval(), torch.randn(2, 7, 16)
+    result = quick(model, x)(x)
+    torch.testing.assert_close(result, model(x), rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert result[:, 0].isnan().all()
+
+
+class OneByName(nn.Module):
+    """A named axis that has the size 1 in one operand and is repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        return torch.einsum("bij,bjk->bik", x, x[:, :1] + 1)
+
+
+def test_a_named_axis_is_repeated_as_in_pytorch(quick: Callable[..., Optimized]) -> None:
+    model = OneByName().eval()
+    fast = quick(model, torch.randn(2, 4, 6))
+    assert same(fast, model, torch.randn(2, 4, 6))
+
+
 class Weighed(Attention):
     """Attention whose weights are a result, too."""
 
