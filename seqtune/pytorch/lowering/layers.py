@@ -51,9 +51,33 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
         problem = Problem.make("conv2d", **features, layout="NHWC")
     except ProblemError as error:
         raise UnknownOperationError(f"a convolution that no kernel computes ({error})") from None
+    problem, weights = _without_unread_taps(problem, weights)
     if not sequence:
         return _layer(lowering, x, shape, problem, weights, bias)
     return lowering.add_reshaped(_layer(lowering, x, _one_row(shape), problem, weights, bias), shape)
+
+
+def _without_unread_taps(problem: Problem, weights: Tensor) -> tuple[Problem, Tensor]:
+    """The convolution without outer taps that read only padding, as most of a filter that is dilated widely.
+
+    Nothing changes along an axis where what remains would not be padded alike on both sides.
+    """
+    for axis, (taps, size, out, pad, stride, dilation) in enumerate((
+            ("r", "h", "out_h", "pad_h", "stride_h", "dilation_h"),
+            ("s", "w", "out_w", "pad_w", "stride_w", "dilation_w")), 2):
+        read = [tap for tap in range(problem.size(taps)) if any(
+            0 <= place * problem.size(stride) + tap * problem.size(dilation) - problem.size(pad) < problem.size(size)
+            for place in range(problem.size(out)))]
+        if not read or len(read) == problem.size(taps):
+            continue
+        left, count = problem.size(pad) - read[0] * problem.size(dilation), read[-1] + 1 - read[0]
+        changes = {taps: count, pad: left, dilation: problem.size(dilation) if count > 1 else 1}
+        if left < 0:
+            continue
+        smaller = Problem.make(problem.type, **{**dict(problem.features), **changes})
+        if smaller.size(out) == problem.size(out):
+            problem, weights = smaller, weights.narrow(axis, read[0], count)
+    return problem, weights
 
 
 def _one_row(shape: tuple[int, ...]) -> tuple[int, ...]:

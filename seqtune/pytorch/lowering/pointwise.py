@@ -153,10 +153,10 @@ def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
     moved = (0.0 if shift is None else shift.double()) - mean.double() * factor
     x = lowering.value(given["input"])
     spread = lowering.spread.get(x)
-    if spread is not None and _single(given["input"]) and not spread.layer.epilogue.lines:
+    if spread is not None and _is_read_once(lowering, given["input"]) and not spread.layer.epilogue.lines:
         _fold(spread.layer, spread.channels(factor), spread.channels(moved))
         return (x,)
-    if isinstance(x, Layer) and _single(given["input"]) and not x.epilogue.lines and len(x.inputs) == 1:
+    if isinstance(x, Layer) and _is_read_once(lowering, given["input"]) and not x.epilogue.lines and len(x.inputs) == 1:
         _fold(x, factor, moved)
         return (x,)
     channels = (-1, *[1] * (len(x.shape) - 2))
@@ -164,8 +164,14 @@ def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
     return (lowering.add(Pointwise(x.shape, [x, *operands], Formula(3, (("mul", 0, 1), ("add", 3, 2))))),)
 
 
-def _single(node: Any) -> bool:
-    return isinstance(node, fx.Node) and len(node.users) == 1
+def _is_read_once(lowering: Lowering, node: Any) -> bool:
+    """Whether one operation reads a value, which may be a copy of another that nothing else reads."""
+    value = lowering.values[node]
+    while isinstance(node, fx.Node) and lowering.values.get(node) is value:
+        if len(node.users) != 1:
+            return False
+        node = node.args[0] if node.args else None
+    return True
 
 
 def _fold(layer: Layer, factor: Tensor, moved: Tensor) -> None:

@@ -42,8 +42,8 @@ def padded_with_itself(lowering: Lowering, node: fx.Node) -> Node:
     """Padding with numbers of the image itself."""
     x, given = lowering.value(node.args[0]), arguments(node)["pad" if node.target is aten.pad.default else "padding"]
     shape = shape_of(node)
-    if any(width < 0 for width in given) or len(shape) - len(given) // 2 < 1 or len(x.shape) < 3:
-        raise UnknownOperationError("padding that crops, or of all axes")
+    if any(width < 0 for width in given) or len(shape) - len(given) // 2 < 2:
+        raise UnknownOperationError("padding that crops, or of channels")
     axes = {}
     for pair in range(len(given) // 2):
         axis = len(shape) - 1 - pair

@@ -25,10 +25,15 @@ def simplify(graph: fx.Graph) -> None:
             _become_constant(graph, node)
         elif node.target is aten.cat.default:
             parts = node.args[0]
-            full = [part for part in parts if part.meta["val"].numel()]
+            full = [part for part in parts if not _is_empty(part)]
             if 0 < len(full) < len(parts):
                 node.update_arg(0, full)
     graph.eliminate_dead_code()
+
+
+def _is_empty(node: fx.Node) -> bool:
+    """Whether a value has no elements, whatever its sizes are that are not known before the run."""
+    return any(isinstance(size, int) and size == 0 for size in node.meta["val"].shape)
 
 
 def _become_constant(graph: fx.Graph, node: fx.Node) -> None:

@@ -65,7 +65,7 @@ def _transposed(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, weights, bias = lowering.value(given["input"]), lowering.constant(given["weight"]), \
         lowering.constant(given["bias"])
-    if len(x.shape) not in (3, 4) or weights is None:
+    if len(x.shape) not in (3, 4) or weights is None or weights.dim() != len(x.shape):
         raise UnknownOperationError("a transposed convolution of neither images nor sequences")
     shape, sequence, groups = shape_of(node), len(x.shape) == 3, int(given["groups"])
     if sequence:  # an image of one row

@@ -95,3 +95,54 @@ def test_sequences_are_transposed_like_images_of_one_row(quick: Callable[..., Op
     steps_of(fast)
     x = torch.randn(2, 6, 11)
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Single(nn.Module):
+    """Images without a batch, of which the axes have other meanings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.spread = nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.first(x)
+        return self.spread(x[0]), *(functional.pad(x[0], (1, 0, 2, 1), mode=mode) for mode in ("reflect", "replicate"))
+
+
+def test_one_image_without_a_batch(quick: Callable[..., Optimized]) -> None:
+    model = Single().eval()
+    compare(quick(model, torch.randn(2, 3, 5, 7)), model, 2, 3, 5, 7)
+
+
+class Copied(nn.Module):
+    """A normalisation of a copy; the original is read, too, so nothing may be folded into its layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm = layer, nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.first(x)
+        return self.norm(y.clone()) + y, y.relu()
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(8, 4, 1), nn.ConvTranspose2d(8, 4, 2, 2)], ids=["direct", "transposed"])
+def test_a_norm_of_a_copy_leaves_the_original_as_it_is(quick: Callable[..., Optimized], layer: nn.Module) -> None:
+    model = random_norms(Copied(layer))
+    compare(quick(model, torch.randn(2, 8, 4, 4)), model, 2, 8, 4, 4)
+
+
+@pytest.mark.parametrize(("layer", "read"), [
+    (nn.Conv2d(8, 4, 3, padding=12, dilation=12), (1, 1)),
+    (nn.Conv2d(8, 4, (3, 3), padding=(9, 2), dilation=(9, 2)), (1, 3)),
+    (nn.Conv2d(8, 4, 5, padding=8, dilation=4), (3, 5)),
+    (nn.Conv2d(8, 4, 2, padding=(4, 1), dilation=(12, 2)), (2, 2))])
+def test_taps_that_read_only_padding_are_left_out(
+        quick: Callable[..., Optimized], layer: nn.Conv2d, read: tuple[int, int]) -> None:
+    """A filter of which no tap reads the image stays."""
+    model = nn.Sequential(layer).eval()
+    fast = quick(model, torch.randn(2, 8, 7, 9))
+    (choice,) = fast.choices
+    assert (choice.problem["r"], choice.problem["s"]) == read
+    x = torch.randn(2, 8, 7, 9)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
