@@ -25,7 +25,7 @@ from .network.storage import give_elements
 from .partition import Segment
 from .precisions import DTYPES, NAMES
 
-MOST_FORMATS = 64  # of one model's operands; the model itself computes results for others
+MOST_FORMATS = 64  # of one model's operands; the oldest is forgotten
 ROUNDS = 20  # samples of a job; the least counts
 
 
@@ -90,7 +90,6 @@ class NetworkModule(nn.Module):
             raise IndexError("index out of range in self")
         return tuple(results)
 
-
     def measure(self, *operands: Tensor) -> list[float]:
         """The least seconds of each job alone, with these operands."""
         results = self.forward(*operands)  # the program's addresses are theirs until the next call
@@ -113,9 +112,10 @@ class ResultStrides:
 
     def learn(self, operands: tuple[Shape, ...], results: Sequence[object]) -> None:
         """Remember the strides of the results, which the model itself has computed."""
-        if len(self._known) < MOST_FORMATS:
-            self._known[operands] = [x.stride() if isinstance(x, Tensor) and 0 not in x.stride() else None
-                                     for x in results]
+        if len(self._known) >= MOST_FORMATS:
+            del self._known[next(iter(self._known))]
+        self._known[operands] = [x.stride() if isinstance(x, Tensor) and 0 not in x.stride() else None
+                                 for x in results]
 
     def find(self, operands: tuple[Shape, ...]) -> list[Shape | None] | None:
         """The strides of each result, None for one that may stay as it is; or None for operands of other strides."""

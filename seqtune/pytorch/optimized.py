@@ -22,7 +22,7 @@ but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +39,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
+from .child_inputs import clones, inputs_of_children
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
 from .graph_judge import GraphJudge, next_judge
@@ -48,7 +49,7 @@ from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
-from .shared_weights import OwnCopy, WatchedWeights, kept_buffers, shared_copy
+from .shared_weights import OwnCopy, WatchedBuffers, WatchedWeights, kept_buffers, shared_copy
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -113,6 +114,15 @@ class Compiled(nn.Module):
         self._unflatten = unflatten
         self._weights = weights
 
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the original: outer modules may read a layer's weight."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "original":
+                raise
+            return getattr(self.original, name)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph; the original for other shapes, after a change of its weights, and once for other strides."""
         if kwargs or len(args) != len(self._known):
@@ -136,6 +146,7 @@ class Compiled(nn.Module):
             return result
 
 
+@torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
@@ -167,7 +178,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
     original = OwnCopy(model)
-    expected = _reference(model, examples)
+    expected, written = _reference(model, examples)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
@@ -185,7 +196,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return graph
 
     taken: list[Choice] = []
-    result = _compile_parts(original, original.model, examples, compiled, progress)
+    result = _compile_parts(original, original.model, examples, compiled, progress,
+                            {original.model.get_submodule(name) for name in written})
     original.wait()
     if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
@@ -197,7 +209,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         warned(f"{disturbed} of {len(taken)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad(), nullcontext() if isinstance(result, Compiled) else kept_buffers(result):
-        error = difference(expected, _tensors(result(*_clones(examples))))
+        error = difference(expected, _tensors(result(*clones(examples))))
     if not error < allowed:
         finite = all(bool(tensor.isfinite().all()) for tensor in expected)
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {allowed:.0e} is "
@@ -210,12 +222,7 @@ def _examples(given: object) -> tuple[Tensor, ...]:
     examples = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not examples or not all(isinstance(example, Tensor) for example in examples):
         raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
-    return _clones(examples)  # dense: an example may repeat its elements where later inputs do not
-
-
-def _clones(examples: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Copies for one call, which may change them."""
-    return tuple(example.detach().clone() for example in examples)
+    return clones(examples)  # dense: an example may repeat its elements where later inputs do not
 
 
 def _check(model: object, examples: Sequence[Tensor]) -> None:
@@ -237,21 +244,27 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
 
 def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
                    compile_program: Callable[[ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
-                   progress: Say) -> nn.Module:
-    """The module, a part of the copy, compiled; or itself with its exportable children compiled."""
+                   progress: Say, written: Set[nn.Module]) -> nn.Module:
+    """The module, a part of the copy, compiled; or itself with its exportable children compiled.
+
+    A module in `written` has buffers that a call of the whole model writes, and stays itself.
+    """
     if next(module.parameters(), None) is None:
         return module
     weights = WatchedWeights(module)
     try:
-        with torch.no_grad():
+        if module in written:
+            raise ValueError("it changes its buffers, or an outer module does")
+        with torch.no_grad(), kept_buffers(module):  # an export fills empty ones with fake tensors
             program = exported(module, tuple(examples))
     except Exception as error:  # many kinds of code cannot be exported
         progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
         whole.wait()
-        inputs = _inputs_of_children(module, examples)
+        inputs = inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(whole, child, inputs[name], compile_program, progress))
+                setattr(module, name, _compile_parts(whole, child, inputs[name], compile_program, progress,
+                                                     written))
         return module
     whole.wait()
     compiled = compile_program(program, examples)
@@ -262,34 +275,23 @@ def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor]
     return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
 
 
-def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
-    """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
-    inputs: dict[str, tuple[Tensor, ...]] = {}
-    handles = []
-    for name, child in module.named_children():
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
-            usable = not kwargs and all(isinstance(value, Tensor) for value in args)
-            before = inputs.get(name, args)
-            same = usable and [value.shape for value in before] == [value.shape for value in args]
-            inputs[name] = tuple(value.clone() for value in args) if same else ()
+def _reference(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], set[str]]:
+    """The model's results for the examples, computed in fp32, and the names of its parts with buffers that calls write.
 
-        handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
-    try:
-        with torch.no_grad(), kept_buffers(module):
-            module(*_clones(examples))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return inputs
-
-
-def _reference(model: nn.Module, examples: Sequence[Tensor]) -> list[Tensor]:
-    """The model's results for the examples, computed in fp32; its buffers are not written."""
+    A buffer that only the first call writes, such as a table that it makes, does not count. The model's own buffers are
+    not written.
+    """
     wide = shared_copy(model)
     if has_bf16((*model.parameters(), *examples)):
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():
-        return _tensors(wide(*_clones(examples)))
+        buffers = WatchedBuffers(wide)
+        expected = _tensors(wide(*clones(examples)))
+        if not buffers.written():
+            return expected, set()
+        buffers = WatchedBuffers(wide)
+        wide(*clones(examples))
+        return expected, buffers.written()
 
 
 def _tensors(result: Any) -> list[Tensor]:

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from ..errors import MisuseError, one_line
 
 _version = attrgetter("_version")  # counts changes in place
 
@@ -40,18 +44,24 @@ class OwnCopy:
     """A copy of a model with memory of its own: `model`. Another thread copies its parameters until `wait` returns.
 
     An export needs no values of parameters, and takes about as long as this copying for a large model. Memory that a
-    process uses for the first time is what takes so long.
+    process uses for the first time is what takes so long. An export may read values of parameters that a module keeps
+    in a list; then the copy is complete at once. Raises MisuseError for a model that cannot be copied.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        weights = [weight for weight in plain_parameters(model)
-                   if weight.layout is torch.strided and weight.is_contiguous()]
+        weights = [weight for weight in plain_parameters(model) if weight.layout is torch.strided
+                   and weight.is_contiguous() and not weight.is_conj() and not weight.is_neg()]
         copies = [nn.Parameter(torch.empty_like(weight), weight.requires_grad) for weight in weights]
         self._pool = ThreadPoolExecutor(1)
         self._copied = self._pool.submit(_copy_all, [_bytes(copy) for copy in copies], list(map(_bytes, weights)))
         self._pool.shutdown(wait=False)
         memo: dict[int, Any] = {id(weight): copy for weight, copy in zip(weights, copies, strict=True)}
-        self.model = copy.deepcopy(model, memo)
+        try:
+            self.model = copy.deepcopy(model, memo)
+        except Exception as error:  # each module may have a __deepcopy__ of its own
+            raise MisuseError(f"the model cannot be copied: {one_line(error, 200)}") from error
+        if _keeps_weights_apart(model):
+            self.wait()
 
     def wait(self) -> None:
         """Wait until all values are there."""
@@ -70,18 +80,46 @@ def _copy_all(copies: list[NDArray[np.uint8]], originals: list[NDArray[np.uint8]
         np.copyto(mine, given)
 
 
+def _keeps_weights_apart(model: nn.Module) -> bool:
+    """Whether a module has parameters among its plain attributes, such as in a list."""
+    return any(isinstance(leaf, nn.Parameter) for part in model.modules()
+               for name, value in vars(part).items() if name not in ("_parameters", "_modules")
+               for leaf in pytree.tree_leaves(value))
+
+
 @contextmanager
 def kept_buffers(module: nn.Module) -> Iterator[None]:
     """Give a module's buffers their present values again at the end: calls in between may write or replace them."""
-    before = [(part, name, buffer, buffer.clone()) for part in module.modules()
-              for name, buffer in part._buffers.items() if buffer is not None]
-    watched = WatchedWeights(module)
-    yield
-    written = watched.were_written()
-    for part, name, buffer, value in before:
-        part._buffers[name] = buffer
-        if written and not buffer.is_inference() and not torch.equal(buffer, value):
-            buffer.data.copy_(value)
+    before = [(part, name, buffer, None if buffer is None else buffer.clone()) for part in module.modules()
+              for name, buffer in part._buffers.items()]
+    watched = WatchedBuffers(module)
+    try:
+        yield
+    finally:
+        if watched.written():
+            for part, name, buffer, value in before:
+                part._buffers[name] = buffer
+                if value is not None and buffer is not None and not buffer.is_inference() \
+                        and not torch.equal(buffer, value):
+                    buffer.data.copy_(value)
+
+
+class WatchedBuffers:
+    """The buffers of a module and of its parts, to see which parts have one that was written, replaced or filled."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._before = self._current()
+
+    def written(self) -> set[str]:
+        """The names of the parts that have such a buffer, themselves or deeper; "" is the module."""
+        now = self._current()
+        parts = {key[0] for key in self._before.keys() | now.keys() if self._before.get(key) != now.get(key)}
+        return {outer for name in parts for outer in ("", *accumulate(name.split("."), "{}.{}".format))}
+
+    def _current(self) -> dict[tuple[str, str], tuple[int, int] | None]:
+        return {(name, key): None if buffer is None else (id(buffer), -1 if buffer.is_inference() else buffer._version)
+                for name, part in self._module.named_modules() for key, buffer in part._buffers.items()}
 
 
 def plain_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.errors import SeqtuneWarning
+from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.pytorch import shared_weights
 from seqtune.pytorch.optimized import Optimized
 from seqtune.pytorch.shared_weights import OwnCopy, WatchedWeights, shared_copy
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -122,3 +124,104 @@ def test_a_model_that_is_converted_later_keeps_the_optimised_one(quick: Callable
         next(fast.parameters()).zero_()
         with pytest.warns(SeqtuneWarning, match="were changed"):
             assert not torch.allclose(fast(x), expected)
+
+
+class Outer(nn.Module):
+    """A module that writes a buffer of its part in one of three ways, and reads the type of the part's weight."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.part: Any = nn.Sequential(nn.Linear(8, 4))
+        self.part.register_buffer("state", None if way == "fill" else torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way == "write":
+            self.part.state.add_(1)
+        else:
+            self.part.state = x.mean() if self.part.state is None else self.part.state * 0.5 + x.mean()
+        result: Tensor = self.part(x.to(self.part[0].weight.dtype)) * self.part.state
+        return result
+
+
+@pytest.mark.parametrize("way", ["write", "replace", "fill"])
+def test_a_buffer_of_a_part_that_an_outer_module_writes_goes_on_as_pytorch_s(
+        way: str, quick: Callable[..., Optimized]) -> None:
+    model, x = Outer(way).eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 1
+    for _ in range(3):
+        torch.testing.assert_close(fast(x), model(x))
+
+
+class Tabled(nn.Module):
+    """A linear layer that makes a table at its first call."""
+
+    table: Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4)
+        self.register_buffer("table", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None:
+            self.table = torch.full((4,), 3.0)
+        result: Tensor = self.inner(x) + self.table
+        return result
+
+
+def test_a_table_that_the_first_call_makes_is_no_state(quick: Callable[..., Optimized]) -> None:
+    model, x = Tabled().eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 1
+    assert model.table is None
+    torch.testing.assert_close(fast(x), model(x))
+
+
+def test_a_model_that_counts_is_optimised_in_inference_mode_and_called_outside(
+        quick: Callable[..., Optimized]) -> None:
+    model, x = Numbered(replaced=False).eval(), torch.randn(2, 8)
+    with torch.inference_mode():
+        fast = quick(model, x)
+    for _ in range(2):
+        torch.testing.assert_close(fast(x), model(x))
+
+
+class Listed(nn.Module):
+    """A linear layer, whose result is multiplied by a number that an export reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.factor = nn.Linear(8, 4), nn.Parameter(torch.tensor(2.5))
+        self.factors = [self.factor]
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.inner(x) * self.factors[0].item()
+        return result
+
+
+def test_an_export_that_reads_a_weight_from_a_list_reads_its_value(quick: Callable[..., Optimized],
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = shared_weights._copy_all
+
+    def late(*arrays: Any) -> None:
+        time.sleep(0.3)
+        whole(*arrays)
+
+    monkeypatch.setattr(shared_weights, "_copy_all", late)
+    model, x = Listed().eval(), torch.randn(2, 8)
+    torch.testing.assert_close(quick(model, x)(x), model(x))
+
+
+def test_a_model_that_cannot_be_copied_is_refused_and_a_conjugated_weight_is_copied() -> None:
+    model: Any = nn.Linear(8, 4)
+    model.derived = model.weight * 2
+    with pytest.raises(MisuseError, match=r"^the model cannot be copied: Only Tensors"):
+        OwnCopy(model)
+    del model.derived
+    model.turned = nn.Parameter(torch.randn(3, dtype=torch.cfloat).conj())
+    copied = OwnCopy(model)
+    copied.wait()
+    made: Any = copied.model
+    assert torch.equal(made.turned, model.turned)
