@@ -34,7 +34,7 @@ def _interpolated(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError("an interpolation without channels")
     scales = arguments(node).get("scale_factors") or [1.0] * (len(shape) - 2)
     changed = [axis for axis in range(2, len(shape)) if shape[axis] != x.shape[axis] or scales[axis - 2] != 1]
-    others = [max(1, math.ceil(1.0 / scale)) for scale in scales]  # sizes of which one pixel remains
+    others = [max(2, math.ceil(2.0 / scale)) for scale in scales]  # two pixels remain: of one, PyTorch's `_aa` is wrong
     return resampled(lowering, x, {axis: _taps(node, x.shape[axis], shape[axis], axis, others) for axis in changed})
 
 
@@ -71,7 +71,7 @@ def _taps(node: fx.Node, size: int, new: int, axis: int, others: Sequence[int]) 
     axes = range(2, 2 + len(others))
     sizes = [size if other == axis else others[other - 2] for other in axes]
     units = torch.eye(size).reshape(1, size, *[size if other == axis else 1 for other in axes])
-    wanted = None if node.args[1] is None else [new if other == axis else 1 for other in axes]
+    wanted = None if node.args[1] is None else [new if other == axis else others[other - 2] for other in axes]
     target: Any = node.target
     results: Tensor = target(units.expand(1, size, *sizes), wanted, *node.args[2:], **node.kwargs)
     weights = results.movedim(axis, -1).reshape(size, -1, new)[:, 0].t().numpy()

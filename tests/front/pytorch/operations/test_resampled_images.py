@@ -51,6 +51,8 @@ def test_changes_of_the_size_are_part_of_the_program(quick: Callable[..., Optimi
     model = Branches([
         interpolation(scale_factor=2), interpolation(size=(9, 4), mode="nearest-exact"),
         interpolation(scale_factor=(1.5, 0.7), mode="bilinear"),
+        interpolation(size=(12, 4), mode="bilinear", antialias=True),
+        interpolation(scale_factor=(0.4, 1.5), mode="bicubic", antialias=True),
         interpolation(size=(5, 13), mode="bilinear", align_corners=True), interpolation(size=(8, 6), mode="bicubic"),
         nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ReflectionPad2d((1, 2, 0, 3)), nn.ReplicationPad2d(1),
         nn.AdaptiveAvgPool2d((5, 4)), lambda x: x.flip(2), nn.ChannelShuffle(4)]).eval()
