@@ -33,6 +33,7 @@ from .saved_choices import Choice
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_RESULTS = {OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION}
 UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
 
 
@@ -129,7 +130,7 @@ def plain_graph(program: ExportedProgram) -> fx.GraphModule:
     """
     signature = program.graph_signature
     if not {given.kind for given in signature.input_specs} <= {*_WEIGHTS, InputKind.USER_INPUT} or not {
-            result.kind for result in signature.output_specs} <= {OutputKind.USER_OUTPUT}:
+            result.kind for result in signature.output_specs} <= _RESULTS:
         module = program.module(check_guards=False)
         module.graph.set_codegen(CodeGen())
         return fx.GraphModule(module, module.graph)
@@ -144,4 +145,27 @@ def plain_graph(program: ExportedProgram) -> fx.GraphModule:
             node.replace_all_uses_with(weight)
             weight.meta = node.meta
             graph.erase_node(node)
+    _write_operands(program)
     return fx.GraphModule(tensors, graph)
+
+
+def _write_operands(program: ExportedProgram) -> None:
+    """Copy the new values of changed operands, which the graph returns before its results, to the operands.
+
+    `ExportedProgram.module()` of PyTorch 2.13 does not find an operand that is named like one of Python's functions.
+    """
+    graph = program.graph
+    operands = {node.name: node for node in graph.find_nodes(op="placeholder")}
+    end = graph.output_node()
+    results: list[Any] = []
+    copies: dict[fx.Node, fx.Node] = {}
+    for value, result in zip(end.args[0], program.graph_signature.output_specs, strict=True):
+        if result.kind is OutputKind.USER_OUTPUT:
+            results.append(value)
+            continue
+        assert isinstance(value, fx.Node)
+        with graph.inserting_before(end):
+            copies[value] = graph.call_function(torch.ops.aten.copy_.default, (operands[str(result.target)], value))
+        copies[value].meta = dict(value.meta)
+    if copies:
+        end.args = (tuple(copies.get(value, value) for value in results),)

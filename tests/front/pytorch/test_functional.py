@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from seqtune.pytorch.compilation import exported, plain_graph
 from seqtune.pytorch.lowering.functional import make_functional
+from seqtune.pytorch.optimized import Optimized
 
 
 class Computes(nn.Module):
@@ -178,3 +179,10 @@ def test_the_plain_graph_of_a_model_that_changes_its_operand_changes_it() -> Non
     graph = plain_graph(exported(Doubles(), (x.clone(),)))
     assert graph(x)[0].tolist() == [3, 3, 3]
     assert x.tolist() == [2, 2, 2]
+
+
+def test_a_changed_operand_may_have_the_name_of_a_function_of_python(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Sequential(nn.ReLU(inplace=True), nn.Conv2d(3, 6, 3)).eval(), torch.randn(1, 3, 9, 9)
+    fast, given, changed = quick(model, x), x.clone(), x.clone()
+    torch.testing.assert_close(fast(given), model(changed))
+    assert torch.equal(given, changed)
