@@ -27,7 +27,7 @@ def _gelu_tanh() -> tuple[Line, ...]:
 
 
 def _elu(alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> tuple[Line, ...]:
-    return (("mul", 0, input_scale), ("min", 1, 0.0), ("expm1", 2), ("mul", 3, alpha), ("gt", 0, 0.0),
+    return (("min", 0, 0.0), ("mul", 1, input_scale), ("expm1", 2), ("mul", 3, alpha), ("gt", 0, 0.0),
             ("where", 5, 0, 4), ("mul", 6, scale))
 
 

@@ -59,7 +59,7 @@ class Activations(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         x = 3 * self.first(x)
         functions: tuple[Callable[[Tensor], Tensor], ...] = (
-            self.slopes, self.slope, nn.SELU(), nn.CELU(0.7), nn.Softplus(2.0, 4.0), nn.LogSigmoid(),
+            self.slopes, self.slope, nn.SELU(), nn.CELU(0.7), nn.CELU(-5.0), nn.Softplus(2.0, 4.0), nn.LogSigmoid(),
             nn.Threshold(0.1, 0.2), nn.GLU(1), nn.ELU(0.5), lambda y: 1 - y, nn.Softsign())
         return tuple(function(x) for function in functions)
 
