@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,8 @@ from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, Seq
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import Model
+
+LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
 
 
 def warned(step: str) -> None:
@@ -102,7 +106,7 @@ def several(problems: object) -> list[object]:
 
 def check_positive(name: str, value: float) -> None:
     """Check that an argument is a positive, finite number. Raises MisuseError with its `name`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise MisuseError(f"{name}={value!r:.40}; it must be a positive number")
 
 
@@ -113,9 +117,17 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_path(name: str, value: object) -> None:
-    """Check that an argument is a path, as text or Path, or None. Raises MisuseError with its `name`."""
-    if value is not None and (not isinstance(value, str | Path) or not str(value)):
+    """Check that an argument is a path that may exist, as text or Path, or None. Raises MisuseError with its `name`."""
+    if value is not None and (not isinstance(value, str | Path) or not _may_exist(str(value))):
         raise MisuseError(f"{name}={value!r:.40}; it must be a path")
+
+
+def _may_exist(path: str) -> bool:
+    """Whether a path can be encoded, has no character 0, and no part that is too long for a file system."""
+    with suppress(UnicodeEncodeError):
+        return bool(path) and "\0" not in path and all(
+            len(os.fsencode(part)) <= LONGEST_NAME for part in Path(path).parts)
+    return False
 
 
 def check_own_journal(value: object) -> None:

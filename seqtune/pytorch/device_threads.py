@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import torch
 
@@ -19,6 +21,19 @@ from seqtune.tuner.backends.llvm.threads import Threads
 from ..errors import MisuseError
 
 TURN = threading.RLock()  # one program runs at a time: those of a device share a workspace
+_COMPILING = threading.RLock()
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def one_at_a_time(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that one thread runs at a time, outside autocast; others wait."""
+    @wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _COMPILING, torch.autocast("cpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return locked
 
 
 def device_for_threads(count: int) -> Device:

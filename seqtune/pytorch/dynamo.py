@@ -58,6 +58,8 @@ class BackendOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
         """Check the options. Raises MisuseError."""
+        if not isinstance(options or {}, Mapping):
+            raise MisuseError(f"options={options!r:.40}; they must be a dictionary")
         given = dict(options or {})
         names = [field.name for field in fields(cls)]
         unknown = [name for name in given if name not in names]

@@ -16,6 +16,7 @@ from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
+from ..errors import MisuseError
 from .lowering.table import lower
 from .network.assembled import assemble
 from .network.node_list import NodeList
@@ -81,10 +82,16 @@ class NetworkModule(nn.Module):
         return [job.name for job in self.jobs]
 
     def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        """Run the program. Raises IndexError, as PyTorch does, for an index outside a table."""
+        """Run the program. Raises IndexError, as PyTorch does, for an index outside a table.
+
+        Raises MisuseError for tensors without memory, such as those of FakeTensorMode.
+        """
         given = [_laid_out(x, place) for x, place in zip(operands, self._operands, strict=True)]
         results = [torch.empty_strided(place.shape, place.strides, dtype=place.dtype) for place in self._results]
-        self._program.run([x.data_ptr() for x in given], [y.data_ptr() for y in results])
+        addresses = [[tensor.data_ptr() for tensor in tensors] for tensors in (given, results)]
+        if not all(map(all, addresses)):
+            raise MisuseError("an optimised model computes with tensors in memory; fake tensors have none")
+        self._program.run(*addresses)
         if self._flag[0]:
             self._flag[0] = 0
             raise IndexError("index out of range in self")
@@ -130,6 +137,6 @@ def with_strides(results: Sequence[Any], strides: Sequence[Shape | None]) -> lis
 
 
 def _laid_out(x: Tensor, place: Place) -> Tensor:
-    if x.stride() == place.strides:
+    if x.stride() == place.strides and not x.is_neg() and not x._is_zerotensor():  # PyTorch changes signs lazily
         return x
     return torch.empty_strided(place.shape, place.strides, dtype=place.dtype).copy_(x)

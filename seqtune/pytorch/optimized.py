@@ -41,7 +41,7 @@ from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
 from .child_inputs import clones, inputs_of_children
 from .compilation import CompiledGraph, compile_graph, exported
-from .device_threads import TURN, binder_of
+from .device_threads import TURN, binder_of, one_at_a_time
 from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Tuned
 from .network_module import ResultStrides, with_strides
@@ -49,7 +49,7 @@ from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
-from .shared_weights import OwnCopy, WatchedBuffers, WatchedWeights, kept_buffers, shared_copy
+from .shared_weights import PLAIN, OwnCopy, WatchedBuffers, WatchedWeights, kept_buffers, shared_copy
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -74,7 +74,7 @@ class Optimized(nn.Module):
         """Write the choices and the verdicts on networks, without the weights, for `optimize(..., saved=path)`."""
         verdicts = [asdict(module.verdict) if module.verdict is not None else None for module in self.modules()
                     if isinstance(module, Compiled)]
-        write_choices(Path(path), self.device, self.choices, self.precision, verdicts)
+        write_choices(path, self.device, self.choices, self.precision, verdicts)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""
@@ -84,12 +84,10 @@ class Optimized(nn.Module):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Raise MisuseError: the weights are packed into the kernels."""
-        raise MisuseError("an optimised model keeps its weights; load them into the original and optimise it again, "
-                          "with saved=PATH if the choices were saved")
+        raise MisuseError("an optimised model keeps its weights; load them into the original and optimise it again")
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        raise MisuseError("an optimised model stays on the CPU in its precision; convert the original and optimise it "
-                          "again")
+        raise MisuseError("an optimised model stays on the CPU in its precision; convert the original, optimise again")
 
     def __deepcopy__(self, memo: object) -> Any:
         raise MisuseError("an optimised model cannot be copied; save() the choice and optimise the original with it")
@@ -125,14 +123,14 @@ class Compiled(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph; the original for other shapes, after a change of its weights, and once for other strides."""
-        if kwargs or len(args) != len(self._known):
+        if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None:
             return self.original(*args, **kwargs)
         if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
                    "Optimise the changed model again")
             return self.original(*args, **kwargs)
         for given, known in zip(args, self._known, strict=True):
-            if not isinstance(given, Tensor) or (given.shape, given.dtype, given.device.type) != known:
+            if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type) != known:
                 return self.original(*args, **kwargs)
         with TURN, torch.no_grad():
             strides = tuple(x.stride() for x in args)
@@ -147,6 +145,7 @@ class Compiled(nn.Module):
 
 
 @torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
+@one_at_a_time  # an export changes PyTorch's own functions while it runs
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,

@@ -16,6 +16,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..errors import FormatError, MisuseError, one_line
+from ..inputs import check_path
 
 SCHEMA = 1
 Verdicts = Sequence[dict[str, Any] | None]  # of each network that was compiled, as JSON; None: it was not compared
@@ -41,13 +42,14 @@ class Choice:
                 "configuration": None if configuration is None else dict(configuration.settings)}
 
 
-def write_choices(path: Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
+def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
                   verdicts: Verdicts = ()) -> None:
     """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
+    check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
                "layers": layers, "networks": list(verdicts)}
-    write_whole(path, json.dumps(content, indent=1) + "\n")
+    write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
 def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import MisuseError, one_line
 
+PLAIN = (Tensor, nn.Parameter)  # tensors of subclasses may have no memory, or other meanings
 _version = attrgetter("_version")  # counts changes in place
 
 

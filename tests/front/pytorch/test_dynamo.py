@@ -222,8 +222,9 @@ def test_models_and_inputs_of_the_inference_mode_are_computed(compiled: Compiler
     ({"fallback": "none"}, "fallback='none' is not one of inductor, eager"),
     ({"seconds": 0}, "seconds=0; it must be a positive number"), ({"verify": "no"}, "verify='no'; it must be True"),
     ({"checkpoint": 5}, "checkpoint=5; it must be a path"), ({"journal": 5}, "journal=5; it must be a path"),
+    (1, "options=1; they must be a dictionary"),
 ])
-def test_a_wrong_option_is_refused_in_one_line(wrong: dict[str, Any], says: str) -> None:
+def test_a_wrong_option_is_refused_in_one_line(wrong: Any, says: str) -> None:
     with pytest.raises(MisuseError) as caught:
         backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], options=wrong)
     assert says in str(caught.value)

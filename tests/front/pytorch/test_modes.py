@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 
-from seqtune.errors import SeqtuneWarning
+from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.pytorch.dynamo import backend
-from seqtune.pytorch.optimized import Optimized
+from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+              pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")]
 
 
 def image_net() -> nn.Sequential:
@@ -91,3 +94,28 @@ def test_under_autocast_an_optimised_model_keeps_its_precision(quick: Callable[.
             result = fast(x)
         assert result.dtype == torch.float32
         torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_optimize_ignores_autocast(checkpoint: Path) -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 9, 9)
+    with torch.autocast("cpu", torch.bfloat16):
+        fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint)
+    torch.testing.assert_close(fast(x), model(x))
+
+
+def test_a_trace_and_fake_tensors_see_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 9, 9)
+    fast, trace = quick(model, x), cast("Callable[..., nn.Module]", torch.jit.trace)
+    torch.testing.assert_close(trace(fast, x)(x), model(x))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert fast(mode.from_tensor(x)).shape == (1, 8, 7, 7)
+        with pytest.raises(MisuseError, match="fake tensors have none"):
+            fast(x)
+
+
+def test_several_threads_may_optimise_one_model(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), torch.randn(2, 8)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: quick(model, x), range(4)))
+    for fast in made:
+        torch.testing.assert_close(fast(x), model(x))

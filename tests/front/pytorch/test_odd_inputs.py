@@ -51,6 +51,8 @@ INPUTS: dict[str, Callable[[], Tensor]] = {
     "inside another tensor": lambda: torch.randn(3, 3, 20, 20)[1:],
     "an address between cache lines": lambda: torch.randn(2401)[1:].view(2, 3, 20, 20),
     "denormal": lambda: 1e-40 * torch.randn(2, 3, 20, 20),
+    "with a sign that is changed lazily": lambda: torch._neg_view(torch.randn(2, 3, 20, 20)),
+    "zeros without memory": lambda: torch._efficientzerotensor((2, 3, 20, 20)),
     "with NaN": lambda: with_number(math.nan), "with infinity": lambda: with_number(math.inf)}
 
 

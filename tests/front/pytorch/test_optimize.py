@@ -184,7 +184,9 @@ def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized])
     ({"verify": "no"}, "verify='no'; it must be True or False"), ({"verify": 1}, "verify=1; it must be True or False"),
     ({"seconds": True}, "seconds=True; it must be a positive"), ({"precision": []}, "precision=\\[\\] is not one of"),
     ({"checkpoint": 3}, "checkpoint=3; it must be a path"), ({"checkpoint": b"x"}, "checkpoint=b'x'; it must be a"),
-    ({"saved": ""}, "saved=''; it must be a path"), ({"journal": 5}, "journal=5; it must be a path"),
+    ({"saved": ""}, "saved=''; it must be a path"), ({"saved": "a\0b"}, "it must be a path"),
+    ({"journal": "a" * 5000}, "it must be a path"), ({"saved": "\ud800"}, "it must be a path"),
+    ({"seconds": 10**400}, "it must be a positive number"), ({"journal": 5}, "journal=5; it must be a path"),
     ({"journal": "."}, "journal='.' is a folder; name a file"), ({"journal": "/"}, "journal='/' is a folder"),
     ({"journal": "no/such/journal"}, "the folder of the journal no/such/journal does not exist"),
     ({"progress": None}, "progress=None; it must be a function")])

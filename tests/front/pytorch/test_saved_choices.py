@@ -31,6 +31,13 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
     assert torch.equal(again(x), fast(x))
 
 
+@pytest.mark.parametrize("path", [None, 1, b"choice", "a" * 300, "\ud800"])
+def test_a_choice_is_saved_at_paths_only(path: Any, quick: Callable[..., Optimized]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(2, 8))
+    with pytest.raises(MisuseError, match="it must be a path"):
+        fast.save(path)
+
+
 def test_numbers_of_a_saved_choice_become_the_space_s_own(quick: Callable[..., Optimized], tmp_path: Path) -> None:
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     fast = quick(model, x)
