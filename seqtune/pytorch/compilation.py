@@ -32,9 +32,9 @@ from .precisions import has_bf16
 from .saved_choices import Choice
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
+UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION}
-UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ..elements import Element
 from ..writer import Writer, declarations
-from .transposition import transposed
+from .transposition import LANES_TO_ROWS, lanes_to_rows, transposed
 
 BF16 = Element("bf16", rounds=True)
 _QUERIES = "ptr %from, i64 %from_row, ptr %to, i64 %columns, i32 %sign, i64 %vectors"
-_OUTPUTS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns, i64 %vectors"
 _PACK = "ptr %k, ptr %v, ptr %to, i64 %k_token, i64 %v_token, i64 %keys, i64 %head_dim, i64 %value_dim"
-DECLARATIONS = (f"declare void @seqtune_pairs_to_lanes({_QUERIES})\ndeclare void @seqtune_to_bf16_rows({_OUTPUTS})\n"
-                f"declare void @seqtune_pack_pairs({_PACK})")
+DECLARATIONS = (f"declare void @seqtune_pairs_to_lanes({_QUERIES})\n"
+                f"declare void @seqtune_to_bf16_rows({LANES_TO_ROWS})\ndeclare void @seqtune_pack_pairs({_PACK})")
 
 
 def _type(lanes: int) -> str:
@@ -56,7 +55,8 @@ def _joined(write: Writer, lanes: int, element: str, halves: list[str]) -> str:
 
 def pair_functions(lanes: int) -> str:
     """The module of these functions; a row has at least `lanes` pairs, and as many columns."""
-    return "\n".join([declarations(lanes), _queries_to_lanes(lanes), _outputs_to_rows(lanes), _pack(lanes)])
+    return "\n".join([declarations(lanes), _queries_to_lanes(lanes),
+                      lanes_to_rows(lanes, "seqtune_to_bf16_rows", BF16), _pack(lanes)])
 
 
 def _queries_to_lanes(lanes: int) -> str:
@@ -83,26 +83,6 @@ def _queries_to_lanes(lanes: int) -> str:
             write.do(f"store {whole} {bits}, ptr {to}, align 4")
             to = write.at(to, step)
     return write.function(f"void @seqtune_pairs_to_lanes({_QUERIES})")
-
-
-def _outputs_to_rows(lanes: int) -> str:
-    """Write `to[row][column] = factors[row] * from[column][row]`, rounded to bf16."""
-    write, kind = Writer(), f"<{lanes} x float>"
-    last, step = write.i64("sub", "%columns", lanes), write.mul("%vectors", lanes)
-    with write.loop(0, "%columns", lanes) as begin, write.loop(0, "%vectors") as vector:
-        column = write.i64("umin", begin, last)
-        first = write.mul(vector, lanes)
-        factor = write.load(kind, write.at("%factors", first))
-        from_ = write.at(write.at("%from", write.mul(column, step)), first)
-        row = write.at(write.at("%to", column, "i16"), write.mul(first, "%to_row"), "i16")
-        loaded = []
-        for _ in range(lanes):
-            loaded.append(write.let(f"fmul {kind} {write.load(kind, from_)}, {factor}"))
-            from_ = write.at(from_, step)
-        for value in transposed(write, lanes, loaded):
-            BF16.store(write, lanes, value, row)
-            row = write.at(row, "%to_row", "i16")
-    return write.function(f"void @seqtune_to_bf16_rows({_OUTPUTS})")
 
 
 def _pack(lanes: int) -> str:

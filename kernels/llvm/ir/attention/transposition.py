@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..elements import FP32, Element
 from ..writer import Writer, declarations
 
 _ROWS_TO_LANES = "ptr %from, i64 %from_row, ptr %to, i64 %columns, float %factor, i64 %vectors"
-_LANES_TO_ROWS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns, i64 %vectors"
-DECLARATIONS = f"declare void @seqtune_to_lanes({_ROWS_TO_LANES})\ndeclare void @seqtune_to_rows({_LANES_TO_ROWS})"
+LANES_TO_ROWS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns, i64 %vectors"
+DECLARATIONS = f"declare void @seqtune_to_lanes({_ROWS_TO_LANES})\ndeclare void @seqtune_to_rows({LANES_TO_ROWS})"
 
 
 def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
@@ -27,7 +28,7 @@ def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
 
 def transpositions(lanes: int) -> str:
     """The module of `seqtune_to_lanes` and `seqtune_to_rows`; there are at least `lanes` columns."""
-    return "\n".join([declarations(lanes), _rows_to_lanes(lanes), _lanes_to_rows(lanes)])
+    return "\n".join([declarations(lanes), _rows_to_lanes(lanes), lanes_to_rows(lanes)])
 
 
 def _rows_to_lanes(lanes: int) -> str:
@@ -53,8 +54,8 @@ def _rows_to_lanes(lanes: int) -> str:
     return write.function(f"void @seqtune_to_lanes({_ROWS_TO_LANES})")
 
 
-def _lanes_to_rows(lanes: int) -> str:
-    """Write `to[row][column] = factors[row] * from[column][row]`, the way back."""
+def lanes_to_rows(lanes: int, name: str = "seqtune_to_rows", element: Element = FP32) -> str:
+    """Write `to[row][column] = factors[row] * from[column][row]`, the way back, as elements of `to`."""
     write, kind = Writer(), f"<{lanes} x float>"
     last, step = write.i64("sub", "%columns", lanes), write.mul("%vectors", lanes)
     with write.loop(0, "%columns", lanes) as begin, write.loop(0, "%vectors") as vector:
@@ -62,12 +63,12 @@ def _lanes_to_rows(lanes: int) -> str:
         first = write.mul(vector, lanes)
         factor = write.load(kind, write.at("%factors", first))
         from_ = write.at(write.at("%from", write.mul(column, step)), first)
-        row = write.at(write.at("%to", column), write.mul(first, "%to_row"))
+        row = element.at(write, element.at(write, "%to", column), write.mul(first, "%to_row"))
         loaded = []
         for _ in range(lanes):
             loaded.append(write.let(f"fmul {kind} {write.load(kind, from_)}, {factor}"))
             from_ = write.at(from_, step)
         for value in transposed(write, lanes, loaded):
-            write.store(kind, value, row)
-            row = write.at(row, "%to_row")
-    return write.function(f"void @seqtune_to_rows({_LANES_TO_ROWS})")
+            element.store(write, lanes, value, row)
+            row = element.at(write, row, "%to_row")
+    return write.function(f"void @{name}({LANES_TO_ROWS})")
