@@ -33,6 +33,7 @@ from benchmarks.common.contest import (
     take_turns,
     tensor,
 )
+from benchmarks.common.layer_pages import OPENVINO_CAVEAT, add_peers, draw_ratios, openvino_sentence
 from benchmarks.common.openvino_layers import METHOD, STEP, check_openvino, openvino_rows
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import (
@@ -40,12 +41,11 @@ from benchmarks.common.program import (
     journal_of,
     llvm_devices,
     parser_of,
-    positive,
     report,
     run_program,
     warm_threads,
 )
-from benchmarks.common.report import BLUE, GREEN, ORANGE, Row, draw_speeds, markdown
+from benchmarks.common.report import BLUE, GREEN, ORANGE, Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.operation import Operands
@@ -63,6 +63,8 @@ SHAPES = {
     "ResNet-50 classes, batch 16": (16, 1000, 2048, True), "ResNet-50 1x1, 56 x 56": (3136, 256, 64, True),
     "ResNet-50 1x1, 14 x 14": (196, 256, 1024, True),
 }
+DRAWN = {"ratio_mm": (BLUE, "over torch.mm"), "ratio_packed": (ORANGE, "over PyTorch's fastest packed"),
+         "ratio_openvino": (GREEN, "step, over OpenVINO's node")}
 
 
 def problem_of(label: str) -> Problem:
@@ -138,18 +140,7 @@ def _ratio(row: Mapping[str, float]) -> str:
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Draw the speed relative to PyTorch's, for each product and number of threads."""
-    by_layer = seconds_by_method([row for row in rows if row["layer"] != "geomean"])
-    panels = []
-    for threads in dict.fromkeys(count for _, count in by_layer):
-        labels = [label for label, count in by_layer if count == threads]
-        all_ratios = [ratios(by_layer[label, threads]) for label in labels]
-        sizes = ["×".join(map(str, SHAPES[label][:3])) for label in labels]
-        panels.append((f"{threads} thread{'s' * (threads > 1)}", sizes,
-                       {"over torch.mm": (BLUE, [ratio["ratio_mm"] for ratio in all_ratios]),
-                        "over PyTorch's fastest packed": (ORANGE, [ratio["ratio_packed"] for ratio in all_ratios]),
-                        **({"step, over OpenVINO's node": (GREEN, [ratio["ratio_openvino"] for ratio in all_ratios])}
-                           if "ratio_openvino" in all_ratios[0] else {})}))
-    draw_speeds(path, panels, "speed over the peer's")
+    draw_ratios(rows, ratios, DRAWN, lambda label: "×".join(map(str, SHAPES[label][:3])), path)
 
 
 def page(results: Results) -> Page:
@@ -165,12 +156,10 @@ def page(results: Results) -> Page:
         "python -m benchmarks.gemm --openvino --out docs", table(rows), measured_on(results),
         "`vs torch.mm` and `vs packed` are PyTorch's time divided by ours: above 1, ours is faster. "
         "`torch.mm` packs B inside the call if it packs it at all. `vs packed` compares with the faster of PyTorch's "
-        "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call. `OpenVINO's node` "
-        "is the time that OpenVINO's profile shows for the product's node, in a model of the product alone: it leaves "
-        "out OpenVINO's call. It stands beside `step`, our fastest kernel as a step of a program, without the call "
-        "from Python and the allocation of the result. Of both, the least of twelve samples counts.",
+        "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call. "
+        + openvino_sentence("product", "OpenVINO's call"),
         ("`vs packed` is the fair comparison: both sides pack the constant matrix B once, before the call.",
-         "OpenVINO counts whole microseconds, rounded down, and its profile adds to the time of a node.",
+         OPENVINO_CAVEAT,
          "Every kernel was chosen by a search on this machine, not by a prediction."),
         "Speed relative to torch.mm, to PyTorch's fastest packed operation and to OpenVINO's node, by product")
 
@@ -183,9 +172,8 @@ def main() -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
-    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
+    add_peers(parser)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="LABEL")
-    parser.add_argument("--openvino", action="store_true", help="add the times of OpenVINO's nodes")
     given = parser.parse_args()
     run_program("gemm", lambda: run(given))
 

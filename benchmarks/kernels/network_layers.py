@@ -34,6 +34,7 @@ from benchmarks.common.contest import (
     take_turns,
     with_relu6,
 )
+from benchmarks.common.layer_pages import OPENVINO_CAVEAT, add_peers, draw_ratios, openvino_sentence
 from benchmarks.common.layer_sets import LAYER_SETS, described
 from benchmarks.common.openvino_layers import METHOD, STEP, check_openvino, openvino_rows
 from benchmarks.common.page import Page, Results, measured_on
@@ -42,12 +43,11 @@ from benchmarks.common.program import (
     journal_of,
     llvm_devices,
     parser_of,
-    positive,
     report,
     run_program,
     warm_threads,
 )
-from benchmarks.common.report import BLUE, GREEN, ORANGE, SKY, Row, draw_speeds, markdown
+from benchmarks.common.report import BLUE, GREEN, ORANGE, SKY, Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
@@ -189,15 +189,7 @@ def table(rows: Sequence[Row], layers: Mapping[str, Problem]) -> str:
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Draw the speed relative to the peers, for each layer and number of threads."""
-    by_layer = seconds_by_method([row for row in rows if row["layer"] != "geomean"])
-    panels = []
-    for threads in dict.fromkeys(count for _, count in by_layer):
-        labels = [label for label, count in by_layer if count == threads]
-        all_ratios = [ratios(by_layer[label, threads]) for label in labels]
-        drawn = {title: (colour, [ratio[name] for ratio in all_ratios]) for name, (colour, title) in DRAWN.items()
-                 if name in all_ratios[0]}
-        panels.append((f"{threads} thread{'s' * (threads > 1)}", labels, drawn))
-    draw_speeds(path, panels, "speed over the peer's")
+    draw_ratios(rows, ratios, DRAWN, str, path)
 
 
 def page(results: Results) -> Page:
@@ -217,13 +209,11 @@ def page(results: Results) -> Page:
         table(rows, layer_set.layers()), measured_on(results),
         "`best oneDNN` is the faster of F.conv2d on channels_last input and of oneDNN's own operation on packed "
         f"weights. `ratio` is its time divided by ours. {nchw}`error` is the largest difference divided by the largest "
-        "value of a reference in float64. `OpenVINO's node` is the time that OpenVINO's profile shows for the "
-        "layer's node, in a model of the layer alone: it leaves out OpenVINO's call and its changes of layout. It "
-        "stands beside `step`, our fastest kernel as a step of a program, without the call from Python and the "
-        "allocation of the result. Of both, the least of twelve samples counts.",
+        "value of a reference in float64. "
+        + openvino_sentence("layer", "OpenVINO's call and its changes of layout"),
         ("Both sides pack the filters before the call. Beside PyTorch, padding and the allocation of the result are "
          "timed on both.", *layer_set.caveats,
-         "OpenVINO counts whole microseconds, rounded down, and its profile adds to the time of a node.",
+         OPENVINO_CAVEAT,
          "Every kernel was chosen by a search on this machine, not by a prediction."),
         "Speed of every layer relative to PyTorch's best oneDNN convolution and to OpenVINO's node")
 
@@ -236,10 +226,9 @@ def main() -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
+    add_peers(parser)
     parser.add_argument("--network", choices=list(LAYER_SETS), default="resnet18")
-    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
     parser.add_argument("--layers", type=int, nargs="+", default=(), metavar="NUMBER", help="some layers only")
-    parser.add_argument("--openvino", action="store_true", help="add the times of OpenVINO's nodes")
     given = parser.parse_args()
     run_program("network_layers", lambda: run(given))
 

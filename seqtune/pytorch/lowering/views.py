@@ -35,10 +35,6 @@ def _same(lowering: Lowering, node: fx.Node) -> Any:
     return lowering.value(first) if isinstance(value, Node) else value
 
 
-def _nothing(lowering: Lowering, node: fx.Node) -> None:
-    """A check that the graph's shapes have answered already."""
-
-
 def _reshape(lowering: Lowering, node: fx.Node) -> Node:
     indices = lowering.indices(node.args[0])
     if indices is not None:
@@ -202,5 +198,4 @@ VIEWS: dict[Any, Maker] = {
     aten.cat.default: _concatenate, aten.unbind.int: _unbind,
     aten.stack.default: _stack,
     aten.roll.default: _roll, aten.pad.default: _pad, aten.constant_pad_nd.default: _pad,
-    aten._assert_tensor_metadata.default: _nothing,
 }
