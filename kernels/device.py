@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, shown
 
 from .operations.feature import LARGEST_NUMBER
 
@@ -107,7 +107,7 @@ class Device:
                 values[name] = _rate(name, float(value)) if isinstance(value, int | float) and name in MEASURED \
                     else value
             else:
-                raise FormatError(f"device fact {name}={value!r:.40} is not of type {fields[name].type}")
+                raise FormatError(f"device fact {name}={shown(value)} is not of type {fields[name].type}")
         for name in ("name", "backend", "architecture", "instruction_set"):
             if name not in values:
                 raise FormatError(f"a device needs {name}")
@@ -127,7 +127,7 @@ def _rate(name: str, value: float) -> float:
 
 def _fact(name: object, value: object) -> Fact:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise FormatError(f"device fact {name!s:.40}={value!r:.40} is not a number or a word")
+        raise FormatError(f"device fact {name!s:.40}={shown(value)} is not a number or a word")
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
         raise FormatError(f"device fact {name!s:.40} is a whole number of more than 64 bits")
     return value

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from seqtune.errors import ProblemError, json_fault
+from seqtune.errors import ProblemError, json_fault, shown
 
 from .operations.feature import Value
 from .operations.operation import Operation
@@ -131,7 +131,7 @@ def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
     """The features of a problem of an open operation, sorted by name. Raises ProblemError."""
     for name, value in given.items():
         if not name or set(name) & set("= \t\r\n") or (isinstance(value, float) and not math.isfinite(value)):
-            raise ProblemError(f"{name!r:.40}={value!r:.40} is not a name and a finite number or word")
+            raise ProblemError(f"{shown(name)}={shown(value)} is not a name and a finite number or word")
     return tuple(sorted(given.items()))
 
 

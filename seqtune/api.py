@@ -30,7 +30,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from .bulk import BulkAnswer, predict_many
 from .device_evidence import device_evidence
-from .errors import FormatError, MisuseError, SeqtuneError
+from .errors import FormatError, MisuseError, SeqtuneError, shown
 from .exchange import export, import_data
 from .families import check_allowed, check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
 from .inputs import as_device, as_problem, as_problems, check_positive, check_predictable, check_share, load_checkpoint
@@ -89,9 +89,9 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
-        raise MisuseError(f"top={top}; at least one configuration must be asked for")
+        raise MisuseError(f"top={shown(top)}; at least one configuration must be asked for")
     if verify and top > MOST_VERIFIED:
-        raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
+        raise MisuseError(f"top={shown(top)}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     check_share("min_confidence", min_confidence)
     check_predictable(problem, device)
@@ -200,13 +200,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     wanted = as_problems(problems)
     for name, count in (("trials", trials), ("total", total)):
         if count is not None and count < 1:
-            raise MisuseError(f"{name}={count}; at least one is needed")
+            raise MisuseError(f"{name}={shown(count)}; at least one is needed")
     if total is not None and (trials is not None or seconds is not None):
         raise MisuseError("`total` cannot be combined with `trials` or `seconds`")
     if seconds is not None:
         check_positive("seconds", seconds)
     if seed < 0:
-        raise MisuseError(f"seed={seed}; it must not be negative")
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     entry = strategy_entry(strategy)
     if trials is None and seconds is None and not entry.ends:
         trials = DEFAULT_TRIALS

@@ -24,7 +24,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each
 
 from .device_evidence import DeviceEvidence, device_evidence
-from .errors import KernelError, MisuseError, SeqtuneError
+from .errors import KernelError, MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problems
 from .proposals import checkpoint_for, predictor_for
 from .results import Proposal
@@ -82,7 +82,7 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
     wanted = as_problems(problems)
     for name, count in (("top", top), ("jobs", jobs)):
         if not isinstance(count, int) or count < 1:
-            raise MisuseError(f"{name}={count}; at least one is needed")
+            raise MisuseError(f"{name}={shown(count)}; at least one is needed")
     device = as_device(device)
     predictor = _checkpoint_for(wanted, device) if checkpoint is None else checkpoint
     model = predictor_for(device, predictor)

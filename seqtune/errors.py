@@ -84,6 +84,18 @@ def json_fault(error: ValueError | RecursionError) -> str:
     return "a number has too many digits" if "set_int_max_str_digits" in text else text[:100]
 
 
+def shown(value: object, longest: int = 40) -> str:
+    """A value as Python writes it, for a message: at most `longest` characters.
+
+    Python writes no number of more than 4300 digits, and a foreign type may fail to write itself: the size of the
+    number and the name of the type stand for these.
+    """
+    try:
+        return repr(value)[:longest]
+    except Exception:  # `__repr__` is anybody's code
+        return f"<an int of {value.bit_length()} bits>" if isinstance(value, int) else f"<a {type(value).__name__}>"
+
+
 def one_line(error: BaseException | str, longest: int = 300) -> str:
     """The message of an error in one line of at most `longest` characters, fit for a record and a terminal.
 

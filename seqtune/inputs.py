@@ -19,7 +19,7 @@ from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, SeqtuneWarning
+from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, SeqtuneWarning, shown
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import Model
@@ -107,19 +107,19 @@ def several(problems: object) -> list[object]:
 def check_positive(name: str, value: float) -> None:
     """Check that an argument is a positive, finite number. Raises MisuseError with its `name`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-        raise MisuseError(f"{name}={value!r:.40}; it must be a positive number")
+        raise MisuseError(f"{name}={shown(value)}; it must be a positive number")
 
 
 def check_flag(name: str, value: object) -> None:
     """Check that an argument is True or False. Raises MisuseError with its `name`."""
     if not isinstance(value, bool):
-        raise MisuseError(f"{name}={value!r:.40}; it must be True or False")
+        raise MisuseError(f"{name}={shown(value)}; it must be True or False")
 
 
 def check_path(name: str, value: object) -> None:
     """Check that an argument is a path that may exist, as text or Path, or None. Raises MisuseError with its `name`."""
     if value is not None and (not isinstance(value, str | Path) or not _may_exist(str(value))):
-        raise MisuseError(f"{name}={value!r:.40}; it must be a path")
+        raise MisuseError(f"{name}={shown(value)}; it must be a path")
 
 
 def _may_exist(path: str) -> bool:
@@ -144,7 +144,7 @@ def check_own_journal(value: object) -> None:
 def check_share(name: str, value: float | None) -> None:
     """Check that an argument is a share above 0 and up to 1, or None. Raises MisuseError with its `name`."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1):
-        raise MisuseError(f"{name}={value!r:.40}; it must be a share of the best speed, above 0 and at most 1")
+        raise MisuseError(f"{name}={shown(value)}; it must be a share of the best speed, above 0 and at most 1")
 
 
 def check_journal(path: Path) -> None:

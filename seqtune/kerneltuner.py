@@ -31,7 +31,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.strategies.strategy import SearchContext, StrategyFactory
 from seqtune.tuner.strategies.table import strategy_entry, strategy_factory
 
-from .errors import MisuseError, UnavailableError
+from .errors import MisuseError, UnavailableError, shown
 from .warm_start import PROPOSALS, Settings, WarmStart
 
 _DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
@@ -49,7 +49,7 @@ def strategy(name: str = "portfolio", seed: int = 0, *, checkpoint: str | Path |
     """
     factory = strategy_factory(name)
     if seed < 0:
-        raise MisuseError(f"seed={seed}; it must not be negative")
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     warm = warm_start(name, checkpoint, problem, kernel, device, proposals)
     try:
         from kernel_tuner.strategies.wrapper import OptAlg, OptAlgWrapper

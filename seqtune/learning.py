@@ -15,7 +15,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
 from .device_evidence import Correctable
-from .errors import DeviceError, MisuseError
+from .errors import DeviceError, MisuseError, shown
 from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
 from .results import Evaluation, Written
 
@@ -142,7 +142,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
 
     check_positive("seconds", seconds)
     if seed < 0:
-        raise MisuseError(f"seed={seed}; it must not be negative")
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     target = as_device(device)
     name = answers_for(target.backend) if checkpoint is None else checkpoint
     model = None if name in UNTRAINED else load_checkpoint(name).on(target)

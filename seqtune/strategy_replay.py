@@ -16,7 +16,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import processors
 
-from .errors import KernelError, MisuseError
+from .errors import KernelError, MisuseError, shown
 from .families import kernels
 from .learning import read_measurements
 from .proposals import seeds_for
@@ -86,7 +86,7 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
                                      ("jobs", 1 if jobs is None else jobs, 1, 4096), ("seed", seed, 0, 2**32 - 1),
                                      *(("budgets", budget, 0, MAX_TRIALS) for budget in budgets)):
         if not isinstance(value, int) or not least <= value <= most:
-            raise MisuseError(f"{name}={value!r:.20}; it must be a whole number in {least}..{most}")
+            raise MisuseError(f"{name}={shown(value)}; it must be a whole number in {least}..{most}")
     if not budgets:
         raise MisuseError("name at least one budget")
     methods = {name: StrategyMethod(strategy_factory(name), batch) for name in chosen}

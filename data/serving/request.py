@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError, MisuseError, shown
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.feature import LARGEST_SIZE
@@ -103,7 +103,7 @@ def _model_files(request: ServingRequest, model: ServedModel | None, project: st
 def _check(request: ServingRequest) -> None:
     for name, value, most in (("--tp", request.tp, MOST_GPUS), ("--ep", request.ep, MOST_GPUS)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise MisuseError(f"{name}={value!s:.20} is not a number of GPUs (1 to {most})")
+            raise MisuseError(f"{name}={shown(value)} is not a number of GPUs (1 to {most})")
     version = request.triton_version
     if version is not None and not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", version):
         raise MisuseError(f"--triton-version={version!r:.30} is not a version such as {TRITON}")

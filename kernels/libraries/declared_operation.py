@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ExpressionError, FormatError, ProblemError
+from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 
 from ..calls.contents import DRAWN, read_array
 from ..calls.number_types import scalar
@@ -76,7 +76,8 @@ class DeclaredOperation(Operation):
         for axis in axes:
             size = int(axis) if isinstance(axis, float) and axis.is_integer() else axis
             if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= LARGEST_TENSOR:
-                raise ProblemError(f"{self.name}: {array} has an axis of {size!s:.30} elements: {expression.text[:60]}")
+                raise ProblemError(f"{self.name}: {array} has an axis of {shown(size)} elements: "
+                                   f"{expression.text[:60]}")
             sizes.append(size)
         if math.prod(sizes) > LARGEST_TENSOR:
             raise ProblemError(f"{self.name}: {array} is too large")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from seqtune.errors import ProblemError
+from seqtune.errors import ProblemError, shown
 
 Value: TypeAlias = int | float | str | None  # None: unknown
 
@@ -32,19 +33,24 @@ class Feature:
         if value is None:
             return None
         if self.choices:
+            word = value if isinstance(value, str) else shown(value)
             for choice in self.choices:
-                if str(value).lower() == choice.lower():
+                if word.lower() == choice.lower():
                     return choice
-            raise ProblemError(f"{self.name}={value!s:.40} is not one of {', '.join(self.choices)}")
+            raise ProblemError(f"{self.name}={word:.40} is not one of {', '.join(self.choices)}")
         if self.number:
-            if isinstance(value, str) or not 0 < value < float("inf"):
-                raise ProblemError(f"{self.name}={value!s:.40} is not a positive number")
+            if isinstance(value, str) or not 0 < value <= sys.float_info.max:
+                raise ProblemError(f"{self.name}={_brief(value)} is not a positive number")
             return float(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ProblemError(f"{self.name}={value!s:.40} is not a whole number")
+            raise ProblemError(f"{self.name}={_brief(value)} is not a whole number")
         if not self.low <= value <= self.high:
-            raise ProblemError(f"{self.name}={value!s:.40} is outside {self.low}..{self.high}")
+            raise ProblemError(f"{self.name}={_brief(value)} is outside {self.low}..{self.high}")
         return value
+
+
+def _brief(value: Value) -> str:
+    return value[:40] if isinstance(value, str) else shown(value)
 
 
 DTYPE = Feature("dtype", "element type", "fp32", choices=("fp32", "fp16", "bf16", "int8"))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from ..errors import MisuseError, UnavailableError, one_line
+from ..errors import MisuseError, UnavailableError, one_line, shown
 
 INDUCTOR, EAGER = "inductor", "eager"
 COMPARED = (INDUCTOR, EAGER)
@@ -17,7 +17,7 @@ COMPARED = (INDUCTOR, EAGER)
 def check_compared(name: object) -> None:
     """Raise MisuseError for what is no name of a form to compare with."""
     if name not in COMPARED:
-        raise MisuseError(f"compare={name!r:.40} is not one of {', '.join(COMPARED)}")
+        raise MisuseError(f"compare={shown(name)} is not one of {', '.join(COMPARED)}")
 
 
 class PeerGraph(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqtune.kernels.device import Device
 
-from ..errors import MisuseError, UnavailableError
+from ..errors import MisuseError, UnavailableError, shown
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -24,7 +24,7 @@ def checked_precision(precision: object, weights: Iterable[Tensor], device: Devi
     if precision is None:
         precision = "bf16" if has_bf16(weights) else "fp32"
     if not isinstance(precision, str) or precision not in DTYPES:
-        raise MisuseError(f"precision={precision!r:.40} is not one of {', '.join(DTYPES)}")
+        raise MisuseError(f"precision={shown(precision)} is not one of {', '.join(DTYPES)}")
     if precision == "bf16" and device.names()["bf16_dots"] != 1:
         raise UnavailableError(f"{device.name} does not multiply bf16 numbers; precision=\"fp32\" is possible here")
     return precision

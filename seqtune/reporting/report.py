@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqtune.predictor.say import Say, silent
 
-from ..errors import MisuseError
+from ..errors import MisuseError, shown
 from ..inputs import check_free, warned
 from ..results import Written
 
@@ -25,7 +25,7 @@ def report(data: str | Path, out: str | Path, *, device: str | None = None, chec
     path = Path(out)
     check_free(path, force)
     if seed < 0:
-        raise MisuseError(f"seed={seed}; it must not be negative")
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
 
     from seqtune.kernels.files import write_whole
 

@@ -23,7 +23,7 @@ from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
 from seqtune.predictor.model import answers_for
 
-from ..errors import MisuseError, SeqtuneError, SeqtuneWarning
+from ..errors import MisuseError, SeqtuneError, SeqtuneWarning, shown
 from ..proposals import predictor_for, propose
 from .configs import check_names, config_of, family_of, nearest, settings_of
 from .running_device import running_device
@@ -48,12 +48,12 @@ def prune(operation: str | None = None, *, names: Mapping[str, str] | None = Non
     for the device). Raises MisuseError for arguments that can never work.
     """
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-        raise MisuseError(f"top={top!r:.40}; the number of configurations to return is at least 1")
+        raise MisuseError(f"top={shown(top)}; the number of configurations to return is at least 1")
     for name, value, kinds in (("device", device, (Device, str)), ("checkpoint", checkpoint, (str, Path)),
                                ("kernel", kernel, (Kernel, str, Path)), ("operation", operation, (str,)),
                                *((name, value, (int, float, str)) for name, value in features.items())):
         if value is not None and not isinstance(value, kinds):
-            raise MisuseError(f"{name}={value!r:.40} is no {' or '.join(kind.__name__ for kind in kinds)}")
+            raise MisuseError(f"{name}={shown(value)} is no {' or '.join(kind.__name__ for kind in kinds)}")
     family = _declared(kernel) if kernel is not None else None
     if family is None and checkpoint is None:
         family = family_of(operation or "gemm")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from seqtune.errors import one_line
+from seqtune.errors import MisuseError, ProblemError, one_line, shown
+from seqtune.inputs import check_positive, check_share
+from seqtune.kernels.problem import Problem
+
+HUGE = 10**5000  # Python writes at most 4300 digits
 
 
 @pytest.mark.parametrize(("error", "line"), [
@@ -16,3 +20,25 @@ def test_any_error_becomes_one_short_line(error: BaseException | str, line: str)
 
 def test_a_line_may_be_shorter_still() -> None:
     assert one_line("abcdef", 3) == "abc"
+
+
+class Mute:
+    """A value that cannot be written."""
+
+    def __repr__(self) -> str:
+        raise OSError("no text")
+
+
+def test_any_value_can_be_shown_in_a_message() -> None:
+    assert [shown(value) for value in (3, "x" * 100, [-HUGE], Mute(), HUGE)] == [
+        "3", "'" + "x" * 39, "<a list>", "<a Mute>", "<an int of 16610 bits>"]
+
+
+def test_a_number_of_too_many_digits_is_refused_in_one_line() -> None:
+    with pytest.raises(MisuseError, match=r"^seconds=<an int of 16610 bits>; it must be a positive number$"):
+        check_positive("seconds", HUGE)
+    with pytest.raises(MisuseError, match=r"^share=<an int of 16610 bits>; it must be a share"):
+        check_share("share", HUGE)
+    for features in ({"m": HUGE}, {"m": 3, "trans_a": HUGE}, {"m": 3, "tolerance": HUGE}):
+        with pytest.raises(ProblemError, match="=<an int of 16610 bits> is "):
+            Problem.make("gemm", **{"n": 3, "k": 3, **features})
