@@ -45,6 +45,7 @@ class CompiledGraph:
     choices: tuple[Choice, ...]
     kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
     verdict: GraphVerdict | None = None  # where it was compared as a whole
+    written: tuple[int, ...] = ()  # the operands that a run changes, at its end: they must share no memory with others
 
 
 def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
@@ -71,9 +72,10 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     module = plain_graph(program)
     simplify(module.graph)
     fold_constants(module)
+    written = _written(module.graph)
     compiled = _compiled(module, binder, choose, precision, split=False)
     if compiled is None or judge is None:
-        return compiled
+        return compiled and replace(compiled, written=written)
     digest = graph_digest(module, compiled.choices)
     if any(choice.slower for choice in compiled.choices):
         split = _compiled(module, binder, choose, precision, split=True)
@@ -81,8 +83,8 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
             compiled, digest = split, graph_digest(module, split.choices)
     verdict, peer = judge.verdict(digest, module, compiled.graph, examples)
     if peer is None:
-        return replace(compiled, verdict=verdict)
-    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict)
+        return replace(compiled, verdict=verdict, written=written)
+    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict, written)
 
 
 def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
@@ -169,3 +171,9 @@ def _write_operands(program: ExportedProgram) -> None:
         copies[value].meta = dict(value.meta)
     if copies:
         end.args = (tuple(copies.get(value, value) for value in results),)
+
+
+def _written(graph: fx.Graph) -> tuple[int, ...]:
+    """The numbers of the operands that are written."""
+    written = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    return tuple(number for number, node in enumerate(graph.find_nodes(op="placeholder")) if node in written)

@@ -24,11 +24,12 @@ from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.budget import SECONDS
 
-from ..errors import MisuseError, SeqtuneError, one_line
+from ..errors import MisuseError, SeqtuneError, one_line, shown
 from ..inputs import check_flag, check_own_journal, check_path, check_positive, warned
-from .compilation import compile_graph, exported
+from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_for_threads, device_for_threads
 from .graph_judge import GraphJudge, GraphVerdict
+from .model_operands import share_memory
 from .network.nodes import Tuned
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision
@@ -59,18 +60,18 @@ class BackendOptions:
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
         """Check the options. Raises MisuseError."""
         if not isinstance(options or {}, Mapping):
-            raise MisuseError(f"options={options!r:.40}; they must be a dictionary")
+            raise MisuseError(f"options={shown(options)}; they must be a dictionary")
         given = dict(options or {})
         names = [field.name for field in fields(cls)]
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise MisuseError(f"the backend seqtune has no option {unknown[0]!r:.40}; its options are "
+            raise MisuseError(f"the backend seqtune has no option {shown(unknown[0])}; its options are "
                               f"{', '.join(names)}")
         result = cls(**given)
         check_positive("seconds", result.seconds)
         check_compared(result.compare)
         if result.fallback not in FALLBACKS:
-            raise MisuseError(f"fallback={result.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
+            raise MisuseError(f"fallback={shown(result.fallback)} is not one of {', '.join(FALLBACKS)}")
         check_flag("verify", result.verify)
         check_path("checkpoint", result.checkpoint)
         check_own_journal(result.journal)
@@ -81,7 +82,7 @@ def backend(module: fx.GraphModule, example_inputs: Values, *, options: Mapping[
             mode: str | None = None) -> Callable[..., Any]:
     """Compile a graph of Dynamo. Raises MisuseError for an unknown option or mode."""
     if mode not in (None, "default"):
-        raise MisuseError(f"the backend seqtune has no mode {mode!r:.40}; give options instead")
+        raise MisuseError(f"the backend seqtune has no mode {shown(mode)}; give options instead")
     given = BackendOptions.of(options)
     if torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in example_inputs):
         return _fallback(module, example_inputs, given)
@@ -112,7 +113,7 @@ class ShapedPrograms:
                          if index not in {*self.weights, *self.numbers}]
         self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
                                            device_for_threads(torch.get_num_threads()))
-        self._programs: dict[Any, Callable[..., Any]] = {}  # of the operands; the one that was used last is the last
+        self._programs: dict[Any, CompiledGraph] = {}  # of the operands; the one that was used last is the last
         self._refused: set[Any] = set()  # shapes that have no program
         self._fallback: Callable[..., Any] | None = None  # of all values
         self._verified: set[Any] = set()  # the first shapes, whose layers are measured
@@ -125,13 +126,13 @@ class ShapedPrograms:
         """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
         with torch.no_grad():
             with TURN:
-                run = self._program(values)
-                if run is not None:
-                    return run(*(values[index] for index in self.operands))
+                program = self._program(values)
+                if program is not None:
+                    return program.graph(*(values[index] for index in self.operands))
             assert self._fallback is not None
             return self._fallback(*values)
 
-    def _program(self, values: Values) -> Callable[..., Any] | None:
+    def _program(self, values: Values) -> CompiledGraph | None:
         """The program for the shapes of these values; None if the fallback computes them."""
         key = (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
                *(_form(values[index]) for index in self.operands))
@@ -142,8 +143,8 @@ class ShapedPrograms:
         if versions != self._versions:
             self._programs.clear()
             self._packed, self._versions = [weight.detach() for weight in weights], versions
-        run = self._programs.pop(key, None)
-        if run is None:
+        program = self._programs.pop(key, None)
+        if program is None:
             if len(self._verified) < MOST_VERIFIED:
                 self._verified.add(key)
             compiled = self._compile(values, self.options.verify and key in self._verified)
@@ -151,11 +152,14 @@ class ShapedPrograms:
                 self._refused.add(key)
                 self._fall_back(compiled)
                 return None
-            run = compiled
-        self._programs[key] = run
+            program = compiled
+        self._programs[key] = program
         if len(self._programs) > MOST_SHAPES:
             del self._programs[next(iter(self._programs))]
-        return run
+        if program.written and share_memory([*(values[index] for index in self.operands), *weights], program.written):
+            self._fall_back("an operand that it changes shares memory with another one")
+            return None
+        return program
 
     def _fall_back(self, reason: str) -> None:
         """Prepare what computes shapes without a program: Dynamo compiles it for the shapes that it meets."""
@@ -164,7 +168,7 @@ class ShapedPrograms:
             warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes this graph")
             self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
 
-    def _compile(self, values: Values, verify: bool) -> Callable[..., Any] | str:
+    def _compile(self, values: Values, verify: bool) -> CompiledGraph | str:
         """The programs for these values, or the reason why there are none."""
         frozen = _with_constants(self.module, {index: values[index] for index in self.weights},
                                  {index: values[index].item() for index in self.numbers})
@@ -183,8 +187,7 @@ class ShapedPrograms:
         if compiled is None:
             return "it has no convolution and no linear layer that our kernels compute"
         self._verdict = compiled.verdict or self._verdict
-        graph: Callable[..., Any] = compiled.graph
-        return graph
+        return compiled
 
     def _judge(self, selection: LayerSelection) -> GraphJudge | None:
         """The judge of the graph's first shape, whose verdict holds for all: each one would take as long."""

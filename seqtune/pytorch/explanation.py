@@ -21,6 +21,7 @@ from seqtune.kernels.llvm.steps.formula import Formula
 
 from ..errors import MisuseError
 from .device_threads import TURN
+from .model_operands import result_for
 from .network.nodes import AttentionHeads, Layer, Node, Pointwise, Tuned
 from .network_module import NetworkModule
 from .openvino_nodes import by_step, openvino_nodes
@@ -82,6 +83,8 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     """
     if not isinstance(fast, Optimized):
         raise MisuseError(f"a {type(fast).__name__} is not an optimised model; explain what optimize(...) returned")
+    if not all(isinstance(x, Tensor) for x in example):
+        raise MisuseError("explain runs the model on tensors; give those that it was optimised for")
     whole = fast.model if isinstance(fast.model, Compiled) else None
     if openvino and whole is None:
         raise MisuseError("this model was optimised in parts; OpenVINO's nodes are shown for whole models only")
@@ -90,7 +93,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
                for program in programs]
     try:
-        fast(*example)
+        result_for(fast, example, "these operands")
     finally:
         for handle in handles:
             handle.remove()

@@ -37,12 +37,12 @@ from seqtune.kernels.device import Device
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import SECONDS
 
-from ..errors import FormatError, MisuseError, SeqtuneError, one_line
+from ..errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
-from .child_inputs import clones, inputs_of_children
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of, one_at_a_time
 from .graph_judge import GraphJudge, next_judge
+from .model_operands import checked_examples, clones, inputs_of_children, result_for, share_memory
 from .network.nodes import Tuned
 from .network_module import ResultStrides, with_strides
 from .peer_graph import INDUCTOR, check_compared
@@ -106,7 +106,8 @@ class Compiled(nn.Module):
         self.graph = compiled.graph
         self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
-        self._known = [(example.shape, example.dtype, "cpu") for example in examples]
+        self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
+        self._written = compiled.written
         self._strides = tuple(example.stride() for example in examples)
         self._formats = ResultStrides()  # for inputs in other memory formats
         self._unflatten = unflatten
@@ -122,7 +123,9 @@ class Compiled(nn.Module):
             return getattr(self.original, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph; the original for other shapes, after a change of its weights, and once for other strides."""
+        """Run the graph. The original for other shapes, after a change of its weights, where an operand that is written
+        shares memory with another, and once for other strides.
+        """
         if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None:
             return self.original(*args, **kwargs)
         if self._weights.were_written():
@@ -130,8 +133,10 @@ class Compiled(nn.Module):
                    "Optimise the changed model again")
             return self.original(*args, **kwargs)
         for given, known in zip(args, self._known, strict=True):
-            if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type) != known:
-                return self.original(*args, **kwargs)
+            if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type, given.layout) != known:
+                return self.original(*args)
+        if self._written and share_memory(args, self._written):
+            return self.original(*args)  # what it writes changes what it reads later
         with TURN, torch.no_grad():
             strides = tuple(x.stride() for x in args)
             if strides == self._strides:
@@ -162,7 +167,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES
     of its largest number.
     """
-    examples = _examples(example_input)
+    examples = checked_examples(example_input)
     check_flag("verify", verify)
     check_positive("seconds", seconds)
     check_path("checkpoint", checkpoint)
@@ -170,7 +175,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     check_own_journal(journal)
     check_compared(compare)
     if not callable(progress):
-        raise MisuseError(f"progress={progress!r:.40}; it must be a function of one line of text")
+        raise MisuseError(f"progress={shown(progress)}; it must be a function of one line of text")
     _check(model, examples)
     target = as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
@@ -217,13 +222,6 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     return Optimized(result, target, taken, error, precision).eval()
 
 
-def _examples(given: object) -> tuple[Tensor, ...]:
-    examples = tuple(given) if isinstance(given, list | tuple) else (given,)
-    if not examples or not all(isinstance(example, Tensor) for example in examples):
-        raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
-    return clones(examples)  # dense: an example may repeat its elements where later inputs do not
-
-
 def _check(model: object, examples: Sequence[Tensor]) -> None:
     if not isinstance(model, nn.Module):
         raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
@@ -232,13 +230,13 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
     if any(module.training for module in model.modules()):
         raise MisuseError("the model is in training mode; call .eval() first")
     allowed = tuple(NAMES) if has_bf16(model.parameters()) else (torch.float32,)
-    for what, tensors in (("model", [*model.parameters(), *model.buffers()]), ("example input", examples)):
-        for tensor in tensors:
-            if tensor.device.type != "cpu":
-                raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
-            if tensor.is_floating_point() and tensor.dtype not in allowed:
-                raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is "
-                                  "optimised")
+    named = [(f"model's {kind} {name}", tensor) for kind, tensors in (
+        ("parameter", model.named_parameters()), ("buffer", model.named_buffers())) for name, tensor in tensors]
+    for what, tensor in (*named, *(("example input", example) for example in examples)):
+        if tensor.device.type != "cpu":
+            raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
+        if tensor.is_floating_point() and tensor.dtype not in allowed:
+            raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is optimised")
 
 
 def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
@@ -285,7 +283,7 @@ def _reference(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tenso
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():
         buffers = WatchedBuffers(wide)
-        expected = _tensors(wide(*clones(examples)))
+        expected = _tensors(result_for(wide, clones(examples), "the example input"))
         if not buffers.written():
             return expected, set()
         buffers = WatchedBuffers(wide)

@@ -65,7 +65,7 @@ def mlp() -> nn.Module:
 
 def modules_of(graph: ShapedPrograms) -> list[NetworkModule]:
     """The programs of a graph."""
-    return [module for run in graph._programs.values() for module in run.modules()  # type: ignore[attr-defined]
+    return [module for program in graph._programs.values() for module in program.graph.modules()
             if isinstance(module, NetworkModule)]
 
 

@@ -127,3 +127,19 @@ def test_a_plain_model_and_other_operands_are_one_line(quick: Callable[..., Opti
         explain(plain, torch.randn(2, 8))
     with pytest.raises(MisuseError, match="of the shapes that it was optimised for"):
         explain(quick(plain, torch.randn(2, 8)), torch.randn(3, 8))
+
+
+@pytest.mark.parametrize("operands", [(3,), (None,), ("x",), ({"x": [torch.ones(5, 8)]},), (torch.ones(5, 8), 2.0)])
+def test_other_operands_than_tensors_are_refused(quick: Callable[..., Optimized], operands: tuple[Any, ...]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(5, 8))
+    with pytest.raises(MisuseError, match="explain runs the model on tensors"):
+        explain(fast, *operands)
+
+
+@pytest.mark.parametrize("operands", [(), (torch.ones(5, 9),), (torch.ones(5, 8), torch.ones(3))])
+def test_operands_that_the_model_does_not_take_are_refused_in_one_line(quick: Callable[..., Optimized],
+                                                                      operands: tuple[Any, ...]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(5, 8))
+    with pytest.raises(MisuseError, match="the model cannot be called with these operands") as caught:
+        explain(fast, *operands)
+    assert "\n" not in str(caught.value)

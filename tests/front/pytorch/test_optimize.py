@@ -194,3 +194,30 @@ def test_an_option_that_makes_no_sense_is_refused_in_one_line(option: dict[str, 
     with pytest.raises(MisuseError, match=message) as caught:
         optimize(nn.Linear(8, 4).eval(), torch.randn(2, 8), **{"device": "llvm:1", "verify": False, **option})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("example", [3, None, "x", (), {"x": torch.ones(2, 8)}, [torch.ones(2, 8), [torch.ones(2)]],
+                                     (torch.ones(2, 8), None)])
+def test_an_example_that_is_not_of_tensors_is_refused(example: Any) -> None:
+    with pytest.raises(MisuseError, match="the example input must be a tensor, or a tuple of the tensors"):
+        optimize(nn.Linear(8, 4).eval(), example, device="llvm:1", verify=False)
+
+
+@pytest.mark.parametrize("example", [torch.ones(2, 9), (torch.ones(2, 8), torch.ones(2)), torch.ones(2, 8).int()])
+def test_an_example_that_the_model_does_not_take_is_refused_in_one_line(example: Any) -> None:
+    with pytest.raises(MisuseError, match="the model cannot be called with the example input: ") as caught:
+        optimize(nn.Linear(8, 4).eval(), example, device="llvm:1", verify=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("parameter", torch.float16), ("buffer", torch.float64)])
+def test_a_tensor_of_another_type_is_named(kind: str, dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).eval()
+    norm: Any = model[1]
+    if kind == "parameter":
+        norm.weight = nn.Parameter(torch.ones(8, dtype=dtype))
+    else:
+        norm.running_mean = torch.zeros(8, dtype=dtype)
+    name = "weight" if kind == "parameter" else "running_mean"
+    with pytest.raises(MisuseError, match=f"the model's {kind} 1.{name} is of {dtype}; only torch.float32 is"):
+        optimize(model, torch.randn(2, 8), device="llvm:1", verify=False)

@@ -1,0 +1,77 @@
+"""Operands of models: examples, what a module calls its parts with, and whether operands share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import MisuseError, SeqtuneError, one_line
+from .shared_weights import kept_buffers
+
+
+def checked_examples(given: object) -> tuple[Tensor, ...]:
+    """Copies of the tensors that a model is called with, given as one or several. Raises MisuseError for others.
+
+    The copies are dense: an example may repeat its elements where later operands do not.
+    """
+    examples = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
+        raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
+    return clones(examples)
+
+
+def result_for(model: nn.Module, operands: Sequence[object], what: str) -> Any:
+    """The model's result. An exception of the model becomes a MisuseError, which names the operands as `what`."""
+    try:
+        return model(*operands)
+    except SeqtuneError:
+        raise
+    except Exception as error:  # a model is anybody's code
+        raise MisuseError(f"the model cannot be called with {what}: {one_line(error, 200)}") from error
+
+
+def clones(examples: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Copies for one call, which may change them."""
+    return tuple(example.detach().clone() for example in examples)
+
+
+def inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+    """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
+    inputs: dict[str, tuple[Tensor, ...]] = {}
+    handles = []
+    for name, child in module.named_children():
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
+            usable = not kwargs and all(isinstance(value, Tensor) for value in args)
+            before = inputs.get(name, args)
+            same = usable and [value.shape for value in before] == [value.shape for value in args]
+            inputs[name] = tuple(value.clone() for value in args) if same else ()
+
+        handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
+    try:
+        with torch.no_grad(), kept_buffers(module):
+            module(*clones(examples))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return inputs
+
+
+def share_memory(tensors: Sequence[Any], written: Iterable[int]) -> bool:
+    """Whether one of the tensors, given by its number, may have memory in common with another: addresses meet.
+
+    Other values than tensors have no memory.
+    """
+    ranges = [_addresses(x) if isinstance(x, Tensor) else (0, 0) for x in tensors]
+    return any(begin < ranges[index][1] and ranges[index][0] < end for index in written
+               for number, (begin, end) in enumerate(ranges) if number != index)
+
+
+def _addresses(x: Tensor) -> tuple[int, int]:
+    """The first address of a tensor's elements, and that behind the last; a tensor without elements has none."""
+    if not x.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
