@@ -131,7 +131,8 @@ class LLVMDirect:
             pixel_step=size["stride_w"] * (x_pitch if last else 1), channels_last=last,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem),
             borders=_borders(size, tile_w) if peeled else None,
-            pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other).source()
+            pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other,
+            reads_ahead=fusion.cold and _tiling(problem, size, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
@@ -140,10 +141,7 @@ class LLVMDirect:
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         n, groups, c, k, out = size["n"], size["groups"], size["c"], size["k"], size["out_h"] * size["out_w"]
         pair = in_word(problem)
-        tiling = Tiling(
-            row_w=size["row_w"], rows=size["rows"], k=size["k_per_group"], c=size["c_per_group"] // pair,
-            tile_w=configuration.number("tile_w"), tile_h=configuration.number("tile_h"), lanes=_lanes(configuration),
-            chunk=configuration.number("chunk"), threads=device.threads, images=n * groups)
+        tiling = _tiling(problem, size, device, configuration)
         pad_h, pad_w = (0, 0) if peeled else (size["pad_h"], size["pad_w"])
         padded = pad_h > 0 or pad_w > 0
         high, wide = size["h"] + 2 * pad_h, size["w"] + 2 * pad_w
@@ -198,6 +196,13 @@ class LLVMDirect:
 
 def _lanes(configuration: Configuration) -> int:
     return configuration.number("vector") * configuration.number("vectors_k")
+
+
+def _tiling(problem: Problem, size: dict[str, int], device: Device, configuration: Configuration) -> Tiling:
+    return Tiling(
+        row_w=size["row_w"], rows=size["rows"], k=size["k_per_group"], c=size["c_per_group"] // in_word(problem),
+        tile_w=configuration.number("tile_w"), tile_h=configuration.number("tile_h"), lanes=_lanes(configuration),
+        chunk=configuration.number("chunk"), threads=device.threads, images=size["n"] * size["groups"])
 
 
 def _pitches(problem: Problem, size: dict[str, int], fusion: Fusion) -> Pitches:

@@ -28,7 +28,8 @@ class Fusion:
     if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
     lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
     pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
-    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. Raises KernelError.
+    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. With `cold`, weights
+    are not in the caches when the kernel begins, and families that can read them ahead do so. Raises KernelError.
     """
 
     epilogue: Formula | None = None
@@ -37,6 +38,7 @@ class Fusion:
     other_pitch: int | None = None
     y_element: str | None = None
     other_element: str | None = None
+    cold: bool = False
 
     def __post_init__(self) -> None:
         if self.epilogue is not None and self.epilogue.operands > 2:

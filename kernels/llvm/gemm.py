@@ -86,14 +86,12 @@ class LLVMGemm:
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=elements.y,
-            other=elements.other).source()
+            other=elements.other,
+            reads_ahead=fusion.cold and _tiling(problem, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
-        m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        pair = in_word(problem)
-        tiling = Tiling(row_w=m, rows=1, k=n, c=k // pair, tile_w=configuration.number("tile_m"), tile_h=1,
-                        lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
+        pair, tiling = in_word(problem), _tiling(problem, device, configuration)
         pitches = _pitches(problem, fusion)
         step, along = (1, pitches.x) if problem["trans_a"] == "yes" else (pitches.x, pair)
         values = tiling.arguments(1)
@@ -115,6 +113,13 @@ class LLVMGemm:
         lanes, transposed, pair = self.packing(problem, configuration)
         rows = weights if transposed else weights.T
         return (pack if pair == 1 else pack_pairs)(np.asarray(rows)[:, :, None, None], 1, lanes, True)
+
+
+def _tiling(problem: Problem, device: Device, configuration: Configuration) -> Tiling:
+    return Tiling(
+        row_w=problem.size("m"), rows=1, k=problem.size("n"), c=problem.size("k") // in_word(problem),
+        tile_w=configuration.number("tile_m"), tile_h=1, lanes=_lanes(configuration),
+        chunk=configuration.number("chunk"), threads=device.threads)
 
 
 def _pitches(problem: Problem, fusion: Fusion) -> Pitches:

@@ -125,7 +125,8 @@ def run_family(place: Place, name: str) -> None:
                 other = rounded(np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32),
                                 dtype_of(problem))
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
-                fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1)
+                fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1,
+                                cold=True)
                 place.run(f"{what} fused", implementation.source(problem, device, configuration, fusion),
                           implementation.launch(problem, device, configuration, fusion),
                           (apart(inputs[0], fusion.x_pitch), *inputs[1:]),

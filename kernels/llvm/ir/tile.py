@@ -27,10 +27,11 @@ from ..steps.formula import Formula
 from .borders import Borders, Taps
 from .elements import FP32, Element
 from .epilogue import Store, declare_epilogue
-from .task_loops import ENTRIES, FUSED_FIELDS, TILE, TILE_WITH_OTHER, loops
+from .task_loops import ENTRIES, FUSED_FIELDS, loops, signature
 from .writer import Writer
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
+_LINE = 16  # floats of a cache line
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
 
 
@@ -54,6 +55,7 @@ class Tile:
     x: Element = FP32  # bf16: sums of products of pairs of channels
     y: Element = FP32
     other: Element = FP32
+    reads_ahead: bool = False  # each tile of a panel asks for its share of the next one (`Tiling.visits`)
 
     def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
@@ -89,7 +91,7 @@ class Tile:
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: Tile) -> KernelSource:
     return KernelSource("\n".join([_tile(tile), ENTRIES]), (
-        loops(tile.formula.operands == 2, tile.pitched, tile.x.kind, tile.y.kind, tile.other.kind),))
+        loops(tile.formula.operands == 2, tile.reads_ahead, tile.pitched, tile.x.kind, tile.y.kind, tile.other.kind),))
 
 
 def _tile(tile: Tile) -> str:
@@ -101,13 +103,16 @@ def _tile(tile: Tile) -> str:
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel", *(("other_row", "other_pixel") if with_other else ()))}
     sums = ["zeroinitializer"] * count
+    if tile.reads_ahead:
+        write.do("%panel = ptrtoint ptr %w to i64")
     store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step, grid)
     return "\n".join([
         *([f"declare {kind} {_dot(tile.vector)}({kind}, {_pairs(tile.vector)}, {_pairs(tile.vector)})"]
           if tile.in_pairs else []),
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
         declare_epilogue(tile.formula, tile.vector, y=tile.y),
-        write.function(f"internal void @tile({TILE_WITH_OTHER if with_other else TILE}) noinline")])
+        *(["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] if tile.reads_ahead else []),
+        write.function(f"internal void @tile({signature(with_other, tile.reads_ahead)}) noinline")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +243,11 @@ class _Reduction:
         """Add one tap of one channel to the sums of `pixels`: their inputs times every vector of weights."""
         write, tile, kind = self.write, self.tile, self.kind
         loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
+        if tile.reads_ahead:
+            self._read_ahead(w)
         new_sums: list[str] = []
         above, row = 0, x
-        for pixel in pixels:
-            i, j = divmod(pixel, tile.tile_w)
+        for i, j in (divmod(pixel, tile.tile_w) for pixel in pixels):
             while above < i:
                 row, above = self._x(row, self.step["x_row"]), above + 1
             value = write.let(f"load float, ptr {self._x(row, j * tile.pixel_step)}, align {tile.x.bytes}")
@@ -250,6 +256,14 @@ class _Reduction:
             new_sums += [self._fma(splat, weights, sums[len(new_sums) + vector])
                          for vector, weights in enumerate(loaded)]
         return new_sums
+
+    def _read_ahead(self, w: str) -> None:
+        """Prefetch the next panel, as far into the tile's share of it as `w` is in this panel."""
+        write = self.write
+        passed = write.i64("sub", write.let(f"ptrtoint ptr {w} to i64"), "%panel")
+        ahead = write.at("%ahead", write.i64("lshr", passed, "%shift"), "i8")
+        for line in range(0, self.tile.lanes, _LINE):
+            write.do(f"call void @llvm.prefetch.p0(ptr {write.at(ahead, line)}, i32 0, i32 3, i32 1)")
 
     def _fma(self, x: str, weights: str, sums: str) -> str:
         """The sums with a channel of x times a vector of weights added, or with a pair of channels, both products."""

@@ -52,6 +52,11 @@ class Tiling:
         return self.chunk or -(-self._tiles // min(self.threads, self._tiles))
 
     @property
+    def visits(self) -> int:
+        """The number of tiles that read a panel one after the other."""
+        return min(self._chunk, self._tiles)
+
+    @property
     def tasks(self) -> int:
         """The number of tasks of all images and groups."""
         return self.images * self._k_tasks * -(-self._tiles // self._chunk)

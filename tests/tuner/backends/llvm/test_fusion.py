@@ -20,7 +20,7 @@ from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
@@ -182,6 +182,19 @@ def test_an_epilogue_replaces_the_problem_s_activation(binder: KernelBinder) -> 
             binder.bind(problem, configuration, operands["weights"], None, fusion)(
                 operands["x"].ctypes.data, y.ctypes.data)
             assert np.abs(y - expected).max() < 1e-5
+
+
+def test_cold_weights_are_read_ahead_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
+    for problem in (LAST["padded"], LAST["pointwise"], LAST["grouped"], PRODUCTS["transposed"]):
+        for configuration in choices(binder, problem, 6, 3):
+            run(binder, problem, configuration, replace(wide(problem, 1), cold=True))
+            run(binder, problem, configuration, Fusion(RESIDUAL, cold=True), in_place=True)
+    many_rows, one_row = (Problem.make("gemm", m=m, n=41, k=16, trans_b="yes") for m in (500, 1))
+    for problem, ahead in ((many_rows, True), (one_row, False)):
+        device = replace(binder.device, threads=2)
+        default = SearchSpace(kernel("llvm.gemm"), problem, device).default
+        text = LLVMGemm().source(problem, device, default, Fusion(cold=True)).text
+        assert ("llvm.prefetch" in text) == ahead
 
 
 def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) -> None:
