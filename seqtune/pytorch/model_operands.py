@@ -1,4 +1,4 @@
-"""Operands of models: examples, what a module calls its parts with, and whether operands share memory."""
+"""Models and their operands: checks, examples, what a module calls its parts with, and operands that share memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from ..errors import MisuseError, SeqtuneError, one_line
+from .precisions import NAMES, has_bf16
 from .shared_weights import kept_buffers
 
 
@@ -21,6 +23,22 @@ def checked_examples(given: object) -> tuple[Tensor, ...]:
     if not examples or not all(isinstance(example, Tensor) for example in examples):
         raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
     return clones(examples)
+
+
+def check_model(model: object, examples: Sequence[Tensor]) -> None:
+    """Raise MisuseError for a model that is not in eval mode, or tensors on other devices or of other types."""
+    if not isinstance(model, nn.Module):
+        raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
+    if any(module.training for module in model.modules()):
+        raise MisuseError("the model is in training mode; call .eval() first")
+    allowed = tuple(NAMES) if has_bf16(model.parameters()) else (torch.float32,)
+    named = [(f"model's {kind} {name}", tensor) for kind, tensors in (
+        ("parameter", model.named_parameters()), ("buffer", model.named_buffers())) for name, tensor in tensors]
+    for what, tensor in (*named, *(("example input", example) for example in examples)):
+        if tensor.device.type != "cpu":
+            raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
+        if tensor.is_floating_point() and tensor.dtype not in allowed:
+            raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is optimised")
 
 
 def result_for(model: nn.Module, operands: Sequence[object], what: str) -> Any:
@@ -36,6 +54,12 @@ def result_for(model: nn.Module, operands: Sequence[object], what: str) -> Any:
 def clones(examples: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Copies for one call, which may change them."""
     return tuple(example.detach().clone() for example in examples)
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """Copies of a result's tensors; bf16 becomes fp32."""
+    return [leaf.float() if leaf.dtype == torch.bfloat16 else leaf.clone() for leaf in pytree.tree_leaves(result)
+            if isinstance(leaf, Tensor)]
 
 
 def inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:

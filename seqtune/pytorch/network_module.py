@@ -112,10 +112,12 @@ class ResultStrides:
     """The strides that a model gives its results, by the strides of its operands; None where these are not known.
 
     A graph is exported for operands in one memory format, such as channels_last, and its results have theirs always.
+    Operands are refused where the graph does not compute them as the model does.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[Shape, ...], list[Shape | None]] = {}
+        self._refused: set[tuple[Shape, ...]] = set()
 
     def learn(self, operands: tuple[Shape, ...], results: Sequence[object]) -> None:
         """Remember the strides of the results, which the model itself has computed."""
@@ -123,6 +125,16 @@ class ResultStrides:
             del self._known[next(iter(self._known))]
         self._known[operands] = [x.stride() if isinstance(x, Tensor) and 0 not in x.stride() else None
                                  for x in results]
+
+    def refuse(self, operands: tuple[Shape, ...]) -> None:
+        """Remember that the graph does not compute operands of these strides."""
+        if len(self._refused) >= MOST_FORMATS:
+            self._refused.clear()
+        self._refused.add(operands)
+
+    def are_refused(self, operands: tuple[Shape, ...]) -> bool:
+        """Whether operands of these strides were refused."""
+        return operands in self._refused
 
     def find(self, operands: tuple[Shape, ...]) -> list[Shape | None] | None:
         """The strides of each result, None for one that may stay as it is; or None for operands of other strides."""

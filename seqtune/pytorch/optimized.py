@@ -42,15 +42,24 @@ from ..inputs import as_device, check_flag, check_own_journal, check_path, check
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of, one_at_a_time
 from .graph_judge import GraphJudge, next_judge
-from .model_operands import checked_examples, clones, inputs_of_children, result_for, share_memory
-from .network.nodes import Tuned
+from .model_operands import (
+    check_model,
+    checked_examples,
+    clones,
+    inputs_of_children,
+    result_for,
+    share_memory,
+    tensors_of,
+)
+from .network.nodes import Shape, Tuned
 from .network_module import ResultStrides, with_strides
 from .peer_graph import INDUCTOR, check_compared
-from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
+from .precisions import TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
 from .shared_weights import PLAIN, OwnCopy, WatchedBuffers, WatchedWeights, kept_buffers, shared_copy
 
+SAME = 5e-2  # of the largest result: rounding, also that of bf16, is less
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
 
@@ -123,8 +132,10 @@ class Compiled(nn.Module):
             return getattr(self.original, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph. The original for other shapes, after a change of its weights, where an operand that is written
-        shares memory with another, and once for other strides.
+        """Run the graph.
+
+        The original computes other shapes, operands that are written and share memory with others, everything after a
+        change of its weights, and other strides once, or always where results depend on them.
         """
         if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None:
             return self.original(*args, **kwargs)
@@ -144,9 +155,22 @@ class Compiled(nn.Module):
             wanted = self._formats.find(strides)
             if wanted is not None:
                 return self._unflatten(with_strides(self.graph(*args), wanted))
-            result = self.original(*args)
+            return self._learned(args, strides)
+
+    def _learned(self, args: tuple[Tensor, ...], strides: tuple[Shape, ...]) -> Any:
+        """The original's result. From now on the graph computes operands of these strides if it computes the same."""
+        if self._formats.are_refused(strides):
+            return self.original(*args)
+        before = clones(args) if self._written else args
+        result = self.original(*args)
+        expected = tensors_of(result)
+        if difference(expected, tensors_of(self.graph(*before))) < SAME:
             self._formats.learn(strides, pytree.tree_leaves(result))
-            return result
+        elif all(bool(tensor.isfinite().all()) for tensor in expected):
+            self._formats.refuse(strides)
+            warned("the results of an optimised model depend on the strides of its operands; the original computes "
+                   "operands of these strides, at its speed")
+        return result
 
 
 @torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
@@ -176,7 +200,9 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     check_compared(compare)
     if not callable(progress):
         raise MisuseError(f"progress={shown(progress)}; it must be a function of one line of text")
-    _check(model, examples)
+    if isinstance(model, Optimized):
+        raise MisuseError("this model is optimised already")
+    check_model(model, examples)
     target = as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
@@ -213,30 +239,13 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         warned(f"{disturbed} of {len(taken)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad(), nullcontext() if isinstance(result, Compiled) else kept_buffers(result):
-        error = difference(expected, _tensors(result(*clones(examples))))
+        error = difference(expected, tensors_of(result(*clones(examples))))
     if not error < allowed:
         finite = all(bool(tensor.isfinite().all()) for tensor in expected)
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {allowed:.0e} is "
                            "allowed" if finite else "the model's results for the example are not finite, and the "
                            "optimised model's are not so in the same places; take an example with finite results")
     return Optimized(result, target, taken, error, precision).eval()
-
-
-def _check(model: object, examples: Sequence[Tensor]) -> None:
-    if not isinstance(model, nn.Module):
-        raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
-    if isinstance(model, Optimized):
-        raise MisuseError("this model is optimised already")
-    if any(module.training for module in model.modules()):
-        raise MisuseError("the model is in training mode; call .eval() first")
-    allowed = tuple(NAMES) if has_bf16(model.parameters()) else (torch.float32,)
-    named = [(f"model's {kind} {name}", tensor) for kind, tensors in (
-        ("parameter", model.named_parameters()), ("buffer", model.named_buffers())) for name, tensor in tensors]
-    for what, tensor in (*named, *(("example input", example) for example in examples)):
-        if tensor.device.type != "cpu":
-            raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
-        if tensor.is_floating_point() and tensor.dtype not in allowed:
-            raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is optimised")
 
 
 def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
@@ -283,15 +292,9 @@ def _reference(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tenso
         wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():
         buffers = WatchedBuffers(wide)
-        expected = _tensors(result_for(wide, clones(examples), "the example input"))
+        expected = tensors_of(result_for(wide, clones(examples), "the example input"))
         if not buffers.written():
             return expected, set()
         buffers = WatchedBuffers(wide)
         wide(*clones(examples))
         return expected, buffers.written()
-
-
-def _tensors(result: Any) -> list[Tensor]:
-    """Copies of a result's tensors; bf16 becomes fp32."""
-    return [leaf.float() if leaf.dtype == torch.bfloat16 else leaf.clone() for leaf in pytree.tree_leaves(result)
-            if isinstance(leaf, Tensor)]

@@ -69,3 +69,41 @@ def test_activations_and_reductions_treat_odd_numbers_as_pytorch_does() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_networks_treat_odd_numbers_as_pytorch_does(name: str) -> None:
     check(*MODELS[name])
+
+
+class Normalised(nn.Module):
+    """A layer, and normalisations of its operand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.group_norm = nn.Linear(16, 16), nn.GroupNorm(2, 8)
+        self.norms = nn.ModuleList([nn.LayerNorm(16), nn.RMSNorm(16)])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return (self.linear(x), self.group_norm(x), *(norm(x) for norm in self.norms), x.softmax(-1), x.softmax(0),
+                x.log_softmax(-1), functional.normalize(x, dim=-1), x.std(-1))
+
+
+def test_normalisations_of_large_and_small_numbers_are_pytorch_s() -> None:
+    model = random_norms(Normalised().eval())
+    program = program_of(model, [torch.randn(2, 8, 16)], binder_of(device_for_threads(1)))
+    for scale in (1e-38, 1e-30, 1e-15, 1e4, 1e15):
+        x = scale * torch.randn(2, 8, 16)
+        with torch.no_grad():
+            results, expected = program(x), model(x)
+        if scale < 1e-20:  # the squares of a deviation vanish
+            assert not results[-1].any()
+            results, expected = results[:-1], expected[:-1]
+        assert_same(results, expected, f"{scale:g}")
+
+
+def test_squares_that_overflow_leave_finite_normalisations() -> None:
+    model = Normalised().eval()
+    program = program_of(model, [torch.randn(2, 8, 16)], binder_of(device_for_threads(1)))
+    x = 1e20 * torch.randn(2, 8, 16)
+    with torch.no_grad():
+        _, group_norm, layer_norm, *results, deviation = program(x)
+        assert_same(tuple(results), model(x)[3:-1], "RMS normalisation and softmax")
+    assert not group_norm.any()
+    assert not layer_norm.any()
+    assert deviation.isposinf().all()
