@@ -77,6 +77,8 @@ def load_checkpoint(name: str | Path) -> Model:
     """The model of a checkpoint, cached until the files change. Raises CheckpointError."""
     from seqtune.predictor.checkpoint_folder import FORMER, MOST_LAYERS, find
 
+    if not isinstance(name, str | Path):
+        raise CheckpointError(f"checkpoint={shown(name)} is not the name or the path of a checkpoint")
     folder = find(name)
     layers = [folder.joinpath(*[FORMER] * depth) for depth in range(MOST_LAYERS)]
     try:

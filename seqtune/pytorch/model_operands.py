@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from ..errors import MisuseError, SeqtuneError, one_line
@@ -22,6 +23,8 @@ def checked_examples(given: object) -> tuple[Tensor, ...]:
     examples = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not examples or not all(isinstance(example, Tensor) for example in examples):
         raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
+    if any(example.is_nested or example.layout is not torch.strided for example in examples):
+        raise MisuseError("the example input is a sparse or nested tensor; only dense ones are optimised")
     return clones(examples)
 
 
@@ -34,6 +37,9 @@ def check_model(model: object, examples: Sequence[Tensor]) -> None:
     allowed = tuple(NAMES) if has_bf16(model.parameters()) else (torch.float32,)
     named = [(f"model's {kind} {name}", tensor) for kind, tensors in (
         ("parameter", model.named_parameters()), ("buffer", model.named_buffers())) for name, tensor in tensors]
+    lazy = [what for what, tensor in named if is_lazy(tensor)]
+    if lazy:
+        raise MisuseError(f"the {lazy[0]} has no values yet; call the model once")
     for what, tensor in (*named, *(("example input", example) for example in examples)):
         if tensor.device.type != "cpu":
             raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")

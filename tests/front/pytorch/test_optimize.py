@@ -221,3 +221,19 @@ def test_a_tensor_of_another_type_is_named(kind: str, dtype: torch.dtype) -> Non
     name = "weight" if kind == "parameter" else "running_mean"
     with pytest.raises(MisuseError, match=f"the model's {kind} 1.{name} is of {dtype}; only torch.float32 is"):
         optimize(model, torch.randn(2, 8), device="llvm:1", verify=False)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_without_values_or_strides_are_refused_in_one_line() -> None:
+    with pytest.raises(MisuseError, match="the model's parameter weight has no values yet; call the model once"):
+        optimize(nn.LazyLinear(4).eval(), torch.ones(2, 8), device="llvm:1", verify=False)
+    for example in (torch.eye(8).to_sparse(), torch.nested.nested_tensor([torch.ones(2, 8)])):
+        with pytest.raises(MisuseError, match="the example input is a sparse or nested tensor"):
+            optimize(nn.Linear(8, 4).eval(), example, device="llvm:1", verify=False)
+
+
+def test_a_sparse_tensor_of_the_example_s_shape_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.eye(8)
+    with torch.no_grad():
+        torch.testing.assert_close(quick(model, x)(x.to_sparse()), model(x))
