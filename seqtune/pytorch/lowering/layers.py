@@ -1,8 +1,7 @@
-"""Translations of convolutions, linear layers and attention."""
+"""Translations of convolutions and linear layers."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from seqtune.kernels.operations import conv2d, gemm
 from seqtune.kernels.problem import Problem
 
 from ...errors import ProblemError
-from ..network.nodes import AttentionHeads, Layer, Node
+from ..network.nodes import Layer, Node
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -117,40 +116,6 @@ def _product(lowering: Lowering, node: fx.Node, x: Any, weights: Tensor, bias: T
     return _layer(lowering, rows, shape_of(node), problem, weights, bias)
 
 
-def _attention(lowering: Lowering, node: fx.Node) -> Node:
-    given = arguments(node)
-    q, k, v = (lowering.value(given[name]) for name in ("query", "key", "value"))
-    axes, shape = len(q.shape), shape_of(node)
-    if axes not in (3, 4) or any(len(value.shape) != axes for value in (k, v)) or given["dropout_p"]:
-        raise UnknownOperationError("attention of other than three or four axes, or with dropout")
-    inputs = [q, k, v]
-    mask = given["attn_mask"]
-    if mask is not None and not _hides_nothing(lowering, mask):
-        inputs.append(lowering.value(_added_mask(lowering, mask)))
-    if axes == 3:  # of one batch
-        inputs = [lowering.add_reshaped(value, (1, *value.shape)) if len(value.shape) == 3 else value
-                  for value in inputs]
-    scale = given["scale"]
-    heads = lowering.add(AttentionHeads((1, *shape)[-4:], inputs,
-                                        1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
-                                        bool(given["is_causal"])))
-    return heads if axes == 4 else lowering.add_reshaped(heads, shape)
-
-
-def _hides_nothing(lowering: Lowering, mask: Any) -> bool:
-    """Whether a mask is a constant that changes no score."""
-    constant = lowering.values.get(mask) if isinstance(mask, fx.Node) else None
-    return isinstance(constant, Tensor) and bool((constant if constant.dtype == torch.bool else constant == 0).all())
-
-
-def _added_mask(lowering: Lowering, mask: Any) -> Any:
-    """The mask as floats that are added to the scores: a constant one of truth values becomes 0 and -infinity."""
-    constant = lowering.values.get(mask) if isinstance(mask, fx.Node) else None
-    if isinstance(constant, Tensor) and constant.dtype == torch.bool:
-        return torch.where(constant, 0.0, -math.inf)
-    return mask
-
-
 def pair(value: Any) -> tuple[int, int]:
     """Height and width of an argument that may be one number for both."""
     values = [value] if isinstance(value, int) else list(value)
@@ -161,5 +126,4 @@ LAYERS: dict[Any, Maker] = {
     **dict.fromkeys((aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding,
                      aten.convolution.default), _convolution),
     aten.linear.default: _linear, aten.addmm.default: _addmm, aten.mm.default: _mm,
-    aten.scaled_dot_product_attention.default: _attention,
 }

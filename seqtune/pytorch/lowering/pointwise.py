@@ -64,6 +64,17 @@ def _binary(name: str) -> Maker:
     return make
 
 
+def _added(name: str) -> Maker:
+    """self + value * tensor1 * tensor2, or with the quotient of the tensors."""
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        given = arguments(node)
+        value = float(given["value"])
+        lines = ((name, 1, 2), ("add", 0, 3)) if value == 1 else (("mul", 1, value), (name, 3, 2), ("add", 0, 4))
+        return computed(lowering, node, Formula(3, lines), given["self"], given["tensor1"], given["tensor2"])
+
+    return make
+
+
 def _power(lowering: Lowering, node: fx.Node) -> Node:
     exponent = float(node.args[1])  # type: ignore[arg-type]
     powers = {0.5: ("sqrt", 0), 2.0: ("mul", 0, 0), -0.5: ("rsqrt", 0), -1.0: ("reciprocal", 0), 1.0: ("mul", 0, 1.0)}
@@ -203,6 +214,7 @@ POINTWISE: dict[Any, Maker] = {
     **{packet.default: _activation(name) for packet, name in ACTIVATIONS.items()},
     **{getattr(packet, overload): _binary(name) for packet, name in BINARY.items()
        for overload in ("Tensor", "Scalar", "default", "Tensor_mode") if hasattr(packet, overload)},
+    aten.addcmul.default: _added("mul"), aten.addcdiv.default: _added("div"),
     aten.pow.Tensor_Scalar: _power, aten.square.default: lambda lowering, node: computed(
         lowering, node, Formula(1, (("mul", 0, 0),)), node.args[0]),
     aten.gelu.default: _gelu, aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _clamp,

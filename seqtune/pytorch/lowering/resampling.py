@@ -88,7 +88,7 @@ def resampled(lowering: Lowering, x: Node, axes: dict[int, Taps]) -> Node:
     last, first = (0, *range(2, count), 1), (0, count - 1, *range(1, count - 1))
     value = _permuted(lowering, x, last)
     if axes and all(_is_choice(taps) for taps in axes.values()):
-        value = _chosen(lowering, value, {axis - 1: taps[0][:, 0] for axis, taps in axes.items()})
+        value = chosen_rows(lowering, value, {axis - 1: taps[0][:, 0] for axis, taps in axes.items()})
     else:
         for axis in sorted(axes, key=lambda axis: (len(axes[axis][0]) / x.shape[axis], -axis)):
             value = _mixed(lowering, value, axis - 1, axes[axis])
@@ -100,8 +100,8 @@ def _is_choice(taps: Taps) -> bool:
     return taps[0].shape[1] == 1 and bool((taps[1] == 1).all())
 
 
-def _chosen(lowering: Lowering, x: Node, axes: dict[int, NDArray[np.int64]]) -> Node:
-    """One step: every pixel of a value with channels last, by number."""
+def chosen_rows(lowering: Lowering, x: Node, axes: dict[int, NDArray[np.int64]]) -> Node:
+    """One step: the places of these numbers along axes before the last one, whose numbers stay together."""
     numbers = np.arange(math.prod(x.shape[:-1])).reshape(x.shape[:-1])
     for axis, chosen in axes.items():
         numbers = np.take(numbers, chosen, axis)

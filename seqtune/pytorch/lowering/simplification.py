@@ -10,7 +10,7 @@ from torch import fx
 aten = torch.ops.aten
 FILLED: dict[Any, int | None] = {  # operations that fill the shape of their operand; None: with their last argument
     aten.zeros_like.default: 0, aten.new_zeros.default: 0, aten.ones_like.default: 1, aten.new_ones.default: 1,
-    aten.full_like.default: None, aten.new_full.default: None}
+    aten.full_like.default: None, aten.new_full.default: None, aten.fill.Scalar: None}
 
 
 def simplify(graph: fx.Graph) -> None:

@@ -8,16 +8,19 @@ from typing import Any
 from torch import fx
 
 from ..network.nodes import Input, Node
+from .attention import ATTENTION
 from .layers import LAYERS
 from .lowering import Lowering, Maker
 from .moments import MOMENTS
+from .places import PLACES
 from .pointwise import POINTWISE
 from .resampling import RESAMPLING
 from .rows import ROWS
 from .transposed import TRANSPOSED
 from .views import VIEWS
 
-MAKERS: dict[Any, Maker] = {**LAYERS, **POINTWISE, **VIEWS, **ROWS, **MOMENTS, **RESAMPLING, **TRANSPOSED}
+MAKERS: dict[Any, Maker] = {**LAYERS, **ATTENTION, **POINTWISE, **VIEWS, **PLACES, **ROWS, **MOMENTS, **RESAMPLING,
+                           **TRANSPOSED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -195,3 +197,38 @@ def test_a_mask_that_is_written_into_zeros_is_a_constant(quick: Callable[..., Op
     fast = quick(model, torch.randn(4, 6))
     assert set(steps_of(fast)) <= {"aten.linear", "aten.mul", "copy"}
     assert same(fast, model, torch.randn(4, 6))
+
+
+class Shaped(nn.Module):
+    """Attention of queries, keys and values of these shapes, with a mask that reads the input or None."""
+
+    def __init__(self, shapes: tuple[tuple[int, ...], ...], mask: tuple[int, ...] | None = None,
+                 **options: Any) -> None:
+        super().__init__()
+        self.shapes, self.mask, self.options = shapes, mask, options
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        q, k, v = (x[-math.prod(shape) // 8:].reshape(shape) for shape in self.shapes)
+        mask = None if self.mask is None else x[:math.prod(self.mask) // 8].reshape(self.mask)
+        result: Tensor = self.last(functional.scaled_dot_product_attention(q, k, v, mask, **self.options))
+        return result
+
+
+FIVE = ((2, 3, 4, 5, 8), (2, 3, 4, 16, 8), (2, 3, 4, 16, 8))
+
+
+@pytest.mark.parametrize("model", [
+    Shaped(FIVE), Shaped(FIVE, (5, 16)), Shaped(FIVE, (4, 5, 16)), Shaped(FIVE, (1, 1, 4, 1, 16)),
+    Shaped(FIVE, (2, 1, 1, 5, 16)), Shaped(FIVE, (3, 4, 5, 16)), Shaped((FIVE[0],) * 3, is_causal=True),
+    Shaped((FIVE[0], (2, 1, 2, 16, 8), (2, 1, 2, 16, 8)), enable_gqa=True),
+    Shaped(((2, 1, 3, 2, 4, 5, 8), (2, 1, 3, 2, 4, 7, 8), (2, 1, 3, 2, 4, 7, 8))),
+    Shaped(((2, 4, 5, 8), (1, 4, 16, 8), (1, 4, 16, 8))), Shaped(((1, 1, 5, 8), (2, 4, 16, 8), (2, 1, 16, 8))),
+    Shaped(((4, 5, 8), (4, 16, 8), (4, 16, 8)), (4, 1, 16))])
+def test_attention_of_any_number_of_axes_is_one_kernel(quick: Callable[..., Optimized], model: Shaped) -> None:
+    x = torch.randn(64 * 30, 8)
+    fast = quick(model.eval(), x)
+    assert [step for step in steps_of(fast) if step != "copy"] == [
+        "aten.linear", "aten.scaled_dot_product_attention", "aten.linear"]
+    assert same(fast, model, x)
