@@ -25,6 +25,7 @@ from .kept_layers import keep_layer
 from .lowering.attention_forms import unify_attention
 from .lowering.functional import make_functional
 from .lowering.simplification import simplify
+from .lowering.unbatched import give_batches
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
@@ -71,6 +72,7 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     """
     module = plain_graph(program)
     simplify(module.graph)
+    give_batches(module.graph)
     fold_constants(module)
     written = _written(module.graph)
     compiled = _compiled(module, binder, choose, precision, split=False)

@@ -98,8 +98,6 @@ def _adaptive_average(lowering: Lowering, node: fx.Node) -> Node:
     outs, sizes = shape[-count:], x.shape[-count:]
     if all(size == 1 for size in outs):
         return reduced(lowering, x, "mean", tuple(range(len(shape) - count, len(shape))), True, shape)
-    if len(shape) != count + 2:
-        raise UnknownOperationError("an adaptive pooling without a batch")
     if count == 1 or any(size % out for size, out in zip(sizes, outs, strict=True)):
         return adaptive_average(lowering, node)  # windows of different sizes
     window = sizes[0] // outs[0], sizes[1] // outs[1]
@@ -115,8 +113,6 @@ def _pool(kind: str) -> Maker:
         value = node.meta["val"]
         shape = shape_of(node) if not isinstance(value, tuple | list) else tuple(value[0].shape)
         sequence = "1d" in str(node.target)
-        if len(x.shape) != (3 if sequence else 4):
-            raise UnknownOperationError("pooling of one image without a batch")
 
         def sizes(value: Any, neutral: int) -> tuple[int, int]:
             return (neutral, pair(value)[1]) if sequence else pair(value)
