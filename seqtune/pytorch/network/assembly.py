@@ -167,10 +167,16 @@ class Assembly:
             view = replace(given, shape=shape)  # an axis whose elements are one in memory is written once
             place = placed(view, "result", number)
             is_free = node not in self._wholes and node not in self.layouts.parts
-            if shape == node.shape and is_free and view.element == node.element and can_write(node, view):
+            if shape == node.shape and is_free and view.element == node.element and self._can_write(node, view):
                 self._wholes[node] = place
             places.append(place)
         return places
+
+    def _can_write(self, node: Node, view: View) -> bool:
+        """Whether a node, and the parts that are written in place, can write their results in this layout."""
+        return can_write(node, view) and all(
+            self._can_write(read, view.sliced(part.axis, part.begin, part.begin + read.shape[part.axis]))
+            for read in node.inputs if (part := self.layouts.parts.get(read)) is not None and part.whole is node)
 
 
 def _weights(layer: Layer) -> Floats:
