@@ -19,6 +19,7 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from ..errors import MisuseError
 from .lowering.table import lower
 from .network.assembled import assemble
+from .network.bands import compute_in_bands
 from .network.node_list import NodeList
 from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
@@ -45,6 +46,7 @@ class SegmentNetwork:
         nodes = NodeList(network.nodes, network.results)
         rewrite(nodes)
         give_elements(nodes, [NAMES[place.dtype] for place in self.results], precision, device)
+        compute_in_bands(nodes, device)
         self.nodes, self.values = nodes.nodes, nodes.results
         self.tuned = [node for node in self.nodes if isinstance(node, Tuned)]
 

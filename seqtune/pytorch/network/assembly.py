@@ -75,9 +75,13 @@ class Assembly:
         self._wholes: dict[Node, Located] = {}
         self._constants: dict[Buffer, NDArray[Any]] = {}
         self.layouts = Layouts(nodes, results)
-        layers = [node for node in nodes if isinstance(node, Layer)]
-        self.packed = dict(zip(layers, binder.pack_all([
-            (layer.problem, configurations[layer], partial(_weights, layer)) for layer in layers]), strict=True))
+        layers = {node: (id(node.unscaled), id(node.factors), node.problem, configurations[node])
+                  for node in nodes if isinstance(node, Layer)}
+        distinct = {key: layer for layer, key in layers.items()}  # bands of one layer are packed once
+        packed = dict(zip(distinct, binder.pack_all([
+            (layer.problem, configurations[layer], partial(_weights, layer)) for layer in distinct.values()]),
+            strict=True))
+        self.packed = {layer: packed[key] for layer, key in layers.items()}
         self._operands = [node for node in nodes if isinstance(node, Input)]
         self._results = self._result_places(results, places)
 
