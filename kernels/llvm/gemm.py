@@ -5,6 +5,8 @@ Its code also runs llvm.gemm_bf16.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..cache_lines import gemm_lines
@@ -13,9 +15,11 @@ from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
+from .ir.matrix_views import MatrixViews
 from .ir.task_loops import arguments
 from .ir.tile import Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs
+from .steps.formula import Formula
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
@@ -100,6 +104,20 @@ class LLVMGemm:
         if fusion != NONE:
             values |= {"other_pixel": pitches.other}
         return Launch(arguments(fusion != NONE, **values), (Phase("direct", tiling.tasks),))
+
+    def source_of_views(self, configuration: Configuration, views: MatrixViews, epilogue: Formula) -> KernelSource:
+        """The text for matrices of fp32 that lie apart; the epilogue has one operand."""
+        return Tile(
+            vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
+            tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
+            pixel_step=views.a_row, channels_last=True, bias=False, formula=epilogue).source()
+
+    def launch_of_views(self, problem: Problem, device: Device, configuration: Configuration,
+                        views: MatrixViews) -> Launch:
+        """The launch for matrices that lie apart; `problem` is one of them."""
+        tiling = replace(_tiling(problem, device, configuration), images=views.matrices * views.times)
+        values = tiling.arguments(1) | views.arguments()
+        return Launch(arguments(False, **values), (Phase("direct", tiling.tasks),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool, int]:
         """The values (columns of a panel, whether B is transposed, steps of the reduction in a word)."""

@@ -20,7 +20,7 @@ from ..errors import SeqtuneError
 from .device_threads import TURN
 from .kept_layers import kept_forms
 from .network.assembled import assemble
-from .network.nodes import AttentionHeads, Input, Layer, Tuned
+from .network.nodes import AttentionHeads, Input, Layer, Product, Tuned
 from .precisions import DTYPES, NAMES
 
 
@@ -33,11 +33,14 @@ class LayerContestants:
 
 
 def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder) -> LayerContestants:
-    """The contestants for a layer, with bias and ReLU, or for attention. Raises SeqtuneError if ours does not build."""
+    """The contestants for a layer, with bias and ReLU, a product or attention.
+
+    Raises SeqtuneError if ours does not build.
+    """
     generator = torch.Generator().manual_seed(0)
     reads = [node.inputs[0], *node.others] if isinstance(node, Layer) else node.inputs
     elements = [read.element.dtype for read in reads]
-    for index in range(1 if isinstance(node, Layer) else 3):  # what is multiplied
+    for index in range(1 if isinstance(node, Layer) else 2 if isinstance(node, Product) else 3):  # what is multiplied
         elements[index] = str(node.problem["dtype"])
     operands = [torch.randn(read.shape, generator=generator).to(DTYPES[element])
                 for read, element in zip(reads, elements, strict=True)]
@@ -57,6 +60,8 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
         return LayerContestants(ours, (partial(
             functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
             enable_gqa=node.problem.size("group") > 1),))
+    if isinstance(node, Product):
+        return LayerContestants(ours, (partial(torch.matmul, *operands),))
     return LayerContestants(ours, tuple(partial(form, operands[0]) for form in kept_forms(node)))
 
 
@@ -68,6 +73,8 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
     alone: Tuned
     if isinstance(node, AttentionHeads):
         alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, node.dtype, element=node.element)
+    elif isinstance(node, Product):
+        alone = Product(node.shape, [*inputs], node.epilogue)
     else:
         alone = Layer(node.shape, [*inputs], node.work, node.unscaled, node.bias, node.epilogue,
                       factors=node.factors, element=node.element)

@@ -22,7 +22,7 @@ from seqtune.kernels.llvm.steps.formula import Formula
 from ..errors import MisuseError
 from .device_threads import TURN
 from .model_operands import result_for
-from .network.nodes import AttentionHeads, Layer, Node, Pointwise, Tuned
+from .network.nodes import Layer, Node, Pointwise, Product, Tuned
 from .network_module import NetworkModule
 from .openvino_nodes import by_step, openvino_nodes
 from .optimized import Compiled, Optimized
@@ -148,7 +148,7 @@ def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, flo
             result.shape, result.element.dtype, tuple(reads),
             "step" if configuration is None else configuration.kernel,
             _formula(node) if configuration is None else configuration.brief(), _fused(node), least,
-            known.get(node.problem) if isinstance(node, Layer | AttentionHeads) else None)
+            known.get(node.problem) if isinstance(node, Tuned) else None)
 
 
 def _formula(node: Node | None) -> str:
@@ -156,6 +156,8 @@ def _formula(node: Node | None) -> str:
 
 
 def _fused(node: Node | None) -> str:
+    if isinstance(node, Product):
+        return _names(node.epilogue)
     if not isinstance(node, Layer):
         return ""
     return ", ".join([*(["bias"] if node.bias is not None else []), *([_names(node.epilogue)] if node.epilogue.lines

@@ -41,7 +41,7 @@ def unify_attention(graph: fx.Graph) -> None:
 
 
 def _multiply(graph: fx.Graph, node: fx.Node) -> None:
-    """Replace a sum over a named axis by a product of matrices, where it is one for each place of the shared axes."""
+    """Replace a sum over named axes by a product of matrices, where it is one for each place of the shared axes."""
     operands: Any = node.args[1]
     names, result = (side.strip() for side in str(node.args[0]).replace(" ", "").split("->")) \
         if str(node.args[0]).count("->") == 1 else ("", "")
@@ -52,17 +52,31 @@ def _multiply(graph: fx.Graph, node: fx.Node) -> None:
     summed = [axis for axis in left if axis in right and axis not in result]
     rows, columns = ([axis for axis in side if axis not in other] for side, other in ((left, right), (right, left)))
     if any(len(set(side)) != len(side) for side in (left, right, result)) \
-            or any(len(axes) != 1 for axes in (summed, rows, columns)) \
-            or sorted(result) != sorted([*shared, *rows, *columns]) or not _agree(operands, (left, right)):
+            or not summed or sorted(result) != sorted([*shared, *rows, *columns]) \
+            or not _agree(operands, (left, right)):
         return
     with graph.inserting_before(node):
         first = _permuted(graph, operands[0], left, [*shared, *rows, *summed])
         second = _permuted(graph, operands[1], right, [*shared, *summed, *columns])
-        product = graph.call_function(aten.matmul.default, (first, second))
-        product.meta = {"val": first.meta["val"] @ second.meta["val"]}
+        sizes = dict(zip(left + right, (*operands[0].meta["val"].shape, *operands[1].meta["val"].shape), strict=True))
+        first, second = (_with_joined_axes(graph, value, len(shared), first_axes, second_axes, sizes)
+                         for value, first_axes, second_axes in ((first, rows, summed), (second, summed, columns)))
+        product = computed(graph, aten.matmul.default, first, second)
+        if len(rows) != 1 or len(columns) != 1:
+            product = computed(graph, aten.reshape.default, product, [
+                sizes[axis] for axis in (*shared, *rows, *columns)])
         whole = _permuted(graph, product, [*shared, *rows, *columns], result)
     node.replace_all_uses_with(whole)
     graph.erase_node(node)
+
+
+def _with_joined_axes(graph: fx.Graph, node: fx.Node, shared: int, rows: Sequence[str], columns: Sequence[str],
+                      sizes: dict[str, int]) -> fx.Node:
+    """The value with several axes of rows, or of columns, as one, and with one of size 1 where there are none."""
+    if len(rows) == len(columns) == 1:
+        return node
+    counts = [math.prod(sizes[axis] for axis in axes) for axes in (rows, columns)]
+    return computed(graph, aten.reshape.default, node, [*node.meta["val"].shape[:shared], *counts])
 
 
 def _agree(operands: Sequence[fx.Node], names: Sequence[str]) -> bool:

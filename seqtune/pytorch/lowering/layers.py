@@ -87,7 +87,7 @@ def _one_row(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _linear(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
-    return _product(lowering, node, given["input"], _weights(lowering, given["weight"]),
+    return linear_product(lowering, node, given["input"], _weights(lowering, given["weight"]),
                     lowering.constant(given["bias"]))
 
 
@@ -98,14 +98,11 @@ def _addmm(lowering: Lowering, node: fx.Node) -> Node:
     bias, weights = lowering.constant(given["self"]), _weights(lowering, given["mat2"])
     if bias is None or tuple(bias.shape) != (weights.shape[1],):
         raise UnknownOperationError("a sum that is no bias")
-    return _product(lowering, node, given["mat1"], weights.t(), bias)
+    return linear_product(lowering, node, given["mat1"], weights.t(), bias)
 
 
-def _mm(lowering: Lowering, node: fx.Node) -> Node:
-    return _product(lowering, node, node.args[0], _weights(lowering, node.args[1]).t(), None)
-
-
-def _product(lowering: Lowering, node: fx.Node, x: Any, weights: Tensor, bias: Tensor | None) -> Node:
+def linear_product(lowering: Lowering, node: fx.Node, x: Any, weights: Tensor, bias: Tensor | None) -> Node:
+    """The product of the rows of x with weights, (n, k)."""
     rows = lowering.value(x)
     if weights.dim() != 2:
         raise UnknownOperationError("weights that are no matrix")
@@ -125,5 +122,5 @@ def pair(value: Any) -> tuple[int, int]:
 LAYERS: dict[Any, Maker] = {
     **dict.fromkeys((aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding,
                      aten.convolution.default), _convolution),
-    aten.linear.default: _linear, aten.addmm.default: _addmm, aten.mm.default: _mm,
+    aten.linear.default: _linear, aten.addmm.default: _addmm,
 }

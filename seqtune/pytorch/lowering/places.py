@@ -79,6 +79,19 @@ def _repeat_interleave(lowering: Lowering, node: fx.Node) -> Node:
         lowering.add_view(parts, repeated, lambda view: view.expanded(repeated)), shape)
 
 
+def _repeat(lowering: Lowering, node: fx.Node) -> Node:
+    """The whole several times along each axis; new axes are the first ones."""
+    given = arguments(node)
+    x, times = lowering.value(given["self"]), given["repeats"]
+    sizes = (*[1] * (len(times) - len(x.shape)), *x.shape)
+    split, repeated = (tuple(number for pair in zip(first, sizes, strict=True) for number in pair)
+                       for first in ([1] * len(sizes), times))
+    parts = lowering.add_reshaped(x, split) if x.shape else lowering.add_view(
+        x, split, lambda view: view.reshaped(split))
+    return lowering.add_reshaped(
+        lowering.add_view(parts, repeated, lambda view: view.expanded(repeated)), shape_of(node))
+
+
 def _slice_scatter(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, new = lowering.value(given["self"]), lowering.value(given["src"])
@@ -134,6 +147,7 @@ def _copied(lowering: Lowering, node: fx.Node) -> Node:
 
 PLACES: dict[Any, Maker] = {
     aten.index_select.default: _index_select, aten.index.Tensor: _index,
-    aten.repeat_interleave.self_int: _repeat_interleave, aten.slice_scatter.default: _slice_scatter,
+    aten.repeat_interleave.self_int: _repeat_interleave, aten.repeat.default: _repeat,
+    aten.slice_scatter.default: _slice_scatter,
     aten.select_scatter.default: _select_scatter, aten.copy.default: _copied, aten.fill.Tensor: _copied,
 }

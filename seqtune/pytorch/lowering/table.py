@@ -11,6 +11,7 @@ from ..network.nodes import Input, Node
 from .attention import ATTENTION
 from .layers import LAYERS
 from .lowering import Lowering, Maker
+from .matrix_products import PRODUCTS
 from .moments import MOMENTS
 from .places import PLACES
 from .pointwise import POINTWISE
@@ -19,8 +20,8 @@ from .rows import ROWS
 from .transposed import TRANSPOSED
 from .views import VIEWS
 
-MAKERS: dict[Any, Maker] = {**LAYERS, **ATTENTION, **POINTWISE, **VIEWS, **PLACES, **ROWS, **MOMENTS, **RESAMPLING,
-                           **TRANSPOSED}
+MAKERS: dict[Any, Maker] = {**LAYERS, **PRODUCTS, **ATTENTION, **POINTWISE, **VIEWS, **PLACES, **ROWS, **MOMENTS,
+                           **RESAMPLING, **TRANSPOSED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
-from . import jobs, moves
+from . import jobs, moves, product_jobs
 from .assembly import Assembly, Located
 from .nodes import (
     AttentionHeads,
@@ -23,6 +23,7 @@ from .nodes import (
     Padding,
     Pointwise,
     Pool,
+    Product,
     Rearranged,
     Reduction,
     RowOperation,
@@ -33,9 +34,9 @@ _MOVES: dict[type[Node], Callable[[Assembly, Any], Located]] = {
     Input: moves.locate_input, Constant: moves.locate_constant, Rearranged: moves.rearrange, Padding: moves.pad,
     Concatenation: moves.concatenate}
 _JOBS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
-    Layer: jobs.append_layer, AttentionHeads: jobs.append_attention, Pointwise: jobs.append_pointwise,
-    RowOperation: jobs.append_rows, Reduction: jobs.append_reduction, Pool: jobs.append_pool,
-    Gather: jobs.append_gather, MovedRows: jobs.append_moved_rows}
+    Layer: jobs.append_layer, Product: product_jobs.append_product, AttentionHeads: jobs.append_attention,
+    Pointwise: jobs.append_pointwise, RowOperation: jobs.append_rows, Reduction: jobs.append_reduction,
+    Pool: jobs.append_pool, Gather: jobs.append_gather, MovedRows: jobs.append_moved_rows}
 
 
 def assemble(nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],

@@ -22,6 +22,7 @@ from .nodes import (
     Node,
     Padding,
     Pool,
+    Product,
     Rearranged,
     RowOperation,
     Shape,
@@ -69,6 +70,7 @@ class Layouts:
 
     def __init__(self, nodes: Sequence[Node], results: Sequence[Node]) -> None:
         self._images = _images(nodes)
+        self._turned = _turned_products(nodes)
         self.parts: dict[Node, Part] = {}
         for node in reversed(nodes):
             if isinstance(node, Concatenation):
@@ -78,6 +80,8 @@ class Layouts:
         """The dense layout of a value in a buffer of its own."""
         if node in self._images:
             return channels_last(node.shape).stored_as(node.element)
+        if node in self._turned:
+            return self._turned[node]
         if isinstance(node, AttentionHeads):
             batch, heads, length, size = node.shape
             return View.contiguous((batch, length, heads, size), 0, node.element).permuted((0, 2, 1, 3))
@@ -112,9 +116,21 @@ def can_write(node: Node, view: View) -> bool:
         return image_pitch(view) is not None
     if isinstance(node, Layer | Gather | MovedRows):
         return row_pitch(view) is not None
-    if isinstance(node, RowOperation | AttentionHeads):
+    if isinstance(node, RowOperation | AttentionHeads | Product):
         return view.strides[-1] == 1
     return True
+
+
+def _turned_products(nodes: Sequence[Node]) -> dict[Node, View]:
+    """The products whose axes are put in another order, as heads of a token: written in that order, row by row."""
+    turned: dict[Node, View] = {}
+    for node in nodes:
+        if isinstance(node, Rearranged) and isinstance(node.inputs[0], Product) and not node.reshapes \
+                and node.inverse is not None:
+            view = node.inverse(View.contiguous(node.shape))
+            if view is not None and view.strides[-1] == 1:
+                turned[node.inputs[0]] = view
+    return turned
 
 
 def _is_image_of_tokens(node: Rearranged) -> bool:
@@ -129,7 +145,7 @@ def _images(nodes: Sequence[Node]) -> set[Node]:
     images: set[Node] = set()
     read = {node.inputs[0] for node in nodes if isinstance(node, Layer) and node.work.type == "conv2d"}
     for node in nodes:
-        if len(node.shape) != 4 or isinstance(node, Input | Constant | AttentionHeads | RowOperation):
+        if len(node.shape) != 4 or isinstance(node, Input | Constant | AttentionHeads | Product | RowOperation):
             continue
         if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d") \
                 or (isinstance(node, Padding) and node in read):

@@ -192,6 +192,22 @@ class MovedRows(Node):
 
 
 @dataclass(eq=False, slots=True)
+class Product(Node):
+    """A product of two computed matrices for each place of the leading axes, and a formula of it.
+
+    The inputs are (*lead, m, k) and (*lead, k, n); leading axes that are missing or of size 1 are repeated.
+    """
+
+    epilogue: Formula = IDENTITY
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is predicted: one of the matrices."""
+        return Problem.make("gemm", m=self.shape[-2], n=self.shape[-1], k=self.inputs[0].shape[-1],
+                            activation="relu" if self.epilogue.lines else "none")
+
+
+@dataclass(eq=False, slots=True)
 class AttentionHeads(Node):
     """softmax(scale q k^T + mask) v; the inputs q, k, v are (batch, heads, length, size), a mask is broadcast."""
 
@@ -216,4 +232,4 @@ class AttentionHeads(Node):
         return "keys" if heads == queries == 1 else "scores"
 
 
-Tuned = Layer | AttentionHeads  # nodes whose kernels are predicted
+Tuned = Layer | Product | AttentionHeads  # nodes whose kernels are predicted

@@ -16,7 +16,18 @@ from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 
 from .node_list import NodeList
-from .nodes import Concatenation, Constant, Layer, Node, Padding, Pointwise, Rearranged, Reduction, RowOperation
+from .nodes import (
+    Concatenation,
+    Constant,
+    Layer,
+    Node,
+    Padding,
+    Pointwise,
+    Product,
+    Rearranged,
+    Reduction,
+    RowOperation,
+)
 from .row_order import move_rows, moves_of_one
 
 MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in the loop
@@ -28,7 +39,7 @@ def rewrite(nodes: NodeList) -> None:
         (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
         (Layer, _fold_scale), (Pointwise, _hoist_over_view), (Pointwise, _hoist_over_moves),
         (Pointwise, _join_readers), (Layer, _fold_scale),
-        (Pointwise, _become_epilogue), (Layer, _take_factors),
+        (Pointwise, _become_epilogue), (Product, _take_formula), (Layer, _take_factors),
         (Rearranged, move_rows), (Concatenation, move_rows)]
     for kind, change in changes:
         for node in nodes:
@@ -181,6 +192,15 @@ def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
         nodes.insert_before(node, new)
         nodes.replace(node, new)
         return
+
+
+def _take_formula(nodes: NodeList, product: Product) -> None:
+    """Let a product compute the formula that alone reads it, and nothing else."""
+    reader = nodes.only_reader(product)
+    if isinstance(reader, Pointwise) and reader.inputs == [product] and reader.shape == product.shape:
+        new = Product(product.shape, product.inputs, reader.formula, name=product.name, origin=product.origin)
+        nodes.insert_before(product, new)
+        nodes.replace(reader, new)
 
 
 def _take_factors(nodes: NodeList, layer: Layer) -> None:

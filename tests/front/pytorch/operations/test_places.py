@@ -56,6 +56,7 @@ def test_chosen_and_replaced_places_are_part_of_the_program(quick: Callable[...,
         lambda x: x[torch.tensor([1, 0, 1])],
         lambda x: x[1, 2].index_select(0, torch.tensor([5, 2, 2])), lambda x: x.repeat_interleave(3, 1),
         lambda x: x.repeat_interleave(2, -1), lambda x: x.repeat_interleave(2), written, looped,
+        lambda x: x.repeat(2, 1, 3), lambda x: x.repeat(2, 1, 1, 1), lambda x: x[0, 0, 0].repeat(3, 2),
         lambda x: torch.slice_scatter(x, x[:, :1] + 1, 1, 4), lambda x: torch.select_scatter(x, x[:, 0], 1, -1)).eval()
     fast = quick(model, torch.randn(2, 5, 6))
     steps_of(fast)
