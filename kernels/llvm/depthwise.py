@@ -106,7 +106,7 @@ def _tile(problem: Problem, device: Device, configuration: Configuration, fusion
     stride, dilation = ((problem.size(f"{name}_h"), problem.size(f"{name}_w")) for name in ("stride", "dilation"))
     if problem["layout"] == "NHWC":
         elements = fusion.elements(problem, device)
-        return ChannelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula, fusion != NONE, elements)
+        return ChannelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula, not fusion.is_plain, elements)
     fusion.check_channels_first(problem)
     return PixelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula)
 

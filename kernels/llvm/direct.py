@@ -132,7 +132,7 @@ class LLVMDirect:
             bias=problem["bias"] == "yes", formula=fusion.formula(problem),
             borders=_borders(size, tile_w) if peeled else None,
             pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other,
-            reads_ahead=fusion.cold and _tiling(problem, size, device, configuration).visits > 1).source()
+            prefetches=fusion.cold and _tiling(problem, size, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
@@ -166,7 +166,7 @@ class LLVMDirect:
                 "last_inner": max(0, size["row_w"] - right - tiling.tile_w)}
         else:
             values |= {"inside_rows": size["r"], "tap_row_step": 1}
-        fused = fusion != NONE
+        fused = not fusion.is_plain
         if fused:
             values |= {"source_pixels": size["w"], "source_pixel": pitches.x, "pixel": c,
                        "other_image": out * pitches.other, "other_row": size["out_w"] * pitches.other,

@@ -6,7 +6,7 @@ stored vector, and a pitch changes addresses alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from seqtune.errors import KernelError
@@ -28,8 +28,8 @@ class Fusion:
     if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
     lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
     pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
-    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. With `cold`, weights
-    are not in the caches when the kernel begins, and families that can read them ahead do so. Raises KernelError.
+    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. `cold` says that
+    the weights are in no cache when the kernel begins; families that can prefetch them do so. Raises KernelError.
     """
 
     epilogue: Formula | None = None
@@ -48,6 +48,11 @@ class Fusion:
             raise KernelError("other_pitch belongs to an epilogue of two operands")
         if self.other_element is not None and not self.has_other:
             raise KernelError("other_element belongs to an epilogue of two operands")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a kernel computes what it does alone, from and to memory as it is alone; `cold` changes neither."""
+        return replace(self, cold=False) == NONE
 
     @property
     def has_other(self) -> bool:

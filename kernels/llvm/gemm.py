@@ -91,7 +91,7 @@ class LLVMGemm:
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=elements.y,
             other=elements.other,
-            reads_ahead=fusion.cold and _tiling(problem, device, configuration).visits > 1).source()
+            prefetches=fusion.cold and _tiling(problem, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
@@ -101,9 +101,9 @@ class LLVMGemm:
         values = tiling.arguments(1)
         values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": pitches.y, "y_channel": 1,
                    "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
-        if fusion != NONE:
+        if not fusion.is_plain:
             values |= {"other_pixel": pitches.other}
-        return Launch(arguments(fusion != NONE, **values), (Phase("direct", tiling.tasks),))
+        return Launch(arguments(not fusion.is_plain, **values), (Phase("direct", tiling.tasks),))
 
     def source_of_views(self, configuration: Configuration, views: MatrixViews, epilogue: Formula) -> KernelSource:
         """The text for matrices of fp32 that lie apart; the epilogue has one operand."""

@@ -150,7 +150,7 @@ def _tile(problem: Problem, configuration: Configuration, fusion: Fusion) -> Gro
     return GroupedTile(
         vector, vectors, tile_w, tile_h, held, problem.size("k_per_group"), problem.size("r"), s, stride, dilation,
         fusion.pitches(problem.size("c"), problem.size("k")).x, min(pad, wide), max(0, min(right, wide)),
-        tile_w == out_w, problem["bias"] == "yes", fusion.formula(problem), fusion != NONE)
+        tile_w == out_w, problem["bias"] == "yes", fusion.formula(problem), not fusion.is_plain)
 
 
 IMPLEMENTATION = Grouped()

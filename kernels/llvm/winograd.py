@@ -145,7 +145,7 @@ class Winograd:
         if not last:
             fusion.check_channels_first(problem)
         pitches = fusion.pitches(c, k)
-        further = {} if fusion == NONE else {
+        further = {} if fusion.is_plain else {
             "x_pixel": pitches.x, "other_image": pitches.other * out_h * out_w, "other_row": pitches.other * out_w,
             "other_pixel": pitches.other, "other": 0}
         arguments = in_order(

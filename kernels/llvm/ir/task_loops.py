@@ -35,7 +35,7 @@ _PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 # Filter rows from %row_begin before %row_end; %place 0 is at the left end of a row of tiles, 2 at the right end.
 _TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
 # The tile's share of the next panel begins at %ahead; its size is that of a panel, shifted right by %shift.
-_AHEAD = ", ptr %ahead, i64 %shift"
+_PREFETCH = ", ptr %ahead, i64 %shift"
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
 define void @direct({ENTRY}) nounwind {{
@@ -52,12 +52,12 @@ define void @pad({ENTRY}) nounwind {{
 }}"""
 
 
-def signature(with_other: bool, ahead: bool) -> str:
+def signature(with_other: bool, prefetches: bool) -> str:
     """The parameters of a tile."""
-    return _TILE + OTHER * with_other + _AHEAD * ahead
+    return _TILE + OTHER * with_other + _PREFETCH * prefetches
 
 
-def _driver(with_other: bool, ahead: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
+def _driver(with_other: bool, prefetches: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
     """Loop over tasks, channel blocks and tiles.
 
     A task is (image, group, channel blocks, chunk of tiles), chunks innermost.
@@ -96,7 +96,7 @@ def _driver(with_other: bool, ahead: bool, x_kind: str, y_kind: str, other_kind:
     k_first = i64("mul", k_task, of["k_blocks_per_task"])
     k_last = i64("umin", i64("add", k_first, of["k_blocks_per_task"]), of["k_blocks"])
     column, row = i64("urem", first, of["tile_columns"]), i64("udiv", first, of["tile_columns"])
-    if ahead:
+    if prefetches:
         visits = i64("sub", last, first)
         share = i64("udiv", i64("mul", of["weights_block"], 4), visits)
         shift = i64("sub", 63, write.let(f"call i64 @llvm.ctlz.i64(i64 {visits}, i1 false)"))
@@ -107,7 +107,7 @@ def _driver(with_other: bool, ahead: bool, x_kind: str, y_kind: str, other_kind:
     write.do(f"%k = phi i64 [ {k_first}, %task ], [ %kn, %block_next ]")
     k = i64("umin", i64("mul", "%k", of["block"]), of["last_k"])
     weights = write.at("%w", i64("mul", i64("add", panels, "%k"), of["weights_block"]))
-    next_panel = write.at(weights, of["weights_block"]) if ahead else ""
+    next_panel = write.at(weights, of["weights_block"]) if prefetches else ""
     k_bias = write.at(bias, k)
     k_y = in_y(y, i64("mul", k, of["y_channel"]))
     k_other = in_other(other, i64("mul", k, of["y_channel"])) if with_other else ""
@@ -138,7 +138,7 @@ def _driver(with_other: bool, ahead: bool, x_kind: str, y_kind: str, other_kind:
         skips = (i64("sub", i64("mul", "%row", of["tile_h"]), top), i64("sub", before, left),
                  i64("sub", i64("mul", "%k", of["block"]), k))
         further = f", ptr {from_other}" + "".join(f", i64 {skip}" for skip in skips)
-    if ahead:
+    if prefetches:
         part = write.at(next_panel, i64("mul", share, i64("sub", "%i", first)), "i8")
         further += f", ptr {part}, i64 {shift}"
     write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a, i64 {row_begin}, "
@@ -160,7 +160,7 @@ def _driver(with_other: bool, ahead: bool, x_kind: str, y_kind: str, other_kind:
     write.do("br i1 %moretasks, label %task, label %done")
     write.label("done")
     return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)", "declare i64 @llvm.smax.i64(i64, i64)",
-                      *(["declare i64 @llvm.ctlz.i64(i64, i1)"] if ahead else []),
+                      *(["declare i64 @llvm.ctlz.i64(i64, i1)"] if prefetches else []),
                       write.function(f"void @seqtune_tiles({_RUN})")])
 
 
@@ -254,9 +254,9 @@ def _pad(pitched: bool, kind: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def loops(with_other: bool, ahead: bool, pitched: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
-    """The text of the module, whose tile has the `signature` of the first two; a row of x has pitched pixels.
+def loops(with_other: bool, prefetches: bool, pitched: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
+    """The text of the module. Its tile has the `signature`; with `pitched`, the pixels of a copied row of x lie apart.
 
     The kinds are the types in memory of elements of x, y and the other operand (`Element.kind`).
     """
-    return "\n".join([_driver(with_other, ahead, x_kind, y_kind, other_kind), _pad(pitched, x_kind)])
+    return "\n".join([_driver(with_other, prefetches, x_kind, y_kind, other_kind), _pad(pitched, x_kind)])

@@ -31,8 +31,8 @@ from .task_loops import ENTRIES, FUSED_FIELDS, loops, signature
 from .writer import Writer
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
-_LINE = 16  # floats of a cache line
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
+_LINE = 16  # floats of a cache line
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Tile:
     x: Element = FP32  # bf16: sums of products of pairs of channels
     y: Element = FP32
     other: Element = FP32
-    reads_ahead: bool = False  # each tile of a panel asks for its share of the next one (`Tiling.visits`)
+    prefetches: bool = False  # each tile prefetches its share of the next panel (`Tiling.visits`)
 
     def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
@@ -91,7 +91,7 @@ class Tile:
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: Tile) -> KernelSource:
     return KernelSource("\n".join([_tile(tile), ENTRIES]), (
-        loops(tile.formula.operands == 2, tile.reads_ahead, tile.pitched, tile.x.kind, tile.y.kind, tile.other.kind),))
+        loops(tile.formula.operands == 2, tile.prefetches, tile.pitched, tile.x.kind, tile.y.kind, tile.other.kind),))
 
 
 def _tile(tile: Tile) -> str:
@@ -103,7 +103,7 @@ def _tile(tile: Tile) -> str:
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel", *(("other_row", "other_pixel") if with_other else ()))}
     sums = ["zeroinitializer"] * count
-    if tile.reads_ahead:
+    if tile.prefetches:
         write.do("%panel = ptrtoint ptr %w to i64")
     store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step, grid)
     return "\n".join([
@@ -111,8 +111,8 @@ def _tile(tile: Tile) -> str:
           if tile.in_pairs else []),
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
         declare_epilogue(tile.formula, tile.vector, y=tile.y),
-        *(["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] if tile.reads_ahead else []),
-        write.function(f"internal void @tile({signature(with_other, tile.reads_ahead)}) noinline")])
+        *(["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] if tile.prefetches else []),
+        write.function(f"internal void @tile({signature(with_other, tile.prefetches)}) noinline")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +243,8 @@ class _Reduction:
         """Add one tap of one channel to the sums of `pixels`: their inputs times every vector of weights."""
         write, tile, kind = self.write, self.tile, self.kind
         loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
-        if tile.reads_ahead:
-            self._read_ahead(w)
+        if tile.prefetches:
+            self._prefetch(w)
         new_sums: list[str] = []
         above, row = 0, x
         for i, j in (divmod(pixel, tile.tile_w) for pixel in pixels):
@@ -257,7 +257,7 @@ class _Reduction:
                          for vector, weights in enumerate(loaded)]
         return new_sums
 
-    def _read_ahead(self, w: str) -> None:
+    def _prefetch(self, w: str) -> None:
         """Prefetch the next panel, as far into the tile's share of it as `w` is in this panel."""
         write = self.write
         passed = write.i64("sub", write.let(f"ptrtoint ptr {w} to i64"), "%panel")

@@ -113,6 +113,8 @@ def _pool(kind: str) -> Maker:
         value = node.meta["val"]
         shape = shape_of(node) if not isinstance(value, tuple | list) else tuple(value[0].shape)
         sequence = "1d" in str(node.target)
+        if len(x.shape) != (3 if sequence else 4):  # with indices as further results, it gets no batch
+            raise UnknownOperationError("pooling of an image without a batch")
 
         def sizes(value: Any, neutral: int) -> tuple[int, int]:
             return (neutral, pair(value)[1]) if sequence else pair(value)

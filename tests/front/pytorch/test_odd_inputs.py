@@ -129,6 +129,7 @@ def test_a_number_without_axes_is_an_operand(quick: Callable[..., Optimized]) ->
     lambda y: torch.cat([y[:, 3:3], y], 1), lambda y: torch.cat([torch.ones(2, 0, 7, 6), y], 1),
     lambda y: y.mean(1, keepdim=True).expand(2, 8, 7, 6),
     lambda y: nn.functional.max_pool2d(y, 2, return_indices=True)[1].float(),
+    lambda y: nn.functional.max_pool2d(y[0], 2, return_indices=True)[0],
     lambda y: y.sqrt(), lambda y: (y > 0).float().log(),
     lambda y: nn.functional.avg_pool2d(y, 3, 2, 1, ceil_mode=True, count_include_pad=False)])
 def test_odd_results_are_pytorch_s(quick: Callable[..., Optimized], function: Callable[[Tensor], Tensor]) -> None:

@@ -71,13 +71,13 @@ class KernelBinder:
                     fusion: Fusion = NONE) -> BoundKernel:
         """Bind a configuration to what `pack` returned for it. Raises as `bind`."""
         implementation = implementation_of(kernel(configuration.kernel))
-        if fusion == NONE:
-            return self.bind_source(implementation.source(problem, self.device, configuration),
-                                    implementation.launch(problem, self.device, configuration), packed, bias)
-        if not isinstance(implementation, FusingImplementation):
+        if isinstance(implementation, FusingImplementation):
+            return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
+                                    implementation.launch(problem, self.device, configuration, fusion), packed, bias)
+        if not fusion.is_plain:
             raise KernelError(f"{configuration.kernel} knows no fusion; compute the layer and what follows separately")
-        return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
-                                implementation.launch(problem, self.device, configuration, fusion), packed, bias)
+        return self.bind_source(implementation.source(problem, self.device, configuration),
+                                implementation.launch(problem, self.device, configuration), packed, bias)
 
     def pack(self, problem: Problem, configuration: Configuration, weights: Array) -> Array:
         """The weights in the order in which the kernel of a configuration reads them; equal ones are one array.

@@ -14,10 +14,11 @@ from seqtune.errors import KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.llvm.fusion import Fusion
+from seqtune.kernels.llvm.fusion import NONE, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
@@ -184,17 +185,26 @@ def test_an_epilogue_replaces_the_problem_s_activation(binder: KernelBinder) -> 
             assert np.abs(y - expected).max() < 1e-5
 
 
-def test_cold_weights_are_read_ahead_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
+def test_cold_weights_are_prefetched_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
     for problem in (LAST["padded"], LAST["pointwise"], LAST["grouped"], PRODUCTS["transposed"]):
         for configuration in choices(binder, problem, 6, 3):
             run(binder, problem, configuration, replace(wide(problem, 1), cold=True))
             run(binder, problem, configuration, Fusion(RESIDUAL, cold=True), in_place=True)
     many_rows, one_row = (Problem.make("gemm", m=m, n=41, k=16, trans_b="yes") for m in (500, 1))
-    for problem, ahead in ((many_rows, True), (one_row, False)):
+    for problem, prefetches in ((many_rows, True), (one_row, False)):
         device = replace(binder.device, threads=2)
         default = SearchSpace(kernel("llvm.gemm"), problem, device).default
         text = LLVMGemm().source(problem, device, default, Fusion(cold=True)).text
-        assert ("llvm.prefetch" in text) == ahead
+        assert ("llvm.prefetch" in text) == prefetches
+
+
+def test_cold_weights_alone_change_no_other_family(binder: KernelBinder) -> None:
+    for problem in (LAST["depthwise"], LAST["few channels a group"]):
+        for configuration in choices(binder, problem, 7):
+            implementation = resolve(str(kernel(configuration.kernel).implementation))
+            texts = {implementation.source(problem, binder.device, configuration, fusion).text
+                     for fusion in (NONE, Fusion(cold=True))}
+            assert len(texts) == 1 or configuration.kernel == "llvm.direct", configuration.kernel
 
 
 def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) -> None:
