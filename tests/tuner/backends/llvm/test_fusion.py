@@ -14,7 +14,7 @@ from seqtune.errors import KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.llvm.fusion import NONE, Fusion
+from seqtune.kernels.llvm.fusion import NONE, Fusion, FusingImplementation
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
@@ -202,6 +202,7 @@ def test_cold_weights_alone_change_no_other_family(binder: KernelBinder) -> None
     for problem in (LAST["depthwise"], LAST["few channels a group"]):
         for configuration in choices(binder, problem, 7):
             implementation = resolve(str(kernel(configuration.kernel).implementation))
+            assert isinstance(implementation, FusingImplementation)
             texts = {implementation.source(problem, binder.device, configuration, fusion).text
                      for fusion in (NONE, Fusion(cold=True))}
             assert len(texts) == 1 or configuration.kernel == "llvm.direct", configuration.kernel
