@@ -14,7 +14,7 @@ from seqtune.errors import KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.llvm.fusion import NONE, Fusion, FusingImplementation
+from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
