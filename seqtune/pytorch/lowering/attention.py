@@ -17,9 +17,12 @@ def _attention(lowering: Lowering, node: fx.Node) -> Node:
     operands, shape = [lowering.value(given[name]) for name in ("query", "key", "value")], shape_of(node)
     if len(shape) < 3 or any(len(value.shape) != len(shape) for value in operands) or given["dropout_p"]:
         raise UnknownOperationError("attention of fewer than three axes, or with dropout")
-    batches = shape[:-3]
-    heads = (shape[-3], operands[1].shape[-3], operands[2].shape[-3])
-    inputs = [_of_heads(lowering, value, (*batches, count)) for value, count in zip(operands, heads, strict=True)]
+    batches, counts = shape[:-3], {value.shape[-3] for value in operands[1:]}
+    heads = max(counts)
+    if not counts <= {1, heads}:
+        raise UnknownOperationError("attention whose keys and values have different numbers of heads")
+    inputs = [_of_heads(lowering, value, (*batches, count))
+              for value, count in zip(operands, (shape[-3], heads, heads), strict=True)]
     mask = given["attn_mask"]
     if mask is not None and not _hides_nothing(lowering, mask):
         inputs.append(_mask_of_heads(lowering, lowering.value(_added_mask(lowering, mask)), batches))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtune.pytorch.dynamo import backend
 from seqtune.pytorch.network_module import NetworkModule
 from seqtune.pytorch.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.front.pytorch.test_networks import steps_of
 from tests.support.torch_models import same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
 
 def product(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
@@ -232,3 +236,27 @@ def test_attention_of_any_number_of_axes_is_one_kernel(quick: Callable[..., Opti
     assert [step for step in steps_of(fast) if step != "copy"] == [
         "aten.linear", "aten.scaled_dot_product_attention", "aten.linear"]
     assert same(fast, model, x)
+
+
+class Heads(nn.Linear):
+    """Attention of operands, before a linear layer; with `grouped` each head of keys or values serves several."""
+
+    def __init__(self, grouped: bool) -> None:
+        super().__init__(8, 3)
+        self.grouped = grouped
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(functional.scaled_dot_product_attention(q, k, v, enable_gqa=self.grouped))
+
+
+@pytest.mark.parametrize(("keys", "values", "grouped"), [(1, 4, False), (4, 1, False), (4, 2, True)])
+def test_keys_and_values_may_have_different_numbers_of_heads(
+        quick: Callable[..., Optimized], checkpoint: Path, keys: int, values: int, grouped: bool) -> None:
+    model = Heads(grouped).eval()
+    operands = torch.randn(2, 4, 5, 8), torch.randn(2, keys, 16, 8), torch.randn(2, values, 16, 8)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=partial(backend, options={
+        "verify": False, "checkpoint": str(checkpoint), "fallback": "eager"}))
+    with torch.no_grad():
+        assert same(quick(model, operands), model, *operands)
+        assert same(compiled, model, *operands)
