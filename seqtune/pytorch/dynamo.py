@@ -29,6 +29,7 @@ from ..inputs import check_flag, check_own_journal, check_path, check_positive, 
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_for_threads, device_for_threads
 from .graph_judge import GraphJudge, GraphVerdict
+from .lowering.encoder_layers import write_out_encoder_layers
 from .model_operands import share_memory
 from .network.nodes import Tuned
 from .peer_graph import INDUCTOR, check_compared
@@ -226,7 +227,7 @@ def _numbers(module: fx.GraphModule) -> list[int]:
 
 def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor],
                     numbers: Mapping[int, float]) -> fx.GraphModule:
-    """The graph with some operands as buffers of its own, and others as numbers."""
+    """The graph with some operands as buffers of its own, others as numbers, and encoder layers as their parts."""
     graph = fx.Graph()
     copies: dict[fx.Node, Any] = {}
     root = fx.GraphModule(module, module.graph)
@@ -241,4 +242,5 @@ def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor],
         elif node not in copies:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         index += node.op == "placeholder"
+    write_out_encoder_layers(graph)
     return fx.GraphModule(root, graph)
