@@ -38,14 +38,16 @@ def _where(v: Vectors, condition: str, yes: str, no: str) -> str:
 
 
 def _pow(v: Vectors, x: str, y: str) -> str:
-    """|x|^y by exp and log, the sign of x for odd y, and NaN for fractions of negative numbers."""
+    """|x|^y by exp and log, the sign of x for odd y, and NaN for fractions of negative numbers but -infinity."""
     one, zero = v.constant(1.0), v.constant(0.0)
     size = vector_math.exp(v, v.mul(y, vector_math.log(v, v.abs(x))))
     half = v.mul(y, v.constant(0.5))
     whole = v.compare("oeq", v.unary("floor", y), y)
     even = v.compare("oeq", v.unary("floor", half), half)
+    infinite = v.compare("oeq", x, v.constant(float("-inf")))
+    infinite_or_nan = v.select(infinite, size, v.constant(float("nan")))
     below = v.select(v.compare("olt", x, zero), v.select(
-        even, size, v.select(whole, v.sub(zero, size), v.constant(float("nan")))), size)
+        even, size, v.select(whole, v.sub(zero, size), infinite_or_nan)), size)
     value = v.select(v.compare("oeq", x, one), one, below)
     return v.select(v.compare("oeq", y, zero), one, value)
 

@@ -64,13 +64,13 @@ def exp_of_negative(v: Vectors, x: str) -> str:
 
 
 def expm1(v: Vectors, x: str) -> str:
-    """e^x - 1, precise near 0; infinity above 88.02, somewhat early."""
-    low = v.at_most(v.at_least(x, v.constant(-17.5)), v.constant(88.02))  # e^-17.5 vanishes beside 1
-    _, n, rest = _exponent(v, low)
-    scale = _power_of_two(v, n)
-    value = v.fma(_exp_rest(v, rest), scale, v.sub(scale, v.constant(1.0)))
-    value = v.select(v.compare("ogt", x, v.constant(88.02)), v.constant(float("inf")), value)
-    return v.select(v.compare("oeq", x, v.constant(0.0)), x, value)  # -0 stays -0
+    """e^x - 1, precise near 0; infinity above 88.73."""
+    bounded = v.at_most(v.at_least(x, v.constant(-17.5)), v.constant(89.0))  # beyond: -1 and infinity
+    _, n, rest = _exponent(v, bounded)
+    scale = _power_of_two(v, v.integer("sub", n, v.whole(1)))  # n is up to 128, so half of the result comes first
+    value = v.fma(_exp_rest(v, rest), scale, v.sub(scale, v.constant(0.5)))
+    value = v.add(value, value)
+    return v.select(v.compare("olt", v.abs(x), v.constant(2.0 ** -60)), x, value)  # -0 and denormal numbers, too
 
 
 def log(v: Vectors, x: str) -> str:
