@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import MisuseError, SeqtuneError, one_line
 from .precisions import NAMES, has_bf16
-from .shared_weights import kept_buffers
+from .shared_weights import WatchedBuffers, kept_buffers, shared_copy
 
 
 def checked_examples(given: object) -> tuple[Tensor, ...]:
@@ -29,7 +29,11 @@ def checked_examples(given: object) -> tuple[Tensor, ...]:
 
 
 def check_model(model: object, examples: Sequence[Tensor]) -> None:
-    """Raise MisuseError for a model that is not in eval mode, or tensors on other devices or of other types."""
+    """Raise MisuseError for a model that cannot be optimised, or cannot be with these examples.
+
+    That is another object than a module, a module in training mode or with lazy parameters that have no values yet, and
+    parameters, buffers or examples that are not on the CPU, or are floats of another type than the model's.
+    """
     if not isinstance(model, nn.Module):
         raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
     if any(module.training for module in model.modules()):
@@ -66,6 +70,25 @@ def tensors_of(result: Any) -> list[Tensor]:
     """Copies of a result's tensors; bf16 becomes fp32."""
     return [leaf.float() if leaf.dtype == torch.bfloat16 else leaf.clone() for leaf in pytree.tree_leaves(result)
             if isinstance(leaf, Tensor)]
+
+
+def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], set[str]]:
+    """The model's results for the examples, computed in fp32, and the names of its parts with buffers that calls write.
+
+    A buffer that only the first call writes, such as a table that it makes, does not count. The model's own buffers are
+    not written. Raises MisuseError where the model raises an exception.
+    """
+    wide = shared_copy(model)
+    if has_bf16((*model.parameters(), *examples)):
+        wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
+    with torch.no_grad():
+        buffers = WatchedBuffers(wide)
+        expected = tensors_of(result_for(wide, clones(examples), "the example input"))
+        if not buffers.written():
+            return expected, set()
+        buffers = WatchedBuffers(wide)
+        result_for(wide, clones(examples), "the example input a second time")
+        return expected, buffers.written()
 
 
 def inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:

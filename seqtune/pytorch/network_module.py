@@ -119,7 +119,7 @@ class ResultStrides:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Shape, ...], list[Shape | None]] = {}
-        self._refused: set[tuple[Shape, ...]] = set()
+        self._refused: dict[tuple[Shape, ...], None] = {}  # in the order in which they were refused
 
     def learn(self, operands: tuple[Shape, ...], results: Sequence[object]) -> None:
         """Remember the strides of the results, which the model itself has computed."""
@@ -131,8 +131,8 @@ class ResultStrides:
     def refuse(self, operands: tuple[Shape, ...]) -> None:
         """Remember that the graph does not compute operands of these strides."""
         if len(self._refused) >= MOST_FORMATS:
-            self._refused.clear()
-        self._refused.add(operands)
+            del self._refused[next(iter(self._refused))]
+        self._refused[operands] = None
 
     def are_refused(self, operands: tuple[Shape, ...]) -> bool:
         """Whether operands of these strides were refused."""

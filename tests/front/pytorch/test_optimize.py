@@ -210,6 +210,22 @@ def test_an_example_that_the_model_does_not_take_is_refused_in_one_line(example:
     assert "\n" not in str(caught.value)
 
 
+def test_a_model_that_cannot_be_called_a_second_time_is_refused_in_one_line() -> None:
+    class Once(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(8, 4)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls.add_(1)
+            if self.calls > 1:
+                raise RuntimeError("the model was called")
+            return super().forward(x)
+
+    with pytest.raises(MisuseError, match="the model cannot be called with the example input a second time: the model"):
+        optimize(Once().eval(), torch.randn(2, 8), device="llvm:1", verify=False)
+
+
 @pytest.mark.parametrize(("kind", "dtype"), [("parameter", torch.float16), ("buffer", torch.float64)])
 def test_a_tensor_of_another_type_is_named(kind: str, dtype: torch.dtype) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -12,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
+from seqtune.pytorch.device_threads import TURN
 from seqtune.pytorch.dynamo import backend
+from seqtune.pytorch.network_module import MOST_FORMATS, ResultStrides
 from seqtune.pytorch.optimized import Compiled, Optimized
+from seqtune.pytorch.selection import difference
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -62,8 +66,9 @@ def test_an_optimised_model_computes_operands_of_all_strides(quick: Callable[...
             for _ in range(3):
                 check(fast, model, form(torch.randn(SHAPE)))
     others = {model.read(form(torch.randn(SHAPE))) for form in FORMATS.values()} - {model.read(torch.randn(SHAPE))}
-    told = [str(one.message) for one in caught if "depend on the strides of its operands" in str(one.message)]
-    assert (len(told) > 0) == (len(others) > 0)
+    messages = [message for message in (str(warning.message) for warning in caught)
+                if "depend on the strides of its operands" in message]
+    assert (len(messages) > 0) == (len(others) > 0)
 
 
 def test_a_model_whose_results_do_not_depend_on_strides_stays_ours(quick: Callable[..., Optimized]) -> None:
@@ -91,6 +96,46 @@ def test_results_that_are_not_finite_settle_nothing(quick: Callable[..., Optimiz
     assert isinstance(fast.model, Compiled)
     assert not fast.model._formats.are_refused((last(broken).stride(),))
     assert fast.model._formats.find((last(broken).stride(),)) is None
+
+
+def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[..., Optimized],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Strided(lambda x: 1).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    assert isinstance(fast.model, Compiled)
+    noisy = iter([1.0])  # of the first comparison: the example of rounding errors alone
+    with monkeypatch.context() as patch:
+        patch.setattr("seqtune.pytorch.optimized.difference",
+                      lambda expected, results: next(noisy, None) or difference(expected, results))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SeqtuneWarning)
+            check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
+            strides = (FORMATS["channels_last"](torch.randn(SHAPE)).stride(),)
+            assert not fast.model._formats.are_refused(strides)
+            assert fast.model._formats.find(strides) is None
+            check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
+            assert fast.model._formats.find(strides) is not None
+
+
+def test_operands_of_refused_strides_wait_for_no_other_call(quick: Callable[..., Optimized]) -> None:
+    model = Strided(READS["stride"]).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    x = FORMATS["channels_last"](torch.randn(SHAPE))
+    with pytest.warns(SeqtuneWarning, match="depend on the strides"):
+        fast(x)
+    with TURN:  # another thread's call
+        call = threading.Thread(target=fast, args=(x,), daemon=True)
+        call.start()
+        call.join(60)
+        assert not call.is_alive()
+
+
+def test_the_format_that_was_refused_first_is_forgotten_first() -> None:
+    formats = ResultStrides()
+    strides = [((number, 1),) for number in range(MOST_FORMATS + 1)]
+    for operands in strides:
+        formats.refuse(operands)
+    assert [formats.are_refused(operands) for operands in strides] == [False] + [True] * MOST_FORMATS
 
 
 def test_a_compiled_model_has_a_program_for_each_kind_of_strides(checkpoint: Path) -> None:
