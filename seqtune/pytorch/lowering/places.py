@@ -20,6 +20,8 @@ aten = torch.ops.aten
 def _index_select(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, numbers = lowering.value(given["self"]), _numbers(lowering, given["index"])
+    if not x.shape:
+        raise UnknownOperationError("a number without axes")
     axis = given["dim"] % len(x.shape)
     if numbers.min() < 0:
         raise UnknownOperationError("numbers outside the axis")

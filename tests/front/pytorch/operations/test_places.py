@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.pytorch.optimized import Optimized
+from seqtune.pytorch.optimized import Compiled, Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.front.pytorch.operations.test_resampled_images import compare
 from tests.front.pytorch.test_networks import steps_of
@@ -61,6 +61,14 @@ def test_chosen_and_replaced_places_are_part_of_the_program(quick: Callable[...,
     fast = quick(model, torch.randn(2, 5, 6))
     steps_of(fast)
     compare(fast, model, 2, 5, 6)
+
+
+def test_an_index_of_a_number_without_axes_stays_pytorch_s(quick: Callable[..., Optimized]) -> None:
+    model = Changes(lambda x: x[0, 0, 0].index_select(0, torch.tensor([0]))).eval()
+    fast = quick(model, torch.randn(1, 5, 6))
+    assert isinstance(fast.model, Compiled)
+    assert ("index_select", "a number without axes") in fast.model.kept
+    compare(fast, model, 1, 5, 6)
 
 
 def test_places_that_a_loop_writes_are_concatenated_once(quick: Callable[..., Optimized]) -> None:
