@@ -158,15 +158,18 @@ class ShapedPrograms:
         if len(self._programs) > MOST_SHAPES:
             del self._programs[next(iter(self._programs))]
         if program.written and share_memory([*(values[index] for index in self.operands), *weights], program.written):
-            self._fall_back("an operand that it changes shares memory with another one")
+            self._fall_back("an operand that it changes shares memory with another one", "such calls")
             return None
         return program
 
-    def _fall_back(self, reason: str) -> None:
-        """Prepare what computes shapes without a program: Dynamo compiles it for the shapes that it meets."""
+    def _fall_back(self, reason: str, left: str = "this graph") -> None:
+        """Prepare what computes calls without a program: Dynamo compiles it for the shapes that it meets.
+
+        The first reason is a warning, which says what is left to the fallback.
+        """
         if self._fallback is None:
             name = self.options.fallback
-            warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes this graph")
+            warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes {left}")
             self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
 
     def _compile(self, values: Values, verify: bool) -> CompiledGraph | str:
