@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import FormatError, ProblemError
+from seqtune.errors import FormatError, ProblemError, shown
 
 NUMBER_TYPES: dict[str, np.dtype[Any]] = {name: np.dtype(numpy) for name, numpy in {
     "fp16": "float16", "fp32": "float32", "fp64": "float64", "int8": "int8", "uint8": "uint8", "int16": "int16",
@@ -52,16 +52,16 @@ def scalar(dtype: str, value: Any) -> NDArray[Any]:
     if isinstance(value, bool):
         value = int(value)
     if not isinstance(value, int | float):
-        raise FormatError(f"{value!r:.40} is not a number")
+        raise FormatError(f"{shown(value)} is not a number")
     if kind.kind != "f":
         if isinstance(value, float) and not value.is_integer():
             raise FormatError(f"{value} is not a whole number, which {dtype} needs")
         limits = np.iinfo(kind)
         if not limits.min <= value <= limits.max:
-            raise FormatError(f"{value} does not fit into {dtype} ({limits.min} to {limits.max})")
+            raise FormatError(f"{shown(value)} does not fit into {dtype} ({limits.min} to {limits.max})")
         return np.array(int(value), kind)
     with np.errstate(over="ignore"):
         array = np.array(math.inf if abs(value) > sys.float_info.max else value, kind)
     if not np.isfinite(array):
-        raise FormatError(f"{value!r:.40} is not a number that {dtype} can hold")
+        raise FormatError(f"{shown(value)} is not a number that {dtype} can hold")
     return array

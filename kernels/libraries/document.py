@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from seqtune.errors import shown
+
 from ..kernel import MOST_VALUES
 from ..operations.feature import LARGEST_NUMBER
 from .document_part import CName, DocumentPart, ExpressionText, FamilyName, LowerName, Text, Whole, named, spelled
@@ -27,7 +29,7 @@ def _parameter_value(value: Any) -> int | str:
     if isinstance(value, str):
         return _WORD(value)
     if type(value) is not int or abs(value) > LARGEST_NUMBER:
-        raise ValueError(f"{value!r:.40} is not a whole number of 64 bits or a word")
+        raise ValueError(f"{shown(value)} is not a whole number of 64 bits or a word")
     return value
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
+from seqtune.kernels.calls.number_types import scalar
 from seqtune.kernels.libraries.declared_library import declared_library, parse_document
-from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument
+from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument, ParameterDocument
 from seqtune.kernels.libraries.messages import message_of, messages_in_use, of_message, use_messages
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
@@ -149,3 +151,12 @@ def test_what_is_neither_toml_nor_a_library_is_refused(tmp_path: Path) -> None:
         read_library(write(tmp_path, 'name = "empty"'))
     with pytest.raises(FormatError):
         parse_document([])
+
+
+def test_numbers_of_more_digits_than_python_writes_are_refused_in_one_line() -> None:
+    number = 1 << 20_000  # as a file may write it in hexadecimal digits
+    for dtype in ("fp32", "int64"):
+        with pytest.raises(FormatError, match="<an int of 20001 bits> "):
+            scalar(dtype, number)
+    with pytest.raises(ValidationError, match="<an int of 20001 bits> is not a whole number of 64 bits or a word"):
+        ParameterDocument.model_validate({"values": [number]}, context={})
