@@ -212,6 +212,8 @@ def test_an_example_that_the_model_does_not_take_is_refused_in_one_line(example:
 
 def test_a_model_that_cannot_be_called_a_second_time_is_refused_in_one_line() -> None:
     class Once(nn.Linear):
+        calls: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__(8, 4)
             self.register_buffer("calls", torch.zeros(()))
