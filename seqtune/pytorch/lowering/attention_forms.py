@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .attention_masks import HiddenScores, added_masks, computed, of_heads, take_truth_values
+from .attention_masks import HiddenScores, added_masks, of_heads, take_truth_values
+from .graph_edits import insert_operation
 from .lowering import arguments
 
 aten = torch.ops.aten
-ATTENTION = aten.scaled_dot_product_attention.default
+SDPA = aten.scaled_dot_product_attention.default
 _PRODUCTS = (aten.matmul.default, aten.bmm.default)
 _SOFTMAXES = (aten.softmax.int, aten._softmax.default)
 _SAME = (aten.clone.default, aten.contiguous.default, aten.detach.default, aten.alias.default, aten.dropout.default)
@@ -35,7 +36,7 @@ def unify_attention(graph: fx.Graph) -> None:
             if written is not None:
                 _replace(graph, node, written)
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target is ATTENTION:
+        if node.op == "call_function" and node.target is SDPA:
             take_truth_values(graph, node)
     graph.eliminate_dead_code()
 
@@ -61,9 +62,9 @@ def _multiply(graph: fx.Graph, node: fx.Node) -> None:
         sizes = dict(zip(left + right, (*operands[0].meta["val"].shape, *operands[1].meta["val"].shape), strict=True))
         first, second = (_with_joined_axes(graph, value, len(shared), first_axes, second_axes, sizes)
                          for value, first_axes, second_axes in ((first, rows, summed), (second, summed, columns)))
-        product = computed(graph, aten.matmul.default, first, second)
+        product = insert_operation(graph, aten.matmul.default, first, second)
         if len(rows) != 1 or len(columns) != 1:
-            product = computed(graph, aten.reshape.default, product, [
+            product = insert_operation(graph, aten.reshape.default, product, [
                 sizes[axis] for axis in (*shared, *rows, *columns)])
         whole = _permuted(graph, product, [*shared, *rows, *columns], result)
     node.replace_all_uses_with(whole)
@@ -76,7 +77,7 @@ def _with_joined_axes(graph: fx.Graph, node: fx.Node, shared: int, rows: Sequenc
     if len(rows) == len(columns) == 1:
         return node
     counts = [math.prod(sizes[axis] for axis in axes) for axes in (rows, columns)]
-    return computed(graph, aten.reshape.default, node, [*node.meta["val"].shape[:shared], *counts])
+    return insert_operation(graph, aten.reshape.default, node, [*node.meta["val"].shape[:shared], *counts])
 
 
 def _agree(operands: Sequence[fx.Node], names: Sequence[str]) -> bool:
@@ -218,9 +219,9 @@ def _replace(graph: fx.Graph, product: fx.Node, written: WrittenAttention) -> No
         k = graph.call_function(aten.transpose.int, (keys, -1, -2))
         k.meta = {"val": keys.meta["val"].transpose(-1, -2)}
         for factor in written.factors:
-            q = computed(graph, aten.mul.Tensor, q, of_heads(graph, factor))
+            q = insert_operation(graph, aten.mul.Tensor, q, of_heads(graph, factor))
         mask = added_masks(graph, written.masks, written.hidden)
-        node = graph.call_function(ATTENTION, (q, k, v, mask), {"scale": written.scale})
+        node = graph.call_function(SDPA, (q, k, v, mask), {"scale": written.scale})
         shape = product.meta["val"].shape
         node.meta = {**product.meta, "val": product.meta["val"].reshape(*written.lead, *shape[-2:])}
         dense = graph.call_function(aten.contiguous.default, (node,))  # as the product's result, whoever computes it

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .graph_edits import insert_operation
 from .lowering import arguments
 
 aten = torch.ops.aten
@@ -58,21 +59,14 @@ def _without_empty_rows(graph: fx.Graph, mask: fx.Node) -> fx.Node:
 def _joined(graph: fx.Graph, target: Any, parts: Sequence[fx.Node]) -> fx.Node:
     whole, *others = parts
     for part in others:
-        whole = computed(graph, target, whole, part)
+        whole = insert_operation(graph, target, whole, part)
     return whole
 
 
 def of_heads(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """A mask or a factor without leading axes of the size 1, so that it has four axes at most."""
     shape = node.meta["val"].shape
-    return node if len(shape) <= 4 else computed(graph, aten.reshape.default, node, list(shape[-3:]))
-
-
-def computed(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
-    """Insert an operation where the graph inserts, and return it."""
-    node = graph.call_function(target, given)
-    node.meta = {"val": target(*(value.meta["val"] if isinstance(value, fx.Node) else value for value in given))}
-    return node
+    return node if len(shape) <= 4 else insert_operation(graph, aten.reshape.default, node, list(shape[-3:]))
 
 
 def take_truth_values(graph: fx.Graph, node: fx.Node) -> None:
@@ -99,4 +93,4 @@ def _behind(graph: fx.Graph, source: fx.Node, target: Any, *given: Any) -> fx.No
             source.append(user)
             return user
     with graph.inserting_after(source):
-        return computed(graph, target, source, *given)
+        return insert_operation(graph, target, source, *given)

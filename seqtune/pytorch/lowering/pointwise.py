@@ -64,8 +64,8 @@ def _binary(name: str) -> Maker:
     return make
 
 
-def _added(name: str) -> Maker:
-    """self + value * tensor1 * tensor2, or with the quotient of the tensors."""
+def _scaled_sum(name: str) -> Maker:
+    """self + value * tensor1 * tensor2 (addcmul), or value * tensor1 / tensor2 (addcdiv)."""
     def make(lowering: Lowering, node: fx.Node) -> Node:
         given = arguments(node)
         value = float(given["value"])
@@ -214,7 +214,7 @@ POINTWISE: dict[Any, Maker] = {
     **{packet.default: _activation(name) for packet, name in ACTIVATIONS.items()},
     **{getattr(packet, overload): _binary(name) for packet, name in BINARY.items()
        for overload in ("Tensor", "Scalar", "default", "Tensor_mode") if hasattr(packet, overload)},
-    aten.addcmul.default: _added("mul"), aten.addcdiv.default: _added("div"),
+    aten.addcmul.default: _scaled_sum("mul"), aten.addcdiv.default: _scaled_sum("div"),
     aten.pow.Tensor_Scalar: _power, aten.square.default: lambda lowering, node: computed(
         lowering, node, Formula(1, (("mul", 0, 0),)), node.args[0]),
     aten.gelu.default: _gelu, aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _clamp,

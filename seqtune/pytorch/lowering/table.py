@@ -9,18 +9,18 @@ from torch import fx
 
 from ..network.nodes import Input, Node
 from .attention import ATTENTION
+from .indexing import INDEXING
 from .layers import LAYERS
 from .lowering import Lowering, Maker
 from .matrix_products import PRODUCTS
 from .moments import MOMENTS
-from .places import PLACES
 from .pointwise import POINTWISE
 from .resampling import RESAMPLING
 from .rows import ROWS
 from .transposed import TRANSPOSED
 from .views import VIEWS
 
-MAKERS: dict[Any, Maker] = {**LAYERS, **PRODUCTS, **ATTENTION, **POINTWISE, **VIEWS, **PLACES, **ROWS, **MOMENTS,
+MAKERS: dict[Any, Maker] = {**LAYERS, **PRODUCTS, **ATTENTION, **POINTWISE, **VIEWS, **INDEXING, **ROWS, **MOMENTS,
                            **RESAMPLING, **TRANSPOSED}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .attention_masks import computed
+from .graph_edits import insert_operation
 
 aten = torch.ops.aten
 AXES: dict[Any, int] = {  # the axes of an operand without a batch
@@ -23,9 +23,9 @@ def give_batches(graph: fx.Graph) -> None:
         if node.target not in AXES or len(node.args[0].meta["val"].shape) != AXES[node.target]:
             continue
         with graph.inserting_before(node):
-            batch = graph.call_function(node.target, (computed(graph, aten.unsqueeze.default, node.args[0], 0),
-                                                      *node.args[1:]), node.kwargs)
+            operand = insert_operation(graph, aten.unsqueeze.default, node.args[0], 0)
+            batch = graph.call_function(node.target, (operand, *node.args[1:]), node.kwargs)
             batch.meta = {**node.meta, "val": node.meta["val"].unsqueeze(0)}
-            one = computed(graph, aten.squeeze.dim, batch, 0)
+            one = insert_operation(graph, aten.squeeze.dim, batch, 0)
         node.replace_all_uses_with(one)
         graph.erase_node(node)

@@ -16,7 +16,7 @@ from seqtune.pytorch.device_threads import binder_of, device_for_threads
 from seqtune.pytorch.network.nodes import Input, Product
 from seqtune.pytorch.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.front.pytorch.operations.test_places import Changes
+from tests.front.pytorch.operations.test_indexing import Changes
 from tests.front.pytorch.operations.test_resampled_images import compare
 from tests.front.pytorch.test_bf16_networks import needs_bf16
 from tests.front.pytorch.test_networks import steps_of

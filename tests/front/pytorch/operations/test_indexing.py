@@ -1,4 +1,4 @@
-"""Places along an axis that are chosen or replaced, and sums of products: one program, with PyTorch's results."""
+"""Elements along an axis that are selected or overwritten, and sums of products: PyTorch's results in one program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Changes(nn.Module):
 
 
 def written(x: Tensor) -> Tensor:
-    """Some places of a tensor, changed in place one after the other."""
+    """Some slices of a tensor, changed in place one after the other."""
     y = x.clone()
     y[:, 1:3] += 1
     y[:, 2:4, :5] *= 2
@@ -41,7 +41,7 @@ def written(x: Tensor) -> Tensor:
 
 
 def looped(x: Tensor) -> Tensor:
-    """Every place in a loop, and some again."""
+    """Every slice in a loop, and some again."""
     y = torch.zeros_like(x)
     for number in range(5):
         y[:, number] = x[:, 4 - number] * number
@@ -49,7 +49,7 @@ def looped(x: Tensor) -> Tensor:
     return y
 
 
-def test_chosen_and_replaced_places_are_part_of_the_program(quick: Callable[..., Optimized]) -> None:
+def test_selected_and_overwritten_elements_are_part_of_the_program(quick: Callable[..., Optimized]) -> None:
     model = Changes(
         lambda x: x.index_select(1, torch.tensor([4, 0, 0, 3])), lambda x: x.index_select(-1, torch.tensor([3, 1, 1])),
         lambda x: x.index_select(1, torch.arange(1, 5, 2)), lambda x: x[:, torch.tensor([[-1, 0], [2, -5]])],
@@ -71,7 +71,7 @@ def test_an_index_of_a_number_without_axes_stays_pytorch_s(quick: Callable[..., 
     compare(fast, model, 1, 5, 6)
 
 
-def test_places_that_a_loop_writes_are_concatenated_once(quick: Callable[..., Optimized]) -> None:
+def test_slices_that_a_loop_writes_are_concatenated_once(quick: Callable[..., Optimized]) -> None:
     def loop(x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
         for number in range(5):

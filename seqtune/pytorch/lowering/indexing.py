@@ -1,7 +1,11 @@
-"""Translations of operations that choose or replace places along an axis, whose numbers are known before the run."""
+"""Translations of indexing: elements along an axis that are selected, repeated or overwritten.
+
+The indices are known before the run.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,61 +23,61 @@ aten = torch.ops.aten
 
 def _index_select(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
-    x, numbers = lowering.value(given["self"]), _numbers(lowering, given["index"])
+    x, indices = lowering.value(given["self"]), _constant_indices(lowering, given["index"])
     if not x.shape:
         raise UnknownOperationError("a number without axes")
     axis = given["dim"] % len(x.shape)
-    if numbers.min() < 0:
-        raise UnknownOperationError("numbers outside the axis")
-    return lowering.add_reshaped(_chosen(lowering, x, axis, numbers.reshape(-1)), shape_of(node))
+    if indices.min() < 0:
+        raise UnknownOperationError("indices outside the axis")
+    return lowering.add_reshaped(_selected(lowering, x, axis, indices.reshape(-1)), shape_of(node))
 
 
 def _index(lowering: Lowering, node: fx.Node) -> Node:
-    """Numbers for one axis; negative ones count from its end."""
+    """Indices along one axis; negative ones count from its end."""
     given = arguments(node)
     x = lowering.value(given["self"])
     axes = [axis for axis, index in enumerate(given["indices"]) if index is not None]
     if len(axes) != 1:
-        raise UnknownOperationError("numbers for several axes")
-    numbers = _numbers(lowering, given["indices"][axes[0]])
+        raise UnknownOperationError("indices along several axes")
+    indices = _constant_indices(lowering, given["indices"][axes[0]])
     size = x.shape[axes[0]]
-    return lowering.add_reshaped(_chosen(lowering, x, axes[0], np.where(
-        numbers < 0, numbers + size, numbers).reshape(-1)), shape_of(node))
+    return lowering.add_reshaped(_selected(lowering, x, axes[0], np.where(
+        indices < 0, indices + size, indices).reshape(-1)), shape_of(node))
 
 
-def _numbers(lowering: Lowering, argument: Any) -> NDArray[Any]:
-    """A constant of whole numbers."""
+def _constant_indices(lowering: Lowering, argument: Any) -> NDArray[Any]:
+    """The whole numbers of a constant."""
     value = lowering.values.get(argument)
     if not isinstance(value, Tensor) or value.dtype not in (torch.int64, torch.int32) or not value.numel():
-        raise UnknownOperationError("numbers that are computed")
+        raise UnknownOperationError("indices that are computed")
     result: NDArray[Any] = value.numpy()
     return result
 
 
-def _chosen(lowering: Lowering, x: Node, axis: int, numbers: NDArray[np.int64]) -> Node:
-    """The places of these numbers: a view where they are evenly apart, else one step that reads rows."""
-    if numbers.min() < 0 or numbers.max() >= x.shape[axis]:
-        raise UnknownOperationError("numbers outside the axis")
-    shape = (*x.shape[:axis], len(numbers), *x.shape[axis + 1:])
-    first, step = int(numbers[0]), int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
-    if step > 0 and (numbers == first + step * np.arange(len(numbers))).all():
-        return lowering.add_view(x, shape, lambda view: view.sliced(axis, first, int(numbers[-1]) + 1, step))
+def _selected(lowering: Lowering, x: Node, axis: int, indices: NDArray[np.int64]) -> Node:
+    """The elements at these indices: a view where they are evenly apart, else one step that reads rows."""
+    if indices.min() < 0 or indices.max() >= x.shape[axis]:
+        raise UnknownOperationError("indices outside the axis")
+    shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1:])
+    first, step = int(indices[0]), int(indices[1] - indices[0]) if len(indices) > 1 else 1
+    if step > 0 and (indices == first + step * np.arange(len(indices))).all():
+        return lowering.add_view(x, shape, lambda view: view.sliced(axis, first, int(indices[-1]) + 1, step))
     if axis < len(shape) - 1:
-        return chosen_rows(lowering, x, {axis: numbers})
+        return chosen_rows(lowering, x, {axis: indices})
     if len(shape) == 1:
-        column = chosen_rows(lowering, lowering.add_reshaped(x, (*x.shape, 1)), {0: numbers})
+        column = chosen_rows(lowering, lowering.add_reshaped(x, (*x.shape, 1)), {0: indices})
         return lowering.add_reshaped(column, shape)
     order, back = (axis, *range(axis)), (*range(1, len(shape)), 0)
     turned = lowering.add_view(x, [x.shape[other] for other in order], lambda view: view.permuted(order))
-    return lowering.add_view(chosen_rows(lowering, turned, {0: numbers}), shape, lambda view: view.permuted(back))
+    return lowering.add_view(chosen_rows(lowering, turned, {0: indices}), shape, lambda view: view.permuted(back))
 
 
 def _repeat_interleave(lowering: Lowering, node: fx.Node) -> Node:
-    """Each place several times, one after the other."""
+    """Each element several times, one after the other."""
     given = arguments(node)
     x, count, shape = lowering.value(given["self"]), given["repeats"], shape_of(node)
     if given["dim"] is None:
-        x = lowering.add_reshaped(x, (int(np.prod(x.shape)),)) if x.shape else x
+        x = lowering.add_reshaped(x, (math.prod(x.shape),)) if x.shape else x
     axis = 0 if given["dim"] is None else given["dim"] % len(x.shape)
     split, repeated = ((*x.shape[:axis + 1], times, *x.shape[axis + 1:]) for times in (1, count))
     parts = lowering.add_reshaped(x, split)
@@ -100,7 +104,7 @@ def _slice_scatter(lowering: Lowering, node: fx.Node) -> Node:
     axis = given["dim"] % len(x.shape)
     begin, end, _ = slice(given["start"], given["end"]).indices(x.shape[axis])
     if given["step"] != 1:
-        raise UnknownOperationError("places with others between them that stay")
+        raise UnknownOperationError("a write with a step")
     return _replaced(lowering, x, new, axis, begin, end)
 
 
@@ -115,7 +119,7 @@ def _select_scatter(lowering: Lowering, node: fx.Node) -> Node:
 
 
 def _replaced(lowering: Lowering, x: Node, new: Node, axis: int, begin: int, end: int) -> Node:
-    """`new` in the places from `begin` before `end` of an axis, and x around it.
+    """`new` at the indices from `begin` before `end` of an axis, and x around it.
 
     What is written several times, as in a loop, is one concatenation at the end.
     """
@@ -132,7 +136,7 @@ def _replaced(lowering: Lowering, x: Node, new: Node, axis: int, begin: int, end
 
 
 def _cut(lowering: Lowering, x: Node, axis: int, begin: int, end: int) -> list[Node]:
-    """The places from `begin` before `end`, nothing where there are none."""
+    """The elements from `begin` before `end`, nothing where there are none."""
     if begin >= end:
         return []
     if (begin, end) == (0, x.shape[axis]):
@@ -147,7 +151,7 @@ def _copied(lowering: Lowering, node: fx.Node) -> Node:
     return x if x.shape == shape else lowering.add_view(x, shape, lambda view: view.expanded(shape))
 
 
-PLACES: dict[Any, Maker] = {
+INDEXING: dict[Any, Maker] = {
     aten.index_select.default: _index_select, aten.index.Tensor: _index,
     aten.repeat_interleave.self_int: _repeat_interleave, aten.repeat.default: _repeat,
     aten.slice_scatter.default: _slice_scatter,
