@@ -30,8 +30,8 @@ from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_for_threads, device_for_threads
 from .graph_judge import GraphJudge, GraphVerdict
 from .lowering.encoder_layers import write_out_encoder_layers
-from .model_operands import share_memory
 from .network.nodes import Tuned
+from .operands.shared_memory import share_memory
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision
 from .saved_choices import Choice

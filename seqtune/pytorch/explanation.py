@@ -21,10 +21,10 @@ from seqtune.kernels.llvm.steps.formula import Formula
 
 from ..errors import MisuseError
 from .device_threads import TURN
-from .model_operands import result_for
 from .network.nodes import Layer, Node, Pointwise, Product, Tuned
 from .network_module import NetworkModule
 from .openvino_nodes import by_step, openvino_nodes
+from .operands.examples import result_for
 from .optimized import Compiled, Optimized
 
 

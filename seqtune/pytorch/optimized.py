@@ -42,17 +42,11 @@ from ..inputs import as_device, check_flag, check_own_journal, check_path, check
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of, one_at_a_time
 from .graph_judge import GraphJudge, next_judge
-from .model_operands import (
-    check_model,
-    checked_examples,
-    clones,
-    inputs_of_children,
-    reference_of,
-    share_memory,
-    tensors_of,
-)
 from .network.nodes import Shape, Tuned
 from .network_module import ResultStrides, with_strides
+from .operands.child_inputs import inputs_of_children
+from .operands.examples import check_model, checked_examples, clones, reference_of, tensors_of
+from .operands.shared_memory import share_memory
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices

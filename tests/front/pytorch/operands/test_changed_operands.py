@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.pytorch.dynamo import backend
-from seqtune.pytorch.model_operands import share_memory
+from seqtune.pytorch.operands.shared_memory import share_memory
 from seqtune.pytorch.optimized import Compiled, Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 

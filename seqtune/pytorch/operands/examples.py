@@ -1,8 +1,8 @@
-"""Models and their operands: checks, examples, what a module calls its parts with, and operands that share memory."""
+"""Examples that a model is optimised for: checks of both, copies for one call, and the model's results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from ..errors import MisuseError, SeqtuneError, one_line
-from .precisions import NAMES, has_bf16
-from .shared_weights import WatchedBuffers, kept_buffers, shared_copy
+from ...errors import MisuseError, SeqtuneError, one_line
+from ..precisions import NAMES, has_bf16
+from ..shared_weights import WatchedBuffers, shared_copy
 
 
 def checked_examples(given: object) -> tuple[Tensor, ...]:
@@ -29,10 +29,10 @@ def checked_examples(given: object) -> tuple[Tensor, ...]:
 
 
 def check_model(model: object, examples: Sequence[Tensor]) -> None:
-    """Raise MisuseError for a model that cannot be optimised, or cannot be with these examples.
+    """Raise MisuseError for a model that cannot be optimised, and for examples that it cannot be optimised for.
 
-    That is another object than a module, a module in training mode or with lazy parameters that have no values yet, and
-    parameters, buffers or examples that are not on the CPU, or are floats of another type than the model's.
+    The model must be a torch.nn.Module in eval mode, and its lazy parameters and buffers must have values. Parameters,
+    buffers and examples must be on the CPU; floats must be fp32, or bf16 if a parameter of the model is.
     """
     if not isinstance(model, nn.Module):
         raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
@@ -89,42 +89,3 @@ def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Ten
         buffers = WatchedBuffers(wide)
         result_for(wide, clones(examples), "the example input a second time")
         return expected, buffers.written()
-
-
-def inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
-    """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
-    inputs: dict[str, tuple[Tensor, ...]] = {}
-    handles = []
-    for name, child in module.named_children():
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
-            usable = not kwargs and all(isinstance(value, Tensor) for value in args)
-            before = inputs.get(name, args)
-            same = usable and [value.shape for value in before] == [value.shape for value in args]
-            inputs[name] = tuple(value.clone() for value in args) if same else ()
-
-        handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
-    try:
-        with torch.no_grad(), kept_buffers(module):
-            module(*clones(examples))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return inputs
-
-
-def share_memory(tensors: Sequence[Any], written: Iterable[int]) -> bool:
-    """Whether one of the tensors, given by its number, may have memory in common with another: addresses meet.
-
-    Other values than tensors have no memory.
-    """
-    ranges = [_addresses(x) if isinstance(x, Tensor) else (0, 0) for x in tensors]
-    return any(begin < ranges[index][1] and ranges[index][0] < end for index in written
-               for number, (begin, end) in enumerate(ranges) if number != index)
-
-
-def _addresses(x: Tensor) -> tuple[int, int]:
-    """The first address of a tensor's elements, and that behind the last; a tensor without elements has none."""
-    if not x.numel():
-        return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
