@@ -29,7 +29,7 @@ from .lowering.unbatched import give_batches
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
-from .precisions import has_bf16
+from .precisions import TOLERANCES, has_bf16
 from .saved_choices import Choice
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
@@ -46,6 +46,7 @@ class CompiledGraph:
     choices: tuple[Choice, ...]
     kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
     verdict: GraphVerdict | None = None  # where it was compared as a whole
+    tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
     written: tuple[int, ...] = ()  # the operands that a run changes, at its end: they must share no memory with others
 
 
@@ -74,10 +75,11 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     simplify(module.graph)
     give_batches(module.graph)
     fold_constants(module)
-    written = _written(module.graph)
+    bf16 = precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()])
+    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if bf16 else "fp32"], "written": _written(module.graph)}
     compiled = _compiled(module, binder, choose, precision, split=False)
     if compiled is None or judge is None:
-        return compiled and replace(compiled, written=written)
+        return compiled and replace(compiled, **facts)
     digest = graph_digest(module, compiled.choices)
     if any(choice.slower for choice in compiled.choices):
         split = _compiled(module, binder, choose, precision, split=True)
@@ -85,8 +87,8 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
             compiled, digest = split, graph_digest(module, split.choices)
     verdict, peer = judge.verdict(digest, module, compiled.graph, examples)
     if peer is None:
-        return replace(compiled, verdict=verdict, written=written)
-    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict, written)
+        return replace(compiled, verdict=verdict, **facts)
+    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict, **facts)
 
 
 def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],

@@ -53,7 +53,6 @@ from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import LayerSelection, difference
 from .shared_weights import PLAIN, OwnCopy, WatchedWeights, kept_buffers
 
-SAME = 5e-2  # of the largest result: rounding, also that of bf16, is less
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
 
@@ -111,6 +110,7 @@ class Compiled(nn.Module):
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
         self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
         self._written = compiled.written
+        self._same = 2 * compiled.tolerance  # of the largest result: both sides may round
         self._strides = tuple(example.stride() for example in examples)
         self._formats = ResultStrides()  # for inputs in other memory formats
         self._unflatten = unflatten
@@ -131,7 +131,8 @@ class Compiled(nn.Module):
         The original computes other shapes, operands that are written and share memory with others, everything after a
         change of its weights, and other strides once, or always where results depend on them.
         """
-        if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None:
+        if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None \
+                or torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, grad and others
             return self.original(*args, **kwargs)
         if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
@@ -140,7 +141,7 @@ class Compiled(nn.Module):
         for given, known in zip(args, self._known, strict=True):
             if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type, given.layout) != known:
                 return self.original(*args)
-        if self._written and share_memory(args, self._written):
+        if self._written and share_memory((*args, *self._weights.tensors), self._written):
             return self.original(*args)  # what it writes changes what it reads later
         strides = tuple(x.stride() for x in args)
         if self._formats.are_refused(strides):
@@ -163,10 +164,10 @@ class Compiled(nn.Module):
         before = clones(args) if self._written else args
         result = self.original(*args)
         expected = tensors_of(result)
-        if difference(expected, tensors_of(self.graph(*(clones(before) if self._written else before)))) < SAME:
+        if difference(expected, tensors_of(self.graph(*(clones(before) if self._written else before)))) < self._same:
             self._formats.learn(strides, pytree.tree_leaves(result))
         elif all(bool(tensor.isfinite().all()) for tensor in expected) and difference(
-                expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= SAME:
+                expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= self._same:
             self._formats.refuse(strides)
             warned("the results of an optimised model depend on the strides of its operands; the original computes "
                    "operands of these strides, at its speed")

@@ -30,7 +30,7 @@ class WatchedWeights:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._weights = [weight for weight in (*module.parameters(), *module.buffers()) if not weight.is_inference()]
+        self.tensors = [weight for weight in (*module.parameters(), *module.buffers()) if not weight.is_inference()]
         self._versions = self._current()
 
     def were_written(self) -> bool:
@@ -38,7 +38,7 @@ class WatchedWeights:
         return self._versions != self._current()
 
     def _current(self) -> list[int]:
-        return list(map(_version, self._weights))
+        return list(map(_version, self.tensors))
 
 
 class OwnCopy:

@@ -57,6 +57,22 @@ def test_operands_that_share_memory_with_a_changed_one_go_through_the_original(q
         assert bool(calls) == (name != "apart"), name
 
 
+def test_a_weight_as_a_changed_operand_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model, y = Changing(8, 8).eval(), torch.randn(8, 8)
+    fast = quick(model, (torch.randn(8, 8), y))
+    assert isinstance(fast.model, Compiled)
+    weight, expected = (given.get_parameter("weight").detach() for given in (fast.model.original, model))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(weight, y), model(expected, y))
+    torch.testing.assert_close(weight, expected)
+
+
+def test_vmap_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.randn(3, 5, 8)
+    fast = quick(model, x[0])
+    torch.testing.assert_close(torch.func.vmap(fast)(x), model(x))
+
+
 def test_a_model_that_changes_no_operand_may_read_one_twice(quick: Callable[..., Optimized],
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     class Product(nn.Linear):

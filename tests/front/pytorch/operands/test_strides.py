@@ -28,7 +28,7 @@ SHAPE = (2, 3, 6, 5)
 class Strided(nn.Conv2d):
     """A convolution whose result depends on the memory of its operand, which it also changes."""
 
-    def __init__(self, read: Callable[[Tensor], int]) -> None:
+    def __init__(self, read: Callable[[Tensor], float]) -> None:
         super().__init__(3, 4, 3)
         self.read = read
 
@@ -38,8 +38,9 @@ class Strided(nn.Conv2d):
         return result
 
 
-READS: dict[str, Callable[[Tensor], int]] = {
-    "stride": lambda x: x.stride(1), "is_contiguous": lambda x: int(x.is_contiguous()),
+READS: dict[str, Callable[[Tensor], float]] = {
+    "stride": lambda x: x.stride(1), "is_contiguous, a little": lambda x: 0.05 * x.is_contiguous(),
+    "is_contiguous": lambda x: int(x.is_contiguous()),
     "is channels_last": lambda x: int(x.is_contiguous(memory_format=torch.channels_last))}
 FORMATS: dict[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda x: x, "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),

@@ -186,8 +186,8 @@ def test_an_epilogue_replaces_the_problem_s_activation(binder: KernelBinder) -> 
 
 
 def test_cold_weights_are_prefetched_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
-    for problem in (LAST["padded"], LAST["pointwise"], LAST["grouped"], PRODUCTS["transposed"]):
-        for configuration in choices(binder, problem, 6, 3):
+    for problem in (LAST["padded"], LAST["pointwise"], PRODUCTS["transposed"]):
+        for configuration in choices(binder, problem, 6):
             run(binder, problem, configuration, replace(wide(problem, 1), cold=True))
             run(binder, problem, configuration, Fusion(RESIDUAL, cold=True), in_place=True)
     many_rows, one_row = (Problem.make("gemm", m=m, n=41, k=16, trans_b="yes") for m in (500, 1))
