@@ -74,7 +74,7 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
     if isinstance(node, AttentionHeads):
         alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, node.dtype, element=node.element)
     elif isinstance(node, Product):
-        alone = Product(node.shape, [*inputs], node.epilogue)
+        alone = Product(node.shape, [*inputs])  # without its formula, which torch.matmul does not compute either
     else:
         alone = Layer(node.shape, [*inputs], node.work, node.unscaled, node.bias, node.epilogue,
                       factors=node.factors, element=node.element)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class MatrixViews:
     """Steps in elements of A and C, whose columns are neighbours in C.
 
-    There are `matrices` matrices A and C, each with its own packed B, one after the other, and each `times` times:
-    `*_again` leads to the next A and C of the same B.
+    There are `matrices` pairs of A and C, each with its own packed B, one behind the other. Each B serves `times`
+    pairs, `a_again` and `c_again` apart.
     """
 
     a_row: int

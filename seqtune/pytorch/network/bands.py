@@ -32,6 +32,7 @@ from .nodes import (
     Rearranged,
     Reduction,
     RowOperation,
+    indices_view,
 )
 from .storage import multiplies_bf16
 
@@ -53,7 +54,8 @@ def compute_in_bands(nodes: NodeList, device: Device) -> None:
 
 def _runs(nodes: NodeList, images: int, cache: int) -> list[Run]:
     """The runs of several bands in the division of all nodes that moves the fewest bytes."""
-    order = [node for node in nodes if not isinstance(node, Constant | Input)]
+    order = [node for node in nodes  # views of indices stay where they are: a Gather alone reads them
+             if not isinstance(node, Constant | Input) and indices_view(node) is None]
     counts = sorted({min(1 << exponent, images) for exponent in range(MOST_BANDS.bit_length())})
     least: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # by the bands of the last node: bytes, all bands
     for node, crossing in zip(order, _crossing(nodes, order, images), strict=True):
@@ -180,7 +182,8 @@ def _band(node: Node, inputs: list[Node], images: int) -> Node:
         return replace(node, shape=shape, inputs=inputs, work=Problem.make(
             node.work.type, **{**dict(node.work), axis: size}))
     if isinstance(node, Rearranged):
-        return replace(node, shape=shape, inputs=inputs, transform=_of_band(node.transform, node.shape[0]))
+        return replace(node, shape=shape, inputs=inputs, transform=_of_band(node.transform, node.shape[0]),
+                       inverse=None)
     return replace(node, shape=shape, inputs=inputs)
 
 

@@ -66,13 +66,15 @@ class NodeList:
         self._drop_unread(old)
 
     def _drop_unread(self, node: Node) -> None:
-        if node in self._readers and not self._readers[node] and node not in self.results:
-            self.nodes.remove(node)
-            del self._readers[node]
-            for source in node.inputs:
-                self._readers[source].remove(node)
-            for source in dict.fromkeys(node.inputs):
-                self._drop_unread(source)
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if node in self._readers and not self._readers[node] and node not in self.results:
+                self.nodes.remove(node)
+                del self._readers[node]
+                for source in node.inputs:
+                    self._readers[source].remove(node)
+                waiting += dict.fromkeys(node.inputs)
 
 
 def _needed(results: Sequence[Node]) -> set[Node]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product as places
+from itertools import product
 from typing import TypeAlias
 
 from seqtune.kernels.implementation import implementation_of
@@ -19,9 +20,9 @@ from seqtune.tuner.backends.llvm.bound_kernels import OTHER, X, Y
 from .assembly import Assembly, Job, Located, Use
 from .nodes import Product, Shape
 
-MOST_JOBS = 16  # of one product: where its batches lie in more places, they are copied first
+MOST_JOBS = 16  # of one product; beyond, A and B, and then C, are copied so that their matrices lie evenly apart
 
-Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A and C or in A, B and C
+Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A, B and C
 
 
 def append_product(assembly: Assembly, node: Product, y: Located) -> None:
@@ -33,7 +34,8 @@ def append_product(assembly: Assembly, node: Product, y: Located) -> None:
     lanes = configuration.number("vector") * configuration.number("vectors_n")
     own, shared = _axes(node.shape[:-2], a, b, y)
     if _jobs(own) * _jobs(shared) > MOST_JOBS:
-        a = assembly.laid_out(a, lambda view: view.is_contiguous, View.contiguous(a.view.shape))
+        a, b = (assembly.laid_out(x, lambda view: view.is_contiguous,
+                                  View.contiguous(x.view.shape, 0, x.view.element)) for x in (a, b))
         own, shared = _axes(node.shape[:-2], a, b, y)
     if _jobs(own) * _jobs(shared) > MOST_JOBS:
         whole = assembly.fresh(View.contiguous(node.shape))
@@ -41,18 +43,18 @@ def append_product(assembly: Assembly, node: Product, y: Located) -> None:
     else:
         whole = y
     packed = _packed(assembly, b, [(size, steps[1]) for size, steps in own], lanes)
-    (*outer, (matrices, (a_matrix, _, c_matrix))), (*further, (times, (a_again, _, c_again))) = own, shared
+    (*outer, (matrices, (a_matrix, _, c_matrix))), (*repeated, (times, (a_again, _, c_again))) = own, shared
     views = MatrixViews(a.view.strides[-2], a.view.strides[-1], whole.view.strides[-2], matrices, a_matrix, c_matrix,
                         times, a_again, c_again)
     implementation = implementation_of(kernel(configuration.kernel))
     assert isinstance(implementation, LLVMGemm)
     source = implementation.source_of_views(configuration, views, node.epilogue)
     launch = implementation.launch_of_views(problem, assembly.binder.device, configuration, views)
-    panels = packed.view.size // max(1, _count(outer))
-    for number, place in enumerate(places(*(range(size) for size, _ in outer))):
-        for again in places(*(range(size) for size, _ in further)):
+    panels = packed.view.size // _count(outer)
+    for number, indices in enumerate(product(*(range(size) for size, _ in outer))):
+        for repetition in product(*(range(size) for size, _ in repeated)):
             steps = [sum(index * axis[1][operand] for index, axis in zip(
-                (*place, *again), (*outer, *further), strict=True)) for operand in range(3)]
+                (*indices, *repetition), (*outer, *repeated), strict=True)) for operand in range(3)]
             uses = (Use(_moved(a, steps[0]), word=X), Use(_moved(packed, number * panels), word=OTHER),
                     Use(_moved(whole, steps[2]), word=Y, writes=True))
             assembly.jobs.append(Job(assembly.binder.bind_source(source, launch), uses, node))
@@ -77,10 +79,7 @@ def _axes(lead: Shape, a: Located, b: Located, y: Located) -> tuple[list[Axis], 
 
 
 def _count(axes: Sequence[Axis]) -> int:
-    result = 1
-    for size, _ in axes:
-        result *= size
-    return result
+    return math.prod(size for size, _ in axes)
 
 
 def _jobs(axes: Sequence[Axis]) -> int:
@@ -89,7 +88,7 @@ def _jobs(axes: Sequence[Axis]) -> int:
 
 
 def _packed(assembly: Assembly, b: Located, axes: Sequence[tuple[int, int]], lanes: int) -> Located:
-    """B as [axes][block of columns][k][column], the last block overlapping its predecessor; copied unless it is so."""
+    """B as [axes][block of columns][k][column], the last overlapping its predecessor: B itself if it lies so."""
     (k, n), (along, across) = b.view.shape[-2:], b.view.strides[-2:]
     blocks, whole = -(-n // lanes), n // lanes
     sizes, steps = tuple(size for size, _ in axes), tuple(step for _, step in axes)

@@ -117,17 +117,17 @@ class Mixed(nn.Module):
         self.first, self.norm = nn.Conv2d(3, 16, 3, 2), nn.BatchNorm2d(16)
         self.deep = nn.Conv2d(16, 16, 3, padding=1, groups=16)
         self.squeeze, self.last = nn.Linear(16, 16), nn.Conv2d(32, 8, 1)
-        self.head = nn.Linear(8, 5)
+        self.head, self.names = nn.Linear(8, 5), nn.Embedding(9, 4)
         self.shuffle = nn.ChannelShuffle(4)
 
-    def forward(self, x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor, scale: Tensor, names: Tensor) -> tuple[Tensor, ...]:
         first = functional.relu(self.norm(self.first(x)))
-        y = first + self.deep(first)
+        y, names = first + self.deep(first), names.reshape(names.shape[0], 2, 3)
         y = y * torch.sigmoid(self.squeeze(y.mean((2, 3))))[:, :, None, None]
         low, high = self.shuffle(torch.cat([y, first * scale], 1)).chunk(2, 1)
         pooled = functional.max_pool2d(functional.pad(torch.cat([high, low], 1), (1, 0, 0, 1)), 2)
         last = self.last(pooled)
-        return first, self.head(last.mean((2, 3))), last.softmax(3)
+        return first, self.head(last.mean((2, 3))), last.softmax(3), self.names(names) * 2
 
 
 @pytest.fixture
@@ -140,15 +140,15 @@ def free_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("free_starts")
 def test_results_in_bands_are_those_of_pytorch(quick: Callable[..., Optimized]) -> None:
     model = random_norms(Mixed().eval())
-    x, scale = torch.randn(5, 3, 21, 24), torch.randn(5, 16, 1, 1)
-    fast = quick(model, (x, scale), device=replace(find("llvm:1"), l2_bytes=20_000, l3_bytes=0))
+    x, scale, names = torch.randn(5, 3, 21, 24), torch.randn(5, 16, 1, 1), torch.randint(9, (5, 6))
+    fast = quick(model, (x, scale, names), device=replace(find("llvm:1"), l2_bytes=20_000, l3_bytes=0))
     assert steps_of(fast).count("aten.conv2d") > 5
-    x, scale = torch.randn_like(x), torch.randn(5, 16, 1, 1)
+    x, scale, names = torch.randn_like(x), torch.randn_like(scale), torch.randint(9, (5, 6))
     with torch.no_grad():
-        for result, expected in zip(fast(x, scale), model(x, scale), strict=True):
+        for result, expected in zip(fast(x, scale, names), model(x, scale, names), strict=True):
             assert result.stride() == expected.stride()
             torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
-    assert [step.shape for step in explain(fast, x, scale).steps].count((1, 16, 10, 11)) >= 5
+    assert [step.shape for step in explain(fast, x, scale, names).steps].count((1, 16, 10, 11)) >= 5
 
 
 @needs_llvm

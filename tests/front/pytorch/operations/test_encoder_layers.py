@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm
 
 def layer(activation: str, norm_first: bool) -> nn.TransformerEncoderLayer:
     """A layer whose normalisations scale and shift."""
-    made = nn.TransformerEncoderLayer(24, 2, 40, activation=activation, norm_first=norm_first, batch_first=True)
-    for norm in (made.norm1, made.norm2):
+    module = nn.TransformerEncoderLayer(24, 2, 40, activation=activation, norm_first=norm_first, batch_first=True)
+    for norm in (module.norm1, module.norm2):
         nn.init.normal_(norm.weight, 1.0)
         nn.init.normal_(norm.bias)
-    return made.eval()
+    return module.eval()
 
 
 def compiled(model: nn.Module) -> Any:
@@ -35,11 +35,11 @@ def compiled(model: nn.Module) -> Any:
 
 @pytest.mark.parametrize(("activation", "norm_first"), [("relu", False), ("gelu", True)])
 def test_the_parts_compute_what_the_operation_does(activation: str, norm_first: bool) -> None:
-    made, x = layer(activation, norm_first), torch.randn(2, 7, 24)
-    weights = (made.self_attn.in_proj_weight, made.self_attn.in_proj_bias, made.self_attn.out_proj.weight,
-               made.self_attn.out_proj.bias)
-    further = (made.norm1.weight, made.norm1.bias, made.norm2.weight, made.norm2.bias, made.linear1.weight,
-               made.linear1.bias, made.linear2.weight, made.linear2.bias)
+    module, x = layer(activation, norm_first), torch.randn(2, 7, 24)
+    weights = (module.self_attn.in_proj_weight, module.self_attn.in_proj_bias, module.self_attn.out_proj.weight,
+               module.self_attn.out_proj.bias)
+    further = (module.norm1.weight, module.norm1.bias, module.norm2.weight, module.norm2.bias, module.linear1.weight,
+               module.linear1.bias, module.linear2.weight, module.linear2.bias)
     given = (x, 24, 2, *weights, activation == "gelu", norm_first, 1e-5, *further)
     with torch.no_grad():
         torch.testing.assert_close(encoder_layer(*given), FUSED(*given), rtol=1e-4, atol=1e-5)
@@ -65,5 +65,5 @@ def test_a_layer_with_a_mask_stays_pytorch_s() -> None:
     model, x, mask = layer("gelu", True), torch.randn(2, 7, 24), torch.zeros(2, 7, dtype=torch.bool)
     mask[1, 5:] = True
     with torch.no_grad(), pytest.warns(SeqtuneWarning, match="eager computes this graph"):
-        found, wanted = compiled(model)(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
-    torch.testing.assert_close(found[:, :5], wanted[:, :5], rtol=1e-3, atol=1e-4)
+        result, expected = compiled(model)(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
+    torch.testing.assert_close(result[:, :5], expected[:, :5], rtol=1e-3, atol=1e-4)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -14,6 +14,7 @@ from seqtune.pytorch import explain
 from seqtune.pytorch.contestants import contestants
 from seqtune.pytorch.device_threads import binder_of, device_for_threads
 from seqtune.pytorch.network.nodes import Input, Product
+from seqtune.pytorch.network.product_jobs import MOST_JOBS
 from seqtune.pytorch.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.front.pytorch.operations.test_indexing import Changes
@@ -62,6 +63,26 @@ def test_a_product_of_a_batch_is_one_kernel_with_the_formula_behind(quick: Calla
     model = Changes(of_heads).eval()
     steps = steps_of(quick(model, torch.randn(1, 5, 6)))
     assert [step for step in steps if step != "copy"] == ["aten.linear", "aten.matmul", "aten.matmul", "aten.relu"]
+
+
+class ManyHeads(nn.Linear):
+    """Queries, keys and values of one linear layer: a matrix for each of 20 heads of 20 texts."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3 * 20 * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = super().forward(x).reshape(len(x), 5, 3, 20, 2).permute(2, 0, 3, 1, 4)
+        result: Tensor = (q @ k.mT).relu() @ v
+        return result
+
+
+def test_products_of_many_matrices_take_few_launches(quick: Callable[..., Optimized]) -> None:
+    model = ManyHeads().eval()
+    fast = quick(model, torch.randn(20, 5, 6))
+    assert steps_of(fast).count("aten.matmul") <= 2 * MOST_JOBS
+    x = torch.randn(20, 5, 6)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_product_is_compared_with_pytorchs_and_explained(quick: Callable[..., Optimized]) -> None:
