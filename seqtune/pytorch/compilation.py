@@ -75,8 +75,8 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     simplify(module.graph)
     give_batches(module.graph)
     fold_constants(module)
-    bf16 = precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()])
-    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if bf16 else "fp32"], "written": _written(module.graph)}
+    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if _computes_bf16(module, precision) else "fp32"],
+                             "written": _written(module.graph)}
     compiled = _compiled(module, binder, choose, precision, split=False)
     if compiled is None or judge is None:
         return compiled and replace(compiled, **facts)
@@ -97,7 +97,7 @@ def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Se
     module = _copied(module)
     unify_attention(module.graph)
     fold_constants(module)  # sums of masks
-    unknown = unknown_operations(module, precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()]))
+    unknown = unknown_operations(module, _computes_bf16(module, precision))
     choices: list[Choice] = []
     while True:
         networks = [SegmentNetwork(segment, binder.device, precision) for segment in segments_of(module, unknown)]
@@ -119,6 +119,11 @@ def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Se
     modules = [NetworkModule(network, binder, configurations) for network in networks]
     graph = joined(module, unknown, [network.segment for network in networks], modules)
     return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()))
+
+
+def _computes_bf16(module: fx.GraphModule, precision: str) -> bool:
+    """Whether bf16 was asked for, or is the type of a weight."""
+    return precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()])
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:

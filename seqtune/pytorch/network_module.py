@@ -123,15 +123,13 @@ class ResultStrides:
 
     def learn(self, operands: tuple[Shape, ...], results: Sequence[object]) -> None:
         """Remember the strides of the results, which the model itself has computed."""
-        if len(self._known) >= MOST_FORMATS:
-            del self._known[next(iter(self._known))]
+        _forget_oldest(self._known)
         self._known[operands] = [x.stride() if isinstance(x, Tensor) and 0 not in x.stride() else None
                                  for x in results]
 
     def refuse(self, operands: tuple[Shape, ...]) -> None:
         """Remember that the graph does not compute operands of these strides."""
-        if len(self._refused) >= MOST_FORMATS:
-            del self._refused[next(iter(self._refused))]
+        _forget_oldest(self._refused)
         self._refused[operands] = None
 
     def are_refused(self, operands: tuple[Shape, ...]) -> bool:
@@ -141,6 +139,12 @@ class ResultStrides:
     def find(self, operands: tuple[Shape, ...]) -> list[Shape | None] | None:
         """The strides of each result, None for one that may stay as it is; or None for operands of other strides."""
         return self._known.get(operands)
+
+
+def _forget_oldest(formats: dict[tuple[Shape, ...], Any]) -> None:
+    """Make room for one more."""
+    if len(formats) >= MOST_FORMATS:
+        del formats[next(iter(formats))]
 
 
 def with_strides(results: Sequence[Any], strides: Sequence[Shape | None]) -> list[Any]:

@@ -36,9 +36,7 @@ def _attention(lowering: Lowering, node: fx.Node) -> Node:
 def _of_heads(lowering: Lowering, value: Node, lead: Shape) -> Node:
     """A value for these batches and heads, repeated where it has one for all; all axes of batches become one."""
     whole = (*lead, *value.shape[-2:])
-    if value.shape != whole:
-        value = lowering.add_view(value, whole, lambda view: view.expanded(whole))
-    return lowering.add_reshaped(value, (math.prod(lead[:-1]), *whole[-3:]))
+    return lowering.add_reshaped(lowering.add_expanded(value, whole), (math.prod(lead[:-1]), *whole[-3:]))
 
 
 def _mask_of_heads(lowering: Lowering, mask: Node, batches: Shape) -> Node:

@@ -27,8 +27,6 @@ def _index_select(lowering: Lowering, node: fx.Node) -> Node:
     if not x.shape:
         raise UnknownOperationError("a number without axes")
     axis = given["dim"] % len(x.shape)
-    if indices.min() < 0:
-        raise UnknownOperationError("indices outside the axis")
     return lowering.add_reshaped(_selected(lowering, x, axis, indices.reshape(-1)), shape_of(node))
 
 
@@ -81,8 +79,7 @@ def _repeat_interleave(lowering: Lowering, node: fx.Node) -> Node:
     axis = 0 if given["dim"] is None else given["dim"] % len(x.shape)
     split, repeated = ((*x.shape[:axis + 1], times, *x.shape[axis + 1:]) for times in (1, count))
     parts = lowering.add_reshaped(x, split)
-    return lowering.add_reshaped(
-        lowering.add_view(parts, repeated, lambda view: view.expanded(repeated)), shape)
+    return lowering.add_reshaped(lowering.add_expanded(parts, repeated), shape)
 
 
 def _repeat(lowering: Lowering, node: fx.Node) -> Node:
@@ -94,8 +91,7 @@ def _repeat(lowering: Lowering, node: fx.Node) -> Node:
                        for first in ([1] * len(sizes), times))
     parts = lowering.add_reshaped(x, split) if x.shape else lowering.add_view(
         x, split, lambda view: view.reshaped(split))
-    return lowering.add_reshaped(
-        lowering.add_view(parts, repeated, lambda view: view.expanded(repeated)), shape_of(node))
+    return lowering.add_reshaped(lowering.add_expanded(parts, repeated), shape_of(node))
 
 
 def _slice_scatter(lowering: Lowering, node: fx.Node) -> Node:
@@ -113,8 +109,8 @@ def _select_scatter(lowering: Lowering, node: fx.Node) -> Node:
     x, new = lowering.value(given["self"]), lowering.value(given["src"])
     axis = given["dim"] % len(x.shape)
     begin = given["index"] % x.shape[axis]
-    row = lowering.add_view(new, (*x.shape[:axis], 1, *x.shape[axis + 1:]), lambda view: view.reshaped(
-        (*x.shape[:axis], 1, *x.shape[axis + 1:])))
+    part = (*x.shape[:axis], 1, *x.shape[axis + 1:])
+    row = lowering.add_view(new, part, lambda view: view.reshaped(part))
     return _replaced(lowering, x, row, axis, begin, begin + 1)
 
 
@@ -147,8 +143,7 @@ def _cut(lowering: Lowering, x: Node, axis: int, begin: int, end: int) -> list[N
 
 def _copied(lowering: Lowering, node: fx.Node) -> Node:
     """The second operand in the shape of the first one."""
-    shape, x = shape_of(node), lowering.value(node.args[1])
-    return x if x.shape == shape else lowering.add_view(x, shape, lambda view: view.expanded(shape))
+    return lowering.add_expanded(lowering.value(node.args[1]), shape_of(node))
 
 
 INDEXING: dict[Any, Maker] = {

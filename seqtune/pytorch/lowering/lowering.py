@@ -113,6 +113,11 @@ class Lowering:
         result = reshaped(node, tuple(shape))
         return node if result is node else self.add(result)
 
+    def add_expanded(self, node: Node, shape: Sequence[int]) -> Node:
+        """Append the node repeated along axes of size 1 and new first axes; a node of that shape is returned."""
+        whole = tuple(shape)
+        return node if node.shape == whole else self.add_view(node, whole, lambda view: view.expanded(whole))
+
     def value(self, argument: Any) -> Node:
         """The node of an argument of an operation: a tensor of floats. Numbers and constants become Constants."""
         if isinstance(argument, fx.Node):

@@ -57,8 +57,7 @@ def _summed(lowering: Lowering, a: Node, b: Node, shape: tuple[int, ...]) -> Nod
         matrix, row, axis = b, lowering.add_view(
             a, (*a.shape[:-2], a.shape[-1], 1), lambda view: view.permuted(_swapped(len(a.shape)))), len(shape) - 2
     whole = (*lead, *matrix.shape[-2:])
-    if matrix.shape != whole:
-        matrix = lowering.add_view(matrix, whole, lambda view: view.expanded(whole))
+    matrix = lowering.add_expanded(matrix, whole)
     kept = tuple(1 if index == axis else size for index, size in enumerate(whole))
     total = lowering.add(Reduction(kept, [matrix, row], "sum", (axis,), True, MULTIPLIED))
     return lowering.add_reshaped(total, shape)

@@ -53,7 +53,7 @@ def _normalised(lowering: Lowering, node: fx.Node, groups: int) -> Node:
             return mean
         grouped = (n, groups, channels // groups)
         mean = lowering.add(Reduction((n, groups, 1), [lowering.add_reshaped(mean, grouped)], "mean", (2,), True))
-        spread = lowering.add_view(mean, grouped, lambda view: view.expanded(grouped))
+        spread = lowering.add_expanded(mean, grouped)
         return lowering.add_view(spread, whole, lambda view: view.reshaped(whole))
 
     mean = mean_of_groups([x], IDENTITY)
