@@ -1,8 +1,8 @@
 """Fetch packages for a GPU machine without a registry: `python -m benchmarks.gpu_wheels --out gpu-wheels`.
 
 pycuda exists as source only and is compiled there, against that machine's CUDA toolkit. `install.sh`, which is written
-beside the packages, installs all of them into a folder: `sh gpu-wheels/install.sh /tmp/site`, then
-`export PYTHONPATH=/tmp/site`. It takes a few minutes, nearly all of them for pycuda.
+beside the packages, installs all of them into a folder: `sh gpu-wheels/install.sh "$HOME/site"`, then
+`export PYTHONPATH="$HOME/site"`. It takes a few minutes, nearly all of them for pycuda.
 
 Only what images with PyTorch usually lack is fetched; `--also` adds packages, and `--python` the version there.
 """
