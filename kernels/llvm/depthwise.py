@@ -87,8 +87,9 @@ class Depthwise:
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
         tile = _tile(problem, device, configuration, fusion)
-        return (tile.launch(problem, configuration.number("chunk"), fusion) if isinstance(tile, ChannelTile)
-                else tile.launch(problem, device.threads))
+        if isinstance(tile, ChannelTile):
+            return tile.launch(problem, configuration.number("chunk"), device.threads, fusion)
+        return tile.launch(problem, device.threads)
 
     def packing(self, problem: Problem, configuration: Configuration) -> bool:
         """Whether channels are last, which determines the order of the packed filter."""

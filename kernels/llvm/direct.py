@@ -132,7 +132,7 @@ class LLVMDirect:
             bias=problem["bias"] == "yes", formula=fusion.formula(problem),
             borders=_borders(size, tile_w) if peeled else None,
             pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other,
-            prefetches=fusion.cold and _tiling(problem, size, device, configuration).visits > 1).source()
+            prefetches=fusion.chained and _tiling(problem, size, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
@@ -171,7 +171,7 @@ class LLVMDirect:
             values |= {"source_pixels": size["w"], "source_pixel": pitches.x, "pixel": c,
                        "other_image": out * pitches.other, "other_row": size["out_w"] * pitches.other,
                        "other_pixel": pitches.other}
-        main = Phase("padded" if padded else "direct", tiling.tasks)
+        main = Phase("padded" if padded else "direct", tiling.tasks, runs=tiling.runs(n) if fusion.chained else 1)
         if not padded:
             return Launch(arguments(fused, **values), (main,))
         values |= {"pad_rows": high, "pad_top": pad_h, "pad_left": pad_w * per_plane, "pad_right": pad_w * per_plane,

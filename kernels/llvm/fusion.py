@@ -28,8 +28,10 @@ class Fusion:
     if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
     lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
     pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
-    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. `cold` says that
-    the weights are in no cache when the kernel begins; families that can prefetch them do so. Raises KernelError.
+    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. `chained` says that
+    the kernel runs between others, as in a network: its weights are in no cache when it begins, so families that can
+    prefetch them do so; and x lies in the caches of the threads that computed it, so these threads read it
+    (`tiling.row_runs`). Raises KernelError.
     """
 
     epilogue: Formula | None = None
@@ -38,7 +40,7 @@ class Fusion:
     other_pitch: int | None = None
     y_element: str | None = None
     other_element: str | None = None
-    cold: bool = False
+    chained: bool = False
 
     def __post_init__(self) -> None:
         if self.epilogue is not None and self.epilogue.operands > 2:
@@ -51,8 +53,8 @@ class Fusion:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a kernel computes what it does alone, from and to memory as it is alone; `cold` changes neither."""
-        return replace(self, cold=False) == NONE
+        """Whether a kernel computes what it does alone, from and to memory as it is alone, chained or not."""
+        return replace(self, chained=False) == NONE
 
     @property
     def has_other(self) -> bool:

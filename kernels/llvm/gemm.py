@@ -91,7 +91,7 @@ class LLVMGemm:
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=elements.y,
             other=elements.other,
-            prefetches=fusion.cold and _tiling(problem, device, configuration).visits > 1).source()
+            prefetches=fusion.chained and _tiling(problem, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
@@ -103,7 +103,8 @@ class LLVMGemm:
                    "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
         if not fusion.is_plain:
             values |= {"other_pixel": pitches.other}
-        return Launch(arguments(not fusion.is_plain, **values), (Phase("direct", tiling.tasks),))
+        runs = tiling.runs(1) if fusion.chained else 1
+        return Launch(arguments(not fusion.is_plain, **values), (Phase("direct", tiling.tasks, runs=runs),))
 
     def source_of_views(self, configuration: Configuration, views: MatrixViews, epilogue: Formula) -> KernelSource:
         """The text for matrices of fp32 that lie apart; the epilogue has one operand."""

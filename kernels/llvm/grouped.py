@@ -12,6 +12,7 @@ from ..problem import Problem
 from .fusion import NONE, Fusion
 from .ir.grouped_loops import FIELDS, FUSED_FIELDS
 from .ir.grouped_nhwc import GroupedTile
+from .ir.tiling import row_runs
 from .ir.writer import in_order
 
 KERNEL = Kernel.of(
@@ -113,7 +114,9 @@ class Grouped:
             last_column=out_w - tile.tile_w, height=h, width=w, pad_h=pad_h, pad_w=pad_w, x_image=h * w * pitches.x,
             x_row=w * pitches.x, x_pixel=pitches.x, y_image=out_h * out_w * pitches.y, y_row=out_w * pitches.y,
             y_pixel=pitches.y)
-        return Launch(arguments, (Phase("grouped", n * -(-blocks // chunk) * tile_rows),))
+        columns = n * -(-blocks // chunk)
+        runs = row_runs(n, device.threads, columns, tile_rows) if fusion.chained else 1
+        return Launch(arguments, (Phase("grouped", columns * tile_rows, runs=runs),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
         """The channels of a block and of the span that blocks divide."""

@@ -26,7 +26,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, capabilities, instruction_sets
-from seqtune.tuner.backends.llvm.threads import Threads, make_job
+from seqtune.tuner.backends.llvm.threads import Threads, make_job, phases_of
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.oddities import odd_problems
 
@@ -92,7 +92,7 @@ class Place:
             numbers = launch.arguments[:len(launch.arguments) - len(further)]
             arguments = np.array([*numbers, *addresses[MOST_OPERANDS:]], np.int64)
             job = make_job((*addresses[:MOST_OPERANDS], int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
-                           [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
+                           phases_of(launch, built.address))
             self.threads.run(int(job.ctypes.data))
             limit, rounding = allowed * max(np.nanmax(np.abs(expected)), 1e-6), element_type(dtype).rounding
             if not np.allclose(decode(y, dtype), expected, rtol=rounding, atol=limit, equal_nan=True):
@@ -126,7 +126,7 @@ def run_family(place: Place, name: str) -> None:
                                 dtype_of(problem))
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
                 fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1,
-                                cold=True)
+                                chained=True)
                 place.run(f"{what} fused", implementation.source(problem, device, configuration, fusion),
                           implementation.launch(problem, device, configuration, fusion),
                           (apart(inputs[0], fusion.x_pitch), *inputs[1:]),

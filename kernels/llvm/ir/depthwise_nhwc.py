@@ -16,6 +16,7 @@ from ...problem import Problem
 from ..fusion import Elements, Fusion
 from ..steps.formula import Formula
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished
+from .tiling import row_runs
 from .writer import ENTRY, Writer, declarations, in_order
 
 # Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in elements.
@@ -63,7 +64,7 @@ class ChannelTile:
         """The source text; it depends on tile, filter, strides, dilation, epilogue and kinds of borders alone."""
         return _source(self, tuple(sorted(set(self.borders(problem)))))
 
-    def launch(self, problem: Problem, chunk: int, fusion: Fusion) -> Launch:
+    def launch(self, problem: Problem, chunk: int, threads: int, fusion: Fusion) -> Launch:
         """The launch arguments of a problem."""
         names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
@@ -82,8 +83,9 @@ class ChannelTile:
             pad_w=pad_w, x_image=h * w * pitches.x, x_row=w * pitches.x, y_image=out_h * out_w * pitches.y,
             y_row=out_w * pitches.y)
         other = (0,) if self.formula.operands == 2 else ()
+        runs = row_runs(n, threads, n * chunks, tile_rows) if fusion.chained else 1
         return Launch((*arguments, *(kinds.index(border) for border in borders), *other),
-                      (Phase("depthwise", n * chunks * tile_rows),))
+                      (Phase("depthwise", n * chunks * tile_rows, runs=runs),))
 
 
 @lru_cache(maxsize=512)

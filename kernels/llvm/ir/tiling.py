@@ -13,6 +13,8 @@ from ...implementation import Array
 from ...problem import Problem
 from .aligned import aligned
 
+MOST_UNEVEN = 1.1  # the largest share of a thread, beside an equal one
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -61,6 +63,11 @@ class Tiling:
         """The number of tasks of all images and groups."""
         return self.images * self._k_tasks * -(-self._tiles // self._chunk)
 
+    def runs(self, images: int) -> int:
+        """The number of runs (`Phase.runs`) for this number of images, without groups: panels, or 1."""
+        chunks = -(-self._tiles // self._chunk)
+        return 1 if self.chunk else row_runs(images, self.threads, self.tasks // chunks, self._tiles)
+
     def arguments(self, taps: int) -> dict[str, int]:
         """The launch arguments, for weights packed by `pack`."""
         return {
@@ -71,6 +78,18 @@ class Tiling:
             "last_k": self.k - self.lanes, "channels": self.c,
             "weights_block": self.c * taps * self.lanes, "w_channel": taps * self.lanes,
             "w_tap": self.c * self.lanes}
+
+
+def row_runs(images: int, threads: int, runs: int, rows: int) -> int:
+    """How many runs (`Phase.runs`) let a thread compute the same rows of images in all kernels of a network.
+
+    Where a run computes some channels of all `rows` (of tiles, or tiles themselves), this is `runs`: each thread then
+    reads what it wrote. Otherwise threads share channels, all of them read all rows, and writing a cache line that
+    several cores have read takes much longer than writing one that another core has written. It is 1 where the threads
+    take whole images, and where rows cannot be divided evenly: an idle thread costs more.
+    """
+    even = -(-rows // threads) * threads <= MOST_UNEVEN * rows
+    return runs if images % threads and even else 1
 
 
 def in_word(problem: Problem) -> int:

@@ -56,7 +56,7 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     y_element, *other_element = (None if stored == x.view.element else stored.dtype
                                  for stored in (located.view.element for located in (y, *others)))
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None),
-                    y_element, next(iter(other_element), None), cold=True)
+                    y_element, next(iter(other_element), None), chained=True)
     kernel = assembly.binder.bind_packed(node.problem, assembly.configurations[node], assembly.packed[node], node.bias,
                                          fusion)
     uses = [Use(x, word=X), Use(y, word=Y, writes=True),

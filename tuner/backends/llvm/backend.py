@@ -28,7 +28,7 @@ from ..backend import LaunchError, wall_clock
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, capabilities, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .reference_work import LLVMReferenceWork
-from .threads import Threads, make_job, usable_cpus
+from .threads import Threads, make_job, phases_of, usable_cpus
 
 MARGIN = 4096  # bytes of canary on each side of every buffer
 CANARY = 0xA5
@@ -179,7 +179,7 @@ class LLVMExecutable:
         self._backend, self._module, self._problem = backend, module, problem
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)
-        phases = [(module.address(phase.entry), phase.tasks) for phase in launch.phases]
+        phases = phases_of(launch, module.address)
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands

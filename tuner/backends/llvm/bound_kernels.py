@@ -24,7 +24,7 @@ from seqtune.kernels.registry import kernel
 
 from .compiler import Compiler
 from .shared_memory import Scratch, SharedConstants
-from .threads import make_job
+from .threads import make_job, phases_of
 
 X, OTHER, BIAS, Y = 0, 1, 2, 3  # indices in a job
 
@@ -104,7 +104,7 @@ class KernelBinder:
         buffers = [*constants, self._workspaces.take(launch.workspace)]
         packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
         job = make_job((0, packed, added, 0, workspace), arguments,
-                       [(module.address(phase.entry), phase.tasks) for phase in launch.phases])
+                       phases_of(launch, module.address))
         return BoundKernel(self.threads, job, arguments, [module, *buffers])
 
 

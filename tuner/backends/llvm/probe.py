@@ -103,7 +103,7 @@ class _Prober:
         """The seconds of a job that runs the entry on all threads, in each of its phases."""
         arguments = np.array([steps, passes], np.int64)
         job = make_job((self._stream.ctypes.data, 0, 0, self._sums.ctypes.data, 0), arguments,
-                       [(self._module.address(entry), self.threads)] * phases)
+                       [(self._module.address(entry), self.threads, 1)] * phases)
         return settled(lambda: self._pool.run(job.ctypes.data), rounds)
 
 

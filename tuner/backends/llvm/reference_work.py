@@ -26,7 +26,7 @@ class LLVMReferenceWork:
         self._sums = np.zeros(device.threads * 16 + 16, np.float32)
         self._arguments = np.array([STEPS, 1], np.int64)
         self._job = make_job((self._factor.ctypes.data, 0, 0, self._sums.ctypes.data, 0), self._arguments,
-                             [(self._module.address("multiply"), device.threads)])
+                             [(self._module.address("multiply"), device.threads, 1)])
         self.expected = 2e-9 * CHAINS * lanes * STEPS * device.threads / device.peak_gflops
 
     def seconds(self) -> float:

@@ -10,10 +10,13 @@ import ctypes
 import os
 import platform
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seqtune.kernels.implementation import Launch
 
 from .compiler import Compiler
 
@@ -45,20 +48,33 @@ _BUFFERS = "".join(
 # IR of `share`, which runs one thread's part of one phase of a job.
 SHARE = """
 define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noinline nounwind {
-  %at = mul i64 %phase, 2
+entry:
+  %at = mul i64 %phase, 3
   %fn_at = add i64 %at, 7
   %fn_p = getelementptr i64, ptr %job, i64 %fn_at
   %fn_i = load i64, ptr %fn_p
   %fn = inttoptr i64 %fn_i to ptr
   %n_p = getelementptr i64, ptr %fn_p, i64 1
   %n = load i64, ptr %n_p
+  %runs_p = getelementptr i64, ptr %fn_p, i64 2
+  %runs = load i64, ptr %runs_p
   %b0 = mul i64 %n, %index
   %begin = udiv i64 %b0, %threads
   %next = add i64 %index, 1
   %e0 = mul i64 %n, %next
   %end = udiv i64 %e0, %threads
 """ + _BUFFERS + """
-  call void %fn(ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5, i64 %begin, i64 %end)
+  br label %run
+run:
+  %r = phi i64 [ 0, %entry ], [ %r1, %run ]
+  %first = mul i64 %r, %n
+  %run_begin = add i64 %first, %begin
+  %run_end = add i64 %first, %end
+  call void %fn(ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5, i64 %run_begin, i64 %run_end)
+  %r1 = add i64 %r, 1
+  %more = icmp ult i64 %r1, %runs
+  br i1 %more, label %run, label %out
+out:
   ret void
 }"""
 
@@ -242,10 +258,15 @@ class Threads:
                 _unpinned.clear()
 
 
+def phases_of(launch: Launch, address: Callable[[str], int]) -> list[tuple[int, int, int]]:
+    """The phases of a launch for `make_job`; `address` finds that of an entry."""
+    return [(address(phase.entry), phase.tasks // phase.runs, phase.runs) for phase in launch.phases]
+
+
 def make_job(buffers: tuple[int, ...], arguments: NDArray[np.int64],
-             phases: list[tuple[int, int]]) -> NDArray[np.int64]:
+             phases: list[tuple[int, int, int]]) -> NDArray[np.int64]:
     """Make a job, an int64 array: the addresses of three operands, output and workspace (0: none) and of the arguments,
-    the number of phases, and the address of the entry and the number of tasks of each phase.
+    the number of phases, and for each phase the address of the entry, the tasks of a run and the number of runs.
     """
     flat = [number for phase in phases for number in phase]
     return np.array([*buffers, arguments.ctypes.data, len(phases), *flat], np.int64)

@@ -16,6 +16,7 @@ from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
+from seqtune.kernels.llvm.ir.tiling import row_runs
 from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.lookup import resolve
@@ -185,26 +186,62 @@ def test_an_epilogue_replaces_the_problem_s_activation(binder: KernelBinder) -> 
             assert np.abs(y - expected).max() < 1e-5
 
 
-def test_cold_weights_are_prefetched_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
+def test_weights_of_chained_kernels_are_prefetched_where_several_tiles_read_a_panel(binder: KernelBinder) -> None:
     for problem in (LAST["padded"], LAST["pointwise"], PRODUCTS["transposed"]):
         for configuration in choices(binder, problem, 6):
-            run(binder, problem, configuration, replace(wide(problem, 1), cold=True))
-            run(binder, problem, configuration, Fusion(RESIDUAL, cold=True), in_place=True)
+            run(binder, problem, configuration, replace(wide(problem, 1), chained=True))
+            run(binder, problem, configuration, Fusion(RESIDUAL, chained=True), in_place=True)
     many_rows, one_row = (Problem.make("gemm", m=m, n=41, k=16, trans_b="yes") for m in (500, 1))
     for problem, prefetches in ((many_rows, True), (one_row, False)):
         device = replace(binder.device, threads=2)
         default = SearchSpace(kernel("llvm.gemm"), problem, device).default
-        text = LLVMGemm().source(problem, device, default, Fusion(cold=True)).text
+        text = LLVMGemm().source(problem, device, default, Fusion(chained=True)).text
         assert ("llvm.prefetch" in text) == prefetches
 
 
-def test_cold_weights_alone_change_no_other_family(binder: KernelBinder) -> None:
+ROWS = {
+    "product": (Problem.make("gemm", m=24, n=96, k=16, trans_b="yes"), "llvm.gemm"),
+    "image": (Problem.make("conv2d", layout="NHWC", c=8, h=12, w=16, k=70, r=1, s=1), "llvm.direct"),
+    "grouped": (Problem.make("conv2d", layout="NHWC", c=64, h=12, w=16, k=64, groups=8, **PADDING), "llvm.grouped"),
+    "depthwise": (Problem.make("conv2d", layout="NHWC", c=70, h=12, w=16, k=70, groups=70, **PADDING),
+                  "llvm.depthwise"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_threads_of_a_chained_kernel_share_the_rows_of_an_image(binder: KernelBinder, name: str) -> None:
+    problem, family = ROWS[name]
+    choices = SearchSpace(kernel(family), problem, binder.device).sample(np.random.default_rng(8), 60)
+    implementation = resolve(str(kernel(family).implementation))
+    assert isinstance(implementation, FusingImplementation)
+    device = replace(binder.device, threads=2)
+    divided = [configuration for configuration in choices
+               if implementation.launch(problem, device, configuration, Fusion(chained=True)).phases[-1].runs > 1]
+    assert divided
+    for configuration in divided[:3]:
+        alone, chained = (implementation.launch(problem, device, configuration, fusion).phases[-1]
+                          for fusion in (NONE, Fusion(chained=True)))
+        assert (alone.runs, alone.tasks) == (1, chained.tasks)
+        assert chained.tasks % (2 * chained.runs) == 0  # each thread computes half of a run
+        run(binder, problem, configuration, Fusion(RESIDUAL, chained=True), in_place=True)
+        run(binder, problem, configuration, replace(wide(problem, 1), chained=True))
+        if family != "llvm.gemm":
+            images = Problem.make("conv2d", **{**dict(problem), "n": 4})
+            assert implementation.launch(images, device, configuration, Fusion(chained=True)).phases[-1].runs == 1
+
+
+def test_rows_that_threads_cannot_share_evenly_are_not_divided() -> None:
+    assert [row_runs(1, 2, 5, rows) for rows in (1, 7, 8, 20, 21)] == [1, 1, 5, 5, 5]
+    assert [row_runs(images, 4, 5, 8) for images in (1, 2, 3, 4, 8)] == [5, 5, 5, 1, 1]
+
+
+def test_that_a_kernel_is_chained_alone_changes_no_other_family(binder: KernelBinder) -> None:
     for problem in (LAST["depthwise"], LAST["few channels a group"]):
         for configuration in choices(binder, problem, 7):
             implementation = resolve(str(kernel(configuration.kernel).implementation))
             assert isinstance(implementation, FusingImplementation)
             texts = {implementation.source(problem, binder.device, configuration, fusion).text
-                     for fusion in (NONE, Fusion(cold=True))}
+                     for fusion in (NONE, Fusion(chained=True))}
             assert len(texts) == 1 or configuration.kernel == "llvm.direct", configuration.kernel
 
 
