@@ -37,13 +37,14 @@ def one_at_a_time(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def device_for_threads(count: int) -> Device:
-    """The llvm device of this CPU's widest vectors with a number of threads. Raises DeviceError."""
-    return find(f"llvm:{find('llvm:0').instruction_set}:{count}")
+    """The llvm device of this CPU's widest vectors with a number of threads, at most one a core. Raises DeviceError."""
+    best = find("llvm:0")
+    return find(f"llvm:{best.instruction_set}:{min(count, best.threads)}")
 
 
-def binder_for_threads(count: int) -> KernelBinder:
-    """The binder of the device with a number of threads."""
-    return binder_of(device_for_threads(count))
+def device_of_pytorch() -> Device:
+    """The device with as many threads as PyTorch has now. Raises DeviceError."""
+    return device_for_threads(torch.get_num_threads())
 
 
 @lru_cache(maxsize=4)

@@ -27,7 +27,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 from ..errors import MisuseError, SeqtuneError, one_line, shown
 from ..inputs import check_flag, check_own_journal, check_path, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
-from .device_threads import TURN, binder_for_threads, device_for_threads
+from .device_threads import TURN, binder_of, device_of_pytorch
 from .graph_judge import GraphJudge, GraphVerdict
 from .lowering.encoder_layers import write_out_encoder_layers
 from .network.nodes import Tuned
@@ -113,7 +113,7 @@ class ShapedPrograms:
         self.operands = [index for index in range(len(example_inputs))
                          if index not in {*self.weights, *self.numbers}]
         self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
-                                           device_for_threads(torch.get_num_threads()))
+                                           device_of_pytorch())
         self._programs: dict[Any, CompiledGraph] = {}  # of the operands; the one that was used last is the last
         self._refused: set[Any] = set()  # shapes that have no program
         self._fallback: Callable[..., Any] | None = None  # of all values
@@ -182,7 +182,7 @@ class ShapedPrograms:
                 program = exported(frozen, examples)
             selection = LayerSelection(verify, self.options.seconds, self.options.checkpoint, self.options.journal,
                                        silent, self._choices)
-            compiled = compile_graph(program, binder_for_threads(torch.get_num_threads()),
+            compiled = compile_graph(program, binder_of(device_of_pytorch()),
                                      partial(self._choose, selection), examples, self._judge(selection), self.precision)
         except SeqtuneError:
             raise
@@ -197,11 +197,11 @@ class ShapedPrograms:
         """The judge of the graph's first shape, whose verdict holds for all: each one would take as long."""
         if not selection.verify and self._verdict is None:
             return None
-        memory = selection.memory(device_for_threads(torch.get_num_threads()))
+        memory = selection.memory(device_of_pytorch())
         return GraphJudge(self.options.compare, memory, silent, TOLERANCES[self.precision], self._verdict)
 
     def _choose(self, selection: LayerSelection, layers: Sequence[Tuned]) -> list[Choice]:
-        answer = selection.choose(layers, binder_for_threads(torch.get_num_threads()))
+        answer = selection.choose(layers, binder_of(device_of_pytorch()))
         for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
             del self._choices[oldest]
         return answer

@@ -40,7 +40,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
-from .device_threads import TURN, binder_of, one_at_a_time
+from .device_threads import TURN, binder_of, device_of_pytorch, one_at_a_time
 from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Shape, Tuned
 from .network_module import ResultStrides, with_strides
@@ -176,12 +176,13 @@ class Compiled(nn.Module):
 
 @torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
 @one_at_a_time  # an export changes PyTorch's own functions while it runs
-def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
+def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str | None = None,
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
              compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
+    `device` is an llvm device; None is the one with as many threads as PyTorch has now (`torch.set_num_threads`).
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
     network is compared with what PyTorch makes of it in the model's types: `compare` is "inductor", whose compilation
@@ -204,7 +205,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     if isinstance(model, Optimized):
         raise MisuseError("this model is optimised already")
     check_model(model, examples)
-    target = as_device(device)
+    target = device_of_pytorch() if device is None else as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])

@@ -10,7 +10,7 @@ from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.pytorch.device_threads import binder_for_threads
+from seqtune.pytorch.device_threads import binder_of, device_for_threads
 from seqtune.tuner.measuring.timing import prepare
 
 RESNET, MOBILENET = LAYER_SETS["resnet18"], LAYER_SETS["mobilenet_v2"]
@@ -46,7 +46,7 @@ def test_contestants_with_bias_and_relu6_compute_the_same(groups: int) -> None:
     expected = with_relu6(plain)
     assert plain.y.max() > expected.y.max() == 6.0
     assert all(peer.error < 1e-5 for peer in convolution_contestants(problem, operands, expected, relu6=True))
-    binder = binder_for_threads(1)
+    binder = binder_of(device_for_threads(1))
     default = SearchSpace(kernel("llvm.direct"), problem, binder.device).default
     ours = our_contestant(binder, problem, operands, expected, default, "llvm.direct", relu6=True)
     assert ours.error < 1e-5

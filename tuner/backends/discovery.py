@@ -65,9 +65,9 @@ def _described(backend: str) -> list[Device]:
 def find(name: str) -> Device:
     """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
 
-    A GPU that is not in this machine is found by its name in the table of accelerators (`cuda:h200`);
-    `check_present` tells the two apart. Only the backend in the name is opened, unless it has no such device. Raises
-    DeviceError.
+    A name may also be of a device that is not listed: of an llvm device on some of the cores (`llvm:avx2:3`). A GPU
+    that is not in this machine is found by its name in the table of accelerators (`cuda:h200`); `check_present` tells
+    the two apart. Only the backend in the name is opened, unless it has no such device. Raises DeviceError.
     """
     backend, _, rest = name.strip().lower().partition(":")
     reason: str | None = None
@@ -81,6 +81,8 @@ def find(name: str) -> Device:
         for device in present:
             if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                 return device
+        if present and (unlisted := _unlisted(backend, name.strip().lower())) is not None:
+            return unlisted
         reason = reason or (None if present else "no device found")
     if (gpu := accelerators.described(backend, rest)) is not None:
         return gpu
@@ -96,6 +98,13 @@ def find(name: str) -> Device:
         raise DeviceError(f"no device {name!r:.60}; name the backend, too: {' or '.join(models)}")
     listed = ", ".join(device.name for device in devices()) or "none"
     raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
+
+
+def _unlisted(backend: str, name: str) -> Device | None:
+    """A device that the backend has and does not list: its module may define `unlisted_device`."""
+    named = getattr(importlib.import_module(BACKENDS[backend].partition(":")[0]), "unlisted_device", None)
+    device: Device | None = None if named is None else named(name)
+    return device
 
 
 def check_present(device: Device) -> None:

@@ -17,6 +17,7 @@ from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.pytorch import dynamo
 from seqtune.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
 from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm.threads import usable_cpus
 from tests.support.torch_models import norm_net, same
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -139,10 +140,11 @@ def test_choices_outlive_the_weights(compiled: Compiler, monkeypatch: pytest.Mon
 def test_another_number_of_threads_gets_programs_of_its_own(compiled: Compiler, graphs: list[ShapedPrograms]) -> None:
     model, x = mlp(), torch.randn(5, 8)
     fast = compiled(model)
-    for count in (1, 2, 1):
+    many = len(usable_cpus()) + 3  # more than cores: a thread a core computes
+    for count in (1, 2, many, 1):
         torch.set_num_threads(count)
         assert same(fast, model, x)
-    assert sorted({key[0] for graph in graphs for key in graph._programs}) == [1, 2]
+    assert {key[0] for graph in graphs for key in graph._programs} == {1, 2, many}
 
 
 def test_training_goes_to_the_other_backend(options: dict[str, Any], graphs: list[ShapedPrograms]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from seqtune.errors import MisuseError
 from seqtune.pytorch.optimized import Compiled, Optimized, optimize
 from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm.threads import usable_cpus
 from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -29,6 +31,24 @@ def test_a_network_with_norms_pools_and_a_classifier_computes_the_same(
         assert same(fast, model, y)
         assert same(fast, model, y.contiguous(memory_format=torch.channels_last))
     assert fast.error < 1e-4
+
+
+def test_the_threads_are_those_of_pytorch_but_no_more_than_cores(checkpoint: Path) -> None:
+    model, x, cores = nn.Linear(8, 4).eval(), torch.randn(2, 8), len(usable_cpus())
+    for count in (1, cores, cores + 3):
+        torch.set_num_threads(count)
+        fast = optimize(model, x, verify=False, checkpoint=checkpoint)
+        assert fast.device.threads == min(count, cores)
+        assert same(fast, model, x)
+
+
+def test_threads_that_share_rows_of_images_compute_the_same(quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.Conv2d(16, 48, 1), nn.ReLU(), nn.Conv2d(48, 48, 3, padding=1, groups=48),
+                          nn.Conv2d(48, 48, 1), nn.Conv2d(48, 48, 3, padding=1, groups=6),
+                          nn.Conv2d(48, 80, 3, padding=1)).eval()
+    for batch in (1, 2, 3):
+        x = torch.randn(batch, 16, 12, 16)
+        assert same(quick(model, x, "llvm:0"), model, x)
 
 
 def test_layers_in_different_memory_formats_follow_each_other(quick: Callable[..., Optimized]) -> None:

@@ -42,25 +42,31 @@ def unavailable() -> str | None:
     return None if instruction_sets() else f"LLVM finds no vector instructions on this CPU ({platform.machine()})"
 
 
-@lru_cache(maxsize=1)
-def _devices() -> tuple[Device, ...]:
-    cores = len(usable_cpus())
-    cpu_devices = []
-    for name in instruction_sets():
-        _, _, bits, registers = INSTRUCTION_SETS[name]
-        for threads in dict.fromkeys((cores, 1)):
-            cpu_devices.append(Device(
-                name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
-                model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
-                vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
-                toolchain=toolchain(), extra=capabilities(name),
-                **measured_rates(name, threads)))  # type: ignore[arg-type]
-    return tuple(cpu_devices)
+@lru_cache(maxsize=64)
+def _device(name: str, threads: int) -> Device:
+    """The device of an instruction set and a number of threads."""
+    _, _, bits, registers = INSTRUCTION_SETS[name]
+    return Device(
+        name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
+        model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
+        vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
+        toolchain=toolchain(), extra=capabilities(name),
+        **measured_rates(name, threads))  # type: ignore[arg-type]
 
 
 def devices() -> list[Device]:
-    """The devices of this CPU, best first: the widest vectors on all cores."""
-    return list(_devices())
+    """The devices of this CPU, best first: the widest vectors on all cores; one core alone."""
+    return [_device(name, threads) for name in instruction_sets() for threads in dict.fromkeys((len(usable_cpus()), 1))]
+
+
+def unlisted_device(name: str) -> Device | None:
+    """The device that runs on some of the cores, such as llvm:avx512:4 where there are eight; None for other names."""
+    _, _, rest = name.partition(":")
+    instruction_set, _, threads = rest.partition(":")
+    if instruction_set not in instruction_sets() or not (threads.isdecimal() and len(threads) < 6):
+        return None
+    count = int(threads)
+    return _device(instruction_set, count) if 1 <= count <= len(usable_cpus()) else None
 
 
 @lru_cache(maxsize=256)  # computing a problem's shapes takes a millisecond
