@@ -21,7 +21,6 @@ from seqtune.kernels.llvm import direct as llvm_direct
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends import measured_rates as rates
 from seqtune.tuner.backends.backend import BuildError, LaunchError
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -61,26 +60,6 @@ def with_value(space: SearchSpace, name: str, value: Setting, generator: np.rand
     """Up to `count` random configurations with this value of a parameter."""
     rows = np.flatnonzero(space.columns()[name] == value)
     return [space[int(row)] for row in generator.permutation(rows)[:count]]
-
-
-def test_some_of_the_cores_are_a_device_that_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = llvm_compiler.instruction_sets()[-1]
-    known = llvm.devices()[-1]
-    monkeypatch.setattr(llvm, "usable_cpus", lambda: [0, 0, 0, 0])
-    monkeypatch.setattr(llvm, "measured_rates", lambda *_: {fact: getattr(known, fact) for fact in MEASURED})
-    forget = (llvm._device.cache_clear, discovery._discover.cache_clear)
-    for each in forget:
-        each()
-    try:
-        device = discovery.find(f"llvm:{name}:3")
-        assert (device.threads, device.compute_units, device.instruction_set) == (3, 3, name)
-        assert device.name not in [listed.name for listed in llvm.devices()]
-        for wrong in ("5", "0", "-1", "x", "3:3", "1" * 9):
-            assert llvm.unlisted_device(f"llvm:{name}:{wrong}") is None
-        assert llvm.unlisted_device("llvm:none:1") is None
-    finally:
-        for each in forget:
-            each()
 
 
 def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: LLVMBackend) -> None:

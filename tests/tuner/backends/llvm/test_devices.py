@@ -1,0 +1,32 @@
+"""Devices of this CPU: all of its cores, one of them, and any number between by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqtune.kernels.device import MEASURED
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm.compiler import instruction_sets
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+def test_some_of_the_cores_are_a_device_that_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = instruction_sets()[-1]
+    known = llvm.devices()[-1]
+    monkeypatch.setattr(llvm, "usable_cpus", lambda: [0, 0, 0, 0])
+    monkeypatch.setattr(llvm, "measured_rates", lambda *_: {fact: getattr(known, fact) for fact in MEASURED})
+    forget = (llvm._device.cache_clear, discovery._discover.cache_clear)
+    for each in forget:
+        each()
+    try:
+        device = discovery.find(f"llvm:{name}:3")
+        assert (device.threads, device.compute_units, device.instruction_set) == (3, 3, name)
+        assert device.name not in [listed.name for listed in llvm.devices()]
+        for wrong in ("5", "0", "-1", "x", "3:3", "1" * 9):
+            assert llvm.unlisted_device(f"llvm:{name}:{wrong}") is None
+        assert llvm.unlisted_device("llvm:none:1") is None
+    finally:
+        for each in forget:
+            each()
