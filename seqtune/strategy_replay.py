@@ -118,10 +118,14 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     wanted = [key for name in devices for key in data.named(name)]
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
+    problems = data.problems()
+    if held_out and not transfer and not spaces:  # nobody asks for the others: their spaces need not be built
+        kept = data.rows["problem"].isin(data.held_out)
+        data = replace(data, rows=data.rows[kept]) if kept.any() else data
     tasks = [measured for part in (False, True) for measured in measured_tasks(data, part)]
     if not tasks:
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
-    names = _names(tasks)
+    names = _names(tasks, problems)
     selected = [(measured, space, device) for measured, (space, device) in zip(tasks, names, strict=True)
                 if (not spaces or space in spaces) and (not devices or measured.device.key in wanted)]
     if not selected:
@@ -141,13 +145,13 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     return [replace(recorded, device=_plain(labels[recorded.task.device.key])) for recorded in remaining]
 
 
-def _names(tasks: Sequence[MeasuredTask]) -> list[tuple[str, str]]:
+def _names(tasks: Sequence[MeasuredTask], problems: Sequence[Problem]) -> list[tuple[str, str]]:
     """The names of the space and the device of each task.
 
-    A space of the operation "recorded" has the name of its kernel if that is unique, every other the problem's key.
+    A space of the operation "recorded" has the name of its kernel if no other of the data set's `problems` has that
+    kernel; every other space has the problem's key.
     """
-    kernels = {measured.problem: dict(measured.problem.features).get("kernel") for measured in tasks
-               if measured.problem.type == "recorded"}
+    kernels = {problem: dict(problem.features).get("kernel") for problem in problems if problem.type == "recorded"}
     counts = Counter(kernels.values())
     names = []
     for measured in tasks:

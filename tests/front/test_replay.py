@@ -130,6 +130,23 @@ def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path
         recorded_spaces(older)
 
 
+def test_held_out_spaces_are_those_that_a_replay_of_all_has(folder: Path) -> None:
+    data = read_dataset(folder)
+    (key,) = data.known_problems
+    other = Problem.make("recorded", **{**dict(data.known_problems[key]), "n": 77})
+    rows = data.rows.assign(problem=other.key)
+    both = replace(data, rows=pd.concat([data.rows, rows], ignore_index=True), held_out=frozenset([key]),
+                   known_problems={**data.known_problems, other.key: other})
+    alone = recorded_spaces(both, held_out=True)
+    among = [recorded for recorded in recorded_spaces(both) if recorded.task.problem.key == key]
+    assert [(one.space, one.device) for one in alone] == [(one.space, one.device) for one in among]
+    assert {one.space for one in alone} == {key}  # two problems have the kernel, so its name would not tell
+    for one, same in zip(alone, among, strict=True):
+        np.testing.assert_array_equal(one.measured.seconds, same.measured.seconds)
+    with pytest.raises(MisuseError, match=r"\(2\), none is held out"):
+        recorded_spaces(both, spaces=[other.key], held_out=True)
+
+
 def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
     data = read_dataset(folder)
     with pytest.raises(MisuseError, match=r"\(2\), none was measured completely and is held out from"):
