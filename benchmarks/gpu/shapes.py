@@ -12,7 +12,7 @@ import numpy as np
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 # Output and input features of linear layers (n, k), from the models' public configurations; tp: tensor parallelism.
 LAYERS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -100,4 +100,5 @@ def _convolution(problem: Problem, dtype: str, layout: str) -> Problem:
 
 def _apart(problems: list[Problem], held_out: Sequence[Problem]) -> list[Problem]:
     """The problems that are not near a held-out one."""
-    return [problem for problem in problems if not any(near(problem, other) for other in held_out)]
+    index = SimilarityIndex(held_out)
+    return [problem for problem in problems if not index.has_near(problem)]

@@ -36,7 +36,10 @@ class SimilarityIndex:
     def has_near(self, problem: Problem) -> bool:
         """Whether the problem is near (see `near`) one of the index."""
         others = self._by_kind.get(_kind(problem), ())
-        return bool(others) and any(_sizes_near(_sizes(problem), other) for other in others)
+        if not others:
+            return False
+        sizes = _sizes(problem)
+        return any(_sizes_near(sizes, other) for other in others)
 
 
 def _kind(problem: Problem) -> tuple[object, ...]:
