@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
+from pathlib import Path
 
 from .import_arrows import FLOORS, ROOT, Module, between_rooms, modules, room
 
@@ -25,7 +26,7 @@ text { font-family: system-ui, "DejaVu Sans", sans-serif; fill: #1f2933; }
 
 def draw() -> str:
     """SVG text. Arrows inside a floor run between its rooms, arrows between floors on the right with their counts."""
-    arrows = between_rooms()
+    arrows, files = between_rooms(), modules()
     stories = FLOORS[::-1]  # the top floor is drawn at the top
     tops = {floor: MARGIN + place * (BAND + GAP) for place, floor in enumerate(stories)}
     height = MARGIN * 2 + len(stories) * BAND + (len(stories) - 1) * GAP
@@ -34,7 +35,7 @@ def draw() -> str:
         f'aria-label="Floors and rooms of seqtune with the imports between them">',
         f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>', _heads()]
     for floor in stories:
-        parts += _floor(floor, tops[floor], arrows)
+        parts += _floor(floor, tops[floor], arrows, files)
     return "\n".join([*parts, *_between(arrows, tops), "</svg>", ""])
 
 
@@ -46,8 +47,8 @@ def _heads() -> str:
     return f"<defs>{heads}</defs>"
 
 
-def _floor(floor: str, top: int, arrows: Counter[tuple[Module, Module]]) -> list[str]:
-    count = Counter(room(module) for module in modules() if module[0] == floor and module[-1] != "__init__")
+def _floor(floor: str, top: int, arrows: Counter[tuple[Module, Module]], files: dict[Module, Path]) -> list[str]:
+    count = Counter(room(module) for module in files if module[0] == floor and module[-1] != "__init__")
     rooms = _ordered([key for key in count if count[key]], arrows)
     width = WIDTH - 2 * MARGIN - LANES
     each = (width - LABEL - ROOM_SPACE * (len(rooms) + 1)) / len(rooms)
@@ -61,7 +62,7 @@ def _floor(floor: str, top: int, arrows: Counter[tuple[Module, Module]]) -> list
             parts.append(_arc(left[source] + each / 2, left[target] + each / 2, top + ROOM_TOP, number))
     for key in rooms:
         middle = left[key] + each / 2
-        lines = sum(len((ROOT / path).read_text().splitlines()) for module, path in modules().items()
+        lines = sum(len((ROOT / path).read_text().splitlines()) for module, path in files.items()
                     if room(module) == key)
         parts += [f'<rect class="room" x="{left[key]:.0f}" y="{top + ROOM_TOP}" width="{each:.0f}" '
                   f'height="{ROOM_HEIGHT}" rx="5"/>',

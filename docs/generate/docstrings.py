@@ -14,10 +14,23 @@ def missing() -> list[str]:
     """`module.name` of every public class, function, method or property that has no docstring."""
     undocumented: list[str] = []
     for module in PUBLIC:
-        spec = importlib.util.find_spec(module)
-        if spec is not None and spec.origin is not None:
-            undocumented += _undocumented(module, Path(spec.origin))
+        path = _file(module)
+        if path is not None:
+            undocumented += _undocumented(module, path)
     return undocumented
+
+
+def _file(module: str) -> Path | None:
+    """The file of a module, None if there is none. The packages that hold it are not imported."""
+    package, *names = module.split(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin)
+    if names:
+        folder = path.parent.joinpath(*names)
+        path = folder / "__init__.py" if folder.is_dir() else folder.with_name(f"{names[-1]}.py")
+    return path if path.is_file() else None
 
 
 def _undocumented(module: str, path: Path) -> Iterator[str]:
@@ -54,9 +67,9 @@ def _find(module: str, path: Path, tree: ast.Module, name: str) -> _Definition |
         if isinstance(statement, ast.ImportFrom) and any(alias.name == name for alias in statement.names):
             package = module if path.name == "__init__.py" else module.rpartition(".")[0]
             target = importlib.util.resolve_name("." * statement.level + (statement.module or ""), package)
-            spec = importlib.util.find_spec(target)
-            if spec is not None and spec.origin is not None:
-                return _find(target, Path(spec.origin), ast.parse(Path(spec.origin).read_text()), name)
+            file = _file(target)
+            if file is not None:
+                return _find(target, file, ast.parse(file.read_text()), name)
     return None
 
 

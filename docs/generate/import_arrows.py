@@ -33,7 +33,7 @@ def modules() -> dict[Module, Path]:
 
 def imports(path: Path, known: dict[Module, Path]) -> Iterator[Module]:
     """Modules of the package that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in statements(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
             bases: list[tuple[Module, Module]] = [(_absolute(alias.name), ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -46,6 +46,16 @@ def imports(path: Path, known: dict[Module, Path]) -> Iterator[Module]:
             target = next((module for module in (base + name, base, (*base, "__init__")) if module in known), None)
             if target is not None and target != path.with_suffix("").parts:
                 yield target
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """A module, its statements and all those inside them; expressions, which cannot hold an import, are not visited."""
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            nodes.extend(getattr(node, field, ()))
 
 
 def _absolute(dotted: str) -> Module:

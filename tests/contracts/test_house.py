@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from docs.generate.import_arrows import FLOORS, LINKS, sources
+from docs.generate.import_arrows import FLOORS, LINKS, sources, statements
 from tests.support.paths import ROOT
 
 FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import
@@ -40,12 +41,14 @@ def floor_of(name: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1] in LINKS else "seqtune"
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, int], ...]:
     """The modules of seqtune that a file imports, anywhere in it, and the level of each import (0: absolute)."""
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    found: list[tuple[str, int]] = []
+    for node in statements(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names if alias.name.split(".")[0] == "seqtune")
+            found.extend((alias.name, 0) for alias in node.names if alias.name.split(".")[0] == "seqtune")
         elif isinstance(node, ast.ImportFrom):
             home = package.split(".")
             base = ".".join([*home[:len(home) - node.level + 1], *filter(None, [node.module])]) if node.level else (
@@ -53,7 +56,8 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
             if base.split(".")[0] == "seqtune":
                 for alias in node.names:
                     whole = f"{base}.{alias.name}"
-                    yield (whole if whole in NAMES else base), node.level
+                    found.append((whole if whole in NAMES else base, node.level))
+    return tuple(found)
 
 
 def arrows(floor: str) -> dict[str, set[str]]:
@@ -158,7 +162,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 def test_docstrings_begin_with_their_subject() -> None:
     wrong = []
     for path in (path for floor in EVERYWHERE for path in sources(floor)):
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        for node in statements(ast.parse((ROOT / path).read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 words = (ast.get_docstring(node) or "").split()
                 if words and words[0].rstrip(",") in OPENINGS:
