@@ -20,6 +20,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
 from tests.support.paths import ROOT
+from tests.support.programs.programs import Programs
 
 PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
@@ -39,9 +40,8 @@ def rows(share: float, low: float) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_says_what_it_does_without_data(program: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", "--help"], cwd=ROOT, capture_output=True,
-                          text=True, check=False)
+def test_a_program_says_what_it_does_without_data(program: str, programs: Programs) -> None:
+    done = programs.run(f"benchmarks.{program}", "--help")
     assert done.returncode == 0, done.stderr
     assert f"python -m benchmarks.{program}" in done.stdout
 
@@ -58,9 +58,8 @@ def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("program", "option"), [
     ("latency", "--problems"), ("latency", "--times"), ("gemm", "--rounds"), ("end_to_end", "--threads")])
 @pytest.mark.parametrize("number", ["0", "many"])
-def test_counts_are_above_0(program: str, option: str, number: str) -> None:
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", option, number], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
+def test_counts_are_above_0(program: str, option: str, number: str, programs: Programs) -> None:
+    done = programs.run(f"benchmarks.{program}", option, number)
     assert done.returncode == 2
     assert "above 0" in done.stderr.splitlines()[-1]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from benchmarks.networks.peers import NetworkPeer
 from benchmarks.networks.torch_peers import eager
 from seqtune.errors import FormatError, MisuseError, UnavailableError
 from seqtune.kernels.device import Device
-from tests.support.paths import ROOT
+from tests.support.programs.programs import Programs
 
 
 def case_of(model: torch.nn.Module, x: torch.Tensor, folder: Path, dtype: str = "fp32") -> Case:
@@ -117,8 +116,7 @@ def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_network_is_one_line() -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.networks", "--models", "LeNet"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
+def test_an_unknown_network_is_one_line(programs: Programs) -> None:
+    done = programs.run("benchmarks.networks", "--models", "LeNet")
     assert done.returncode == 2
     assert "'LeNet' is not one of VGG-16" in done.stderr.splitlines()[-1]
