@@ -30,6 +30,12 @@ shift_seeds()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for a program that starts or for a time limit."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run files with slow tests first: with several processes, a long file at the end would leave the others idle."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
