@@ -22,6 +22,7 @@ from seqtune.predictor.labels.whole_training import train_whole
 from tests.support.label_toys import QUICK, TREES, WINOGRAD
 
 
+@pytest.mark.slow
 def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path) -> None:
     answer = predict("conv2d n=32 c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint,
                      top=3)

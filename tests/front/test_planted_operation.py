@@ -132,6 +132,7 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
     assert not near(problem, Problem.make("row_sum", rows=32, columns=64))
 
 
+@pytest.mark.slow
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     problems = sample_problems("row_sum", 8, seed=1)
     report = seqtune.tune(problems, "llvm:0", strategy="random", trials=6, journal=tmp_path / "journal.sqlite")

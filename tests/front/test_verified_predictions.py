@@ -91,6 +91,7 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
     assert run(*verify)["cached"] is False
 
 
+@pytest.mark.slow
 def test_a_live_evaluation_measures_what_the_judge_brings(
         run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"

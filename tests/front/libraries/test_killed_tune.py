@@ -47,6 +47,7 @@ def trials(path: Path) -> dict[str, Record]:
                 journal.trial_records(parse_problem("copies n=256"), device, [kernel("copies.strided")])}
 
 
+@pytest.mark.slow
 def test_a_killed_tuning_of_a_library_goes_on_where_it_was(tmp_path: Path) -> None:
     if (reason := opencl.unavailable()) is not None:
         pytest.skip(reason)

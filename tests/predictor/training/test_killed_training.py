@@ -33,6 +33,7 @@ fit(line(), Course(batches), options, "toy", report)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_a_killed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     latest = 0

@@ -11,6 +11,7 @@ from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.paths import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no mprotect")
 def test_no_kernel_reads_or_writes_outside_its_buffers() -> None:

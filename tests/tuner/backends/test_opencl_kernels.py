@@ -27,13 +27,14 @@ DIRECT: list[dict[str, int | str]] = [
     {"vector": 8, "vectors_k": 2, "tile_w": 4, "tile_h": 2, "border": "copy", "inner": "row", "order": "channels"}]
 
 
+@pytest.mark.slow
 @pytest.mark.device
 def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     generator = np.random.default_rng(3)
     seen: set[tuple[str, int | str]] = set()
-    for problem in [random_convolution(generator) for _ in range(40)]:
+    for number, problem in enumerate(random_convolution(generator) for _ in range(40)):
         space = _space(backend, "opencl.direct", problem)
-        chosen = {space.nearest(settings) for settings in DIRECT}
+        chosen = {space.nearest(settings) for settings in DIRECT[number % 2::2]}
         check(backend, space.kernel, problem, chosen)
         seen.update(*(configuration.settings for configuration in chosen))
     assert seen >= {("border", "peel"), ("inner", "row"), ("piece", 32), ("chunk", 4), ("chunk", 0)}
@@ -60,15 +61,16 @@ IMPLICIT: list[dict[str, int | str]] = [
                               (1, 1, 1, 4, "pixels"))]
 
 
+@pytest.mark.slow
 @pytest.mark.device
 def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(backend: OpenCLBackend) -> None:
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
     seen: set[tuple[int | str, int | str]] = set()
-    for problem in [random_convolution(generator) for _ in range(40)]:
+    for number, problem in enumerate(random_convolution(generator) for _ in range(40)):
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)
-            chosen = {space.nearest(settings) for settings in IMPLICIT}
+            chosen = {space.nearest(settings) for settings in IMPLICIT[number % 2::2]}
             check(backend, family, problem, chosen)
             seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
     assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}

@@ -13,11 +13,13 @@ from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.expected_outputs import prepare_arrays
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.measuring.worker_request import Limits
 from tests.support.libraries.stencil import write
 
 pytestmark = pytest.mark.device
@@ -79,14 +81,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build has the 8 seconds of the options: PoCL's takes a tenth, and OpenCL's allowance of 30 is much to wait."""
+    def limits(problem: Problem, options: Options, build_allowance: float = 0.0) -> Limits:
+        return of(problem, options)
+
+    of = Limits.of
+    monkeypatch.setattr(Limits, "of", limits)
+
+
 def measured(device: Device, *deeds: str) -> dict[str, Measurement]:
     configurations = [Configuration("wrong.deeds", (("DEED", deed), ("group", 8))) for deed in deeds]
-    options = Options(samples=1, run_seconds=4.0)
+    options = Options(samples=1, build_seconds=8.0, run_seconds=4.0)
     with Runner(device) as runner:
         return {str(configuration["DEED"]): measurement for configuration, measurement in runner.measure(
             parse_problem("twice n=8"), configurations, options)}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 def test_wrong_kernels_become_records_and_the_search_goes_on(device: Device, folder: Path) -> None:
     seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
     deeds = ("WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "LOOP", "COMPILE", "INTEGER", "GOOD")

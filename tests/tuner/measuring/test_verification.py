@@ -135,6 +135,7 @@ def false_wins(simulations: int) -> int:
     return wins
 
 
+@pytest.mark.slow
 def test_a_false_win_is_as_rare_as_stated_for_the_test_and_its_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leads in all batches alone do not suffice, nor does the signed-rank test without Holm's correction."""
     allowed = 600 * ERROR_LEVEL  # of 600 simulations, 1, 17 and 60 are won over seeds

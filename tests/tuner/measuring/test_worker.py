@@ -189,6 +189,7 @@ def test_a_slow_kernel_has_time_for_the_check_and_for_samples() -> None:
     assert limits == [pytest.approx(10.0 + 3 * 2.0), 10.0]  # 2 GFLOP at 1 GFLOP/s
 
 
+@pytest.mark.slow
 def test_a_backend_decides_how_long_a_build_may_take() -> None:
     slow = replace(planted.DEVICE, model="slow to build")
     with Runner(slow, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
