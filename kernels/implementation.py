@@ -40,8 +40,8 @@ class Phase:
     null or empty), the output y and the workspace.
     llvm: thread i of n calls `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin,
     i64 end)` for its share [tasks * i // n, tasks * (i + 1) // n), which also determines its piece of the workspace.
-    Where the tasks are several equal `runs`, one behind the other, it calls it for its share of each run; such an entry
-    uses no workspace of its own.
+    Where the tasks are several `runs` of equal length, one after the other, each thread calls the entry once for every
+    run, with its share of that run. The workspace of such an entry is not divided among the threads.
     The last arguments are the addresses of operands beyond the third; a launch has 0 there. Bias, packed weights and
     masks hold 4-byte words; the others and y hold elements of the problem's `dtype`.
     opencl: `entry(x, weights, bias, y, workspace, arguments...)` is enqueued over `global_size` in groups of

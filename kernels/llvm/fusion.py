@@ -29,9 +29,9 @@ class Fusion:
     lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
     pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
     "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. `chained` says that
-    the kernel runs between others, as in a network: its weights are in no cache when it begins, so families that can
-    prefetch them do so; and x lies in the caches of the threads that computed it, so these threads read it
-    (`tiling.row_runs`). Raises KernelError.
+    the kernel runs between others, as in a network. Its weights are in no cache when it begins: families that can
+    prefetch them do so. And x lies in the caches of the threads that computed it: each thread reads the rows that it
+    wrote, where the rows can be divided evenly (`ir.tiling.row_runs`). Raises KernelError.
     """
 
     epilogue: Formula | None = None
@@ -53,7 +53,7 @@ class Fusion:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a kernel computes what it does alone, from and to memory as it is alone, chained or not."""
+        """Whether a kernel computes what it does alone, on memory as it reads and writes it alone; chained or not."""
         return replace(self, chained=False) == NONE
 
     @property

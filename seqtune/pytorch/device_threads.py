@@ -1,4 +1,4 @@
-"""The llvm device with as many threads as PyTorch has, and what binds kernels on it."""
+"""The llvm device with as many threads as PyTorch has, at most one per core, and what binds kernels on it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def one_at_a_time(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def device_for_threads(count: int) -> Device:
-    """The llvm device of this CPU's widest vectors with a number of threads, at most one a core. Raises DeviceError."""
+    """The llvm device of this CPU's widest vectors with `count` threads, at most one per core. Raises DeviceError."""
     best = find("llvm:0")
     return find(f"llvm:{best.instruction_set}:{min(count, best.threads)}")
 
 
 def device_of_pytorch() -> Device:
-    """The device with as many threads as PyTorch has now. Raises DeviceError."""
+    """The device with as many threads as PyTorch has now, at most one per core. Raises DeviceError."""
     return device_for_threads(torch.get_num_threads())
 
 

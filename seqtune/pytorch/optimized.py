@@ -182,7 +182,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
              compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
-    `device` is an llvm device; None is the one with as many threads as PyTorch has now (`torch.set_num_threads`).
+    `device` is an llvm device; None is the one with as many threads as PyTorch has now (`torch.get_num_threads`), at
+    most one per core. A later change of PyTorch's number does not matter.
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
     network is compared with what PyTorch makes of it in the model's types: `compare` is "inductor", whose compilation

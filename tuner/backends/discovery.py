@@ -12,11 +12,14 @@ from functools import lru_cache
 from seqtune.errors import DeviceError, SeqtuneError, one_line
 from seqtune.kernels import accelerators
 from seqtune.kernels.device import Device
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import can_compile
 
 from .backend import BACKENDS
 
 EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
+# backend -> "module:attribute" of a function from a name to the device, for devices that the backend does not list
+UNLISTED = {"llvm": "seqtune.tuner.backends.llvm.backend:unlisted_device"}
 
 
 @lru_cache(maxsize=16)
@@ -65,9 +68,10 @@ def _described(backend: str) -> list[Device]:
 def find(name: str) -> Device:
     """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
 
-    A name may also be of a device that is not listed: of an llvm device on some of the cores (`llvm:avx2:3`). A GPU
-    that is not in this machine is found by its name in the table of accelerators (`cuda:h200`); `check_present` tells
-    the two apart. Only the backend in the name is opened, unless it has no such device. Raises DeviceError.
+    Some devices are found by their names alone and not listed: llvm devices on some of the cores (`llvm:avx2:3`). A
+    GPU that is not in this machine is found by its name in the table of accelerators (`cuda:h200`); `check_present`
+    tells whether a device is here. Only the backend in the name is opened, unless it has no such device. Raises
+    DeviceError.
     """
     backend, _, rest = name.strip().lower().partition(":")
     reason: str | None = None
@@ -101,9 +105,10 @@ def find(name: str) -> Device:
 
 
 def _unlisted(backend: str, name: str) -> Device | None:
-    """A device that the backend has and does not list: its module may define `unlisted_device`."""
-    named = getattr(importlib.import_module(BACKENDS[backend].partition(":")[0]), "unlisted_device", None)
-    device: Device | None = None if named is None else named(name)
+    """The device of this name that the backend has and does not list, or None."""
+    if backend not in UNLISTED:
+        return None
+    device: Device | None = resolve(UNLISTED[backend])(name)  # type: ignore[operator]
     return device
 
 

@@ -65,7 +65,7 @@ class ChannelTile:
         return _source(self, tuple(sorted(set(self.borders(problem)))))
 
     def launch(self, problem: Problem, chunk: int, threads: int, fusion: Fusion) -> Launch:
-        """The launch arguments of a problem."""
+        """The launch for a problem on a number of threads."""
         names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
         vectors, tile_rows = -(-c // self.vector), -(-out_h // self.tile_h)

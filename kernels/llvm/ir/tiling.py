@@ -13,7 +13,7 @@ from ...implementation import Array
 from ...problem import Problem
 from .aligned import aligned
 
-MOST_UNEVEN = 1.1  # the largest share of a thread, beside an equal one
+MOST_UNEVEN = 1.1  # the largest share that a thread may have, as a multiple of an equal share
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Tiling:
         return self.images * self._k_tasks * -(-self._tiles // self._chunk)
 
     def runs(self, images: int) -> int:
-        """The number of runs (`Phase.runs`) for this number of images, without groups: panels, or 1."""
+        """The number of runs (`Phase.runs`) of a chained kernel for a batch of `images`, which are not times groups."""
         chunks = -(-self._tiles // self._chunk)
         return 1 if self.chunk else row_runs(images, self.threads, self.tasks // chunks, self._tiles)
 
@@ -81,12 +81,13 @@ class Tiling:
 
 
 def row_runs(images: int, threads: int, runs: int, rows: int) -> int:
-    """How many runs (`Phase.runs`) let a thread compute the same rows of images in all kernels of a network.
+    """The number of runs (`Phase.runs`) of a kernel, so that a thread computes the same rows of images in all kernels.
 
-    Where a run computes some channels of all `rows` (of tiles, or tiles themselves), this is `runs`: each thread then
-    reads what it wrote. Otherwise threads share channels, all of them read all rows, and writing a cache line that
-    several cores have read takes much longer than writing one that another core has written. It is 1 where the threads
-    take whole images, and where rows cannot be divided evenly: an idle thread costs more.
+    The tasks are `runs` runs, each of which computes some channels of all `rows` (rows of tiles, or tiles). If all
+    threads share every run, each of them reads the rows that it wrote, and the answer is `runs`. The answer is 1 where
+    the threads take whole images, and where the rows cannot be divided evenly, because an idle thread costs more. One
+    run divides the channels: all threads read all rows, and writing a cache line that several cores have read takes
+    much longer than writing one that only another core has written.
     """
     even = -(-rows // threads) * threads <= MOST_UNEVEN * rows
     return runs if images % threads and even else 1

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from seqtune.kernels.device import Device
 from seqtune.pytorch.optimized import Optimized, optimize
 
 
@@ -31,7 +32,7 @@ def seed() -> None:
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
-    def made(model: nn.Module, example: Any, device: str = "llvm:1", **options: Any) -> Optimized:
+    def made(model: nn.Module, example: Any, device: Device | str = "llvm:1", **options: Any) -> Optimized:
         return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
 
     return made

@@ -70,9 +70,11 @@ def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
     assert "seven:gpu (seqtune devices lists them)" in str(caught.value)
 
 
-def test_a_backend_may_have_devices_that_it_does_not_list() -> None:
+def test_a_backend_may_have_devices_that_it_does_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(BASE, name="one:avx2:7")
-    sys.modules["fake_one"].unlisted_device = lambda name: other if name == other.name else None  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys.modules["fake_one"], "named", lambda name: other if name == other.name else None,
+                        raising=False)
+    monkeypatch.setitem(discovery.UNLISTED, "one", "fake_one:named")
     assert discovery.find(" ONE:avx2:7") is other
     with pytest.raises(DeviceError, match="no device 'one:avx2:8'; found one:avx512:2"):
         discovery.find("one:avx2:8")

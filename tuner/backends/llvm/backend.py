@@ -1,6 +1,7 @@
 """The llvm backend: kernels in LLVM IR, compiled by llvmlite and run on this process's pinned threads.
 
-One CPU counts as several devices: each of its instruction sets, on all physical cores and on one core.
+One CPU counts as several devices: each of its instruction sets, on any number of threads up to one per physical core.
+Those on all cores and on one core are listed.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ def _device(name: str, threads: int) -> Device:
 
 
 def devices() -> list[Device]:
-    """The devices of this CPU, best first: the widest vectors on all cores; one core alone."""
+    """The listed devices of this CPU, on all cores and on one core; best first, which is the widest vectors on all."""
     return [_device(name, threads) for name in instruction_sets() for threads in dict.fromkeys((len(usable_cpus()), 1))]
 
 
 def unlisted_device(name: str) -> Device | None:
-    """The device that runs on some of the cores, such as llvm:avx512:4 where there are eight; None for other names."""
+    """The device of a name with any number of threads up to one per core (`llvm:avx512:3`); None for other names."""
     _, _, rest = name.partition(":")
     instruction_set, _, threads = rest.partition(":")
     if instruction_set not in instruction_sets() or not (threads.isdecimal() and len(threads) < 6):
@@ -185,7 +186,7 @@ class LLVMExecutable:
         self._backend, self._module, self._problem = backend, module, problem
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)
-        phases = phases_of(launch, module.address)
+        self._phases = phases_of(launch, module.address)
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
@@ -194,7 +195,6 @@ class LLVMExecutable:
                         for name, shape in shapes.items() if name != self._constant}
         self._y, self._workspace = backend.take(output, dtype), backend.take((launch.workspace,))
         self._launch_arguments = np.array(launch.arguments, np.int64)
-        self._phases = phases
         self._job: NDArray[np.int64] | None = None
         self._closed = False
 

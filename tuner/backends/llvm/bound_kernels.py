@@ -103,8 +103,7 @@ class KernelBinder:
         constants = (None if array is None else self._constants.keep(array) for array in (weights, bias))
         buffers = [*constants, self._workspaces.take(launch.workspace)]
         packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
-        job = make_job((0, packed, added, 0, workspace), arguments,
-                       phases_of(launch, module.address))
+        job = make_job((0, packed, added, 0, workspace), arguments, phases_of(launch, module.address))
         return BoundKernel(self.threads, job, arguments, [module, *buffers])
 
 

@@ -259,7 +259,7 @@ class Threads:
 
 
 def phases_of(launch: Launch, address: Callable[[str], int]) -> list[tuple[int, int, int]]:
-    """The phases of a launch for `make_job`; `address` finds that of an entry."""
+    """The phases of a launch, as `make_job` takes them; `address` returns the address of an entry by its name."""
     return [(address(phase.entry), phase.tasks // phase.runs, phase.runs) for phase in launch.phases]
 
 

@@ -60,6 +60,16 @@ def binder(request: pytest.FixtureRequest) -> Iterator[KernelBinder]:
     threads.close()
 
 
+@pytest.fixture(scope="module")
+def pair(binder: KernelBinder) -> Iterator[KernelBinder]:
+    """The same instruction set on two threads, however many cores there are."""
+    device = replace(binder.device, name=f"llvm:{binder.device.instruction_set}:2", threads=2, compute_units=2)
+    compiler = Compiler(device.instruction_set)
+    threads = Threads(compiler, 2)
+    yield KernelBinder(device, compiler, threads)
+    threads.close()
+
+
 @lru_cache(maxsize=64)
 def spaces(problem: Problem, device: Device) -> list[SearchSpace]:
     """The spaces of every family that solves the problem."""
@@ -209,12 +219,12 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_threads_of_a_chained_kernel_share_the_rows_of_an_image(binder: KernelBinder, name: str) -> None:
+def test_threads_of_a_chained_kernel_share_the_rows_of_an_image(pair: KernelBinder, name: str) -> None:
     problem, family = ROWS[name]
-    choices = SearchSpace(kernel(family), problem, binder.device).sample(np.random.default_rng(8), 60)
+    device = pair.device
+    choices = SearchSpace(kernel(family), problem, device).sample(np.random.default_rng(8), 60)
     implementation = resolve(str(kernel(family).implementation))
     assert isinstance(implementation, FusingImplementation)
-    device = replace(binder.device, threads=2)
     divided = [configuration for configuration in choices
                if implementation.launch(problem, device, configuration, Fusion(chained=True)).phases[-1].runs > 1]
     assert divided
@@ -223,8 +233,8 @@ def test_threads_of_a_chained_kernel_share_the_rows_of_an_image(binder: KernelBi
                           for fusion in (NONE, Fusion(chained=True)))
         assert (alone.runs, alone.tasks) == (1, chained.tasks)
         assert chained.tasks % (2 * chained.runs) == 0  # each thread computes half of a run
-        run(binder, problem, configuration, Fusion(RESIDUAL, chained=True), in_place=True)
-        run(binder, problem, configuration, replace(wide(problem, 1), chained=True))
+        run(pair, problem, configuration, Fusion(RESIDUAL, chained=True), in_place=True)
+        run(pair, problem, configuration, replace(wide(problem, 1), chained=True))
         if family != "llvm.gemm":
             images = Problem.make("conv2d", **{**dict(problem), "n": 4})
             assert implementation.launch(images, device, configuration, Fusion(chained=True)).phases[-1].runs == 1
@@ -235,7 +245,7 @@ def test_rows_that_threads_cannot_share_evenly_are_not_divided() -> None:
     assert [row_runs(images, 4, 5, 8) for images in (1, 2, 3, 4, 8)] == [5, 5, 5, 1, 1]
 
 
-def test_that_a_kernel_is_chained_alone_changes_no_other_family(binder: KernelBinder) -> None:
+def test_a_chained_kernel_of_another_family_has_the_same_text(binder: KernelBinder) -> None:
     for problem in (LAST["depthwise"], LAST["few channels a group"]):
         for configuration in choices(binder, problem, 7):
             implementation = resolve(str(kernel(configuration.kernel).implementation))
