@@ -72,7 +72,8 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[l
     if schema != SCHEMA:
         raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
     if key != device.key:
-        raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: optimise the model here")
+        raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: "
+                          "optimise the model here, or choose that device if this machine has it")
     if machine != device.fingerprint:
         raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
                           f"this one has {device.fingerprint}: optimise the model here")
