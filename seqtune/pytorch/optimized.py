@@ -49,7 +49,7 @@ from .operands.examples import check_model, checked_examples, clones, reference_
 from .operands.shared_memory import share_memory
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision, has_bf16
-from .saved_choices import Choice, choices_of, read_choices, write_choices
+from .saved_choices import Choice, choices_of, device_of_choices, read_choices, write_choices
 from .selection import LayerSelection, difference
 from .shared_weights import PLAIN, OwnCopy, WatchedWeights, kept_buffers
 
@@ -182,8 +182,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
              compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
-    `device` is an llvm device; None is the one with as many threads as PyTorch has now (`torch.get_num_threads`), at
-    most one per core. A later change of PyTorch's number does not matter.
+    `device` is an llvm device; None is that of `saved`, else the one with as many threads as PyTorch has now
+    (`torch.get_num_threads`), at most one per core. A later change of PyTorch's number does not matter.
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
     network is compared with what PyTorch makes of it in the model's types: `compare` is "inductor", whose compilation
@@ -207,6 +207,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         raise MisuseError("this model is optimised already")
     check_model(model, examples)
     target = device_of_pytorch() if device is None else as_device(device)
+    if device is None and saved is not None:
+        target = device_of_choices(Path(saved), target)
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])

@@ -14,8 +14,9 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.discovery import find
 
-from ..errors import FormatError, MisuseError, one_line
+from ..errors import DeviceError, FormatError, MisuseError, one_line
 from ..inputs import check_path
 
 SCHEMA = 1
@@ -59,16 +60,9 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[l
     (of earlier versions) are accepted on every machine of the device's name; without a `precision`, they are of fp32;
     without `networks`, there are no verdicts.
     """
-    content = read_bounded(path, MOST_BYTES)
-    try:
-        saved = json.loads(content)
-        schema, key, layers = saved["seqtune"], str(saved["device"]), saved["layers"]
-        machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
-        verdicts = saved.get("networks", [])
-        if not isinstance(layers, list) or not isinstance(verdicts, list):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise FormatError(f"{path} is not a saved choice of an optimised model") from None
+    saved = _content(path)
+    schema, key, layers, verdicts = saved["seqtune"], str(saved["device"]), saved["layers"], saved["networks"]
+    machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
     if schema != SCHEMA:
         raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
     if key != device.key:
@@ -83,6 +77,31 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[l
         return [choice_of_json(layer, device) for layer in layers], verdicts
     except MisuseError as error:
         raise FormatError(f"{path}: {one_line(error)}") from None
+
+
+def device_of_choices(path: Path, otherwise: Device) -> Device:
+    """The llvm device that the choices were saved on, as far as its name tells, or `otherwise` if it is not here.
+
+    Raises FormatError for a malformed file.
+    """
+    name = str(_content(path)["device"]).partition(" ")[0]
+    try:
+        return find(name) if name.startswith("llvm:") else otherwise
+    except DeviceError:
+        return otherwise
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """The JSON object of a file of choices, with lists of layers and networks. Raises FormatError."""
+    content = read_bounded(path, MOST_BYTES)
+    try:
+        saved: dict[str, Any] = {"networks": [], **json.loads(content)}
+        lists = all(isinstance(saved[name], list) for name in ("layers", "networks"))
+        if lists and {"seqtune", "device"} <= saved.keys():
+            return saved
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise FormatError(f"{path} is not a saved choice of an optimised model")
 
 
 def choice_of_json(layer: Any, device: Device) -> Choice:

@@ -14,8 +14,9 @@ from torch import nn
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import MOST_BYTES
+from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.support.torch_models import norm_net
+from tests.support.torch_models import norm_net, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -29,6 +30,19 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
     again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
     assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
     assert torch.equal(again(x), fast(x))
+
+
+def test_a_saved_choice_brings_its_device(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    quick(model, x, "llvm:1").save(tmp_path / "choice.json")
+    torch.set_num_threads(2)
+    fast = optimize(model, x, saved=tmp_path / "choice.json")
+    assert fast.device == find("llvm:1")
+    assert same(fast, model, x)
+    other = (tmp_path / "choice.json").read_text().replace(fast.device.name, "llvm:avx1024:3")
+    (tmp_path / "other.json").write_text(other)
+    with pytest.raises(FormatError, match=r"was saved on llvm:avx1024:3.*; this is llvm:.*: optimise the"):
+        optimize(model, x, saved=tmp_path / "other.json")
 
 
 @pytest.mark.parametrize("path", [None, 1, b"choice", "a" * 300, "\ud800"])

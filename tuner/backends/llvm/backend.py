@@ -61,13 +61,18 @@ def devices() -> list[Device]:
 
 
 def unlisted_device(name: str) -> Device | None:
-    """The device of a name with any number of threads up to one per core (`llvm:avx512:3`); None for other names."""
+    """The device of a name with any number of threads up to one per core (`llvm:avx512:3`); None for other names.
+
+    Raises DeviceError for another number.
+    """
     _, _, rest = name.partition(":")
     instruction_set, _, threads = rest.partition(":")
-    if instruction_set not in instruction_sets() or not (threads.isdecimal() and len(threads) < 6):
+    if instruction_set not in instruction_sets() or not (threads.isascii() and threads.isdecimal()):
         return None
-    count = int(threads)
-    return _device(instruction_set, count) if 1 <= count <= len(usable_cpus()) else None
+    cores = len(usable_cpus())
+    if len(threads) > len(str(cores)) or not 1 <= int(threads) <= cores:
+        raise DeviceError(f"no device {name!r:.60}; this machine has {cores} cores for 1 to {cores} threads")
+    return _device(instruction_set, int(threads))
 
 
 @lru_cache(maxsize=256)  # computing a problem's shapes takes a millisecond

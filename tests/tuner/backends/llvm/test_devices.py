@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from seqtune.errors import DeviceError
 from seqtune.kernels.device import MEASURED
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -24,8 +25,11 @@ def test_some_of_the_cores_are_a_device_that_is_found_by_its_name(monkeypatch: p
         device = discovery.find(f"llvm:{name}:3")
         assert (device.threads, device.compute_units, device.instruction_set) == (3, 3, name)
         assert device.name not in [listed.name for listed in llvm.devices()]
-        for wrong in ("5", "0", "-1", "x", "3:3", "1" * 9):
+        for wrong in ("-1", "x", "3:3", "\u0663"):
             assert llvm.unlisted_device(f"llvm:{name}:{wrong}") is None
+        for wrong in ("5", "0", "1" * 9):
+            with pytest.raises(DeviceError, match=r"no device .*; this machine has 4 cores for 1 to 4 threads"):
+                discovery.find(f"llvm:{name}:{wrong}")
         assert llvm.unlisted_device("llvm:none:1") is None
     finally:
         for each in forget:
