@@ -118,14 +118,15 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     wanted = [key for name in devices for key in data.named(name)]
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
-    problems = data.problems()
+    others: list[Problem] = []
     if held_out and not transfer and not spaces:  # nobody asks for the others: their spaces need not be built
         kept = data.rows["problem"].isin(data.held_out)
-        data = replace(data, rows=data.rows[kept]) if kept.any() else data
+        if kept.any():
+            others, data = data.problems(), replace(data, rows=data.rows[kept])
     tasks = [measured for part in (False, True) for measured in measured_tasks(data, part)]
     if not tasks:
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
-    names = _names(tasks, problems)
+    names = _names(tasks, [*others, *(measured.problem for measured in tasks)])
     selected = [(measured, space, device) for measured, (space, device) in zip(tasks, names, strict=True)
                 if (not spaces or space in spaces) and (not devices or measured.device.key in wanted)]
     if not selected:
