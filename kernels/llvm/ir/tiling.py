@@ -64,7 +64,7 @@ class Tiling:
         return self.images * self._k_tasks * -(-self._tiles // self._chunk)
 
     def runs(self, images: int) -> int:
-        """The number of runs (`Phase.runs`) of a chained kernel for a batch of `images`, which are not times groups."""
+        """The number of runs (`Phase.runs`) of a chained kernel for a batch of `images`, groups not counted."""
         chunks = -(-self._tiles // self._chunk)
         return 1 if self.chunk else row_runs(images, self.threads, self.tasks // chunks, self._tiles)
 
@@ -86,8 +86,8 @@ def row_runs(images: int, threads: int, runs: int, rows: int) -> int:
     The tasks are `runs` runs, each of which computes some channels of all `rows` (rows of tiles, or tiles). If all
     threads share every run, each of them reads the rows that it wrote, and the answer is `runs`. The answer is 1 where
     the threads take whole images, and where the rows cannot be divided evenly, because an idle thread costs more. One
-    run divides the channels: all threads read all rows, and writing a cache line that several cores have read takes
-    much longer than writing one that only another core has written.
+    run divides the channels: all threads read all rows, and on some CPUs writing a cache line that several cores have
+    read takes much longer than writing one that only another core has written.
     """
     even = -(-rows // threads) * threads <= MOST_UNEVEN * rows
     return runs if images % threads and even else 1
