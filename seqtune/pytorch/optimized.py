@@ -206,9 +206,10 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     if isinstance(model, Optimized):
         raise MisuseError("this model is optimised already")
     check_model(model, examples)
-    target = device_of_pytorch() if device is None else as_device(device)
-    if device is None and saved is not None:
-        target = device_of_choices(Path(saved), target)
+    if device is not None:
+        target = as_device(device)
+    else:
+        target = (None if saved is None else device_of_choices(Path(saved))) or device_of_pytorch()
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])

@@ -79,16 +79,16 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[l
         raise FormatError(f"{path}: {one_line(error)}") from None
 
 
-def device_of_choices(path: Path, otherwise: Device) -> Device:
-    """The llvm device that the choices were saved on, as far as its name tells, or `otherwise` if it is not here.
+def device_of_choices(path: Path) -> Device | None:
+    """The llvm device that the choices were saved on, as far as its name tells, or None if it is not here.
 
     Raises FormatError for a malformed file.
     """
     name = str(_content(path)["device"]).partition(" ")[0]
     try:
-        return find(name) if name.startswith("llvm:") else otherwise
+        return find(name) if name.startswith("llvm:") else None
     except DeviceError:
-        return otherwise
+        return None
 
 
 def _content(path: Path) -> dict[str, Any]:
