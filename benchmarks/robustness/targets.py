@@ -184,9 +184,9 @@ def _load_checkpoint(folder: Path) -> None:
 
 
 def _read_choices(folder: Path) -> None:
-    from seqtune.pytorch.saved_choices import read_choices
+    from seqtune.pytorch.saved_choices import SavedChoices
 
-    read_choices(folder / "choices.json", _DEVICE)
+    SavedChoices.read(folder / "choices.json").on(_DEVICE)
 
 
 @dataclass(frozen=True)

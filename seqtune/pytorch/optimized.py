@@ -49,7 +49,7 @@ from .operands.examples import check_model, checked_examples, clones, reference_
 from .operands.shared_memory import share_memory
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision, has_bf16
-from .saved_choices import Choice, choices_of, device_of_choices, read_choices, write_choices
+from .saved_choices import Choice, SavedChoices, choices_of, write_choices
 from .selection import LayerSelection, difference
 from .shared_weights import PLAIN, OwnCopy, WatchedWeights, kept_buffers
 
@@ -206,13 +206,14 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     if isinstance(model, Optimized):
         raise MisuseError("this model is optimised already")
     check_model(model, examples)
+    kept = None if saved is None else SavedChoices.read(Path(saved))
     if device is not None:
         target = as_device(device)
     else:
-        target = (None if saved is None else device_of_choices(Path(saved))) or device_of_pytorch()
+        target = (None if kept is None else kept.device()) or device_of_pytorch()
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
-    choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
+    choices, verdicts = (None, []) if kept is None else kept.on(target, precision)
     original = OwnCopy(model)
     expected, written = reference_of(model, examples)
 

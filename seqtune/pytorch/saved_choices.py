@@ -1,9 +1,9 @@
-"""Choice: the configuration that computes one layer of an optimised model, and the JSON file of all choices."""
+"""Choice: the configuration that computes one layer of an optimised model, and SavedChoices: the JSON file of all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Choice:
 
 def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
                   verdicts: Verdicts = ()) -> None:
-    """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
+    """Write the file that `SavedChoices` reads. Raises SeqtuneError where that fails."""
     check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
@@ -53,55 +53,58 @@ def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], p
     write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
-def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
-    """Read saved choices, and the verdicts on the networks as JSON values, which are not checked.
+@dataclass(frozen=True, slots=True)
+class SavedChoices:
+    """The JSON object of a file of choices, with lists of layers and networks; the rest is checked on a device."""
 
-    Raises FormatError for a malformed file and another device, machine, version or precision. Files without a `machine`
-    (of earlier versions) are accepted on every machine of the device's name; without a `precision`, they are of fp32;
-    without `networks`, there are no verdicts.
-    """
-    saved = _content(path)
-    schema, key, layers, verdicts = saved["seqtune"], str(saved["device"]), saved["layers"], saved["networks"]
-    machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
-    if schema != SCHEMA:
-        raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
-    if key != device.key:
-        raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: "
-                          "optimise the model here, or choose that device if this machine has it")
-    if machine != device.fingerprint:
-        raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
-                          f"this one has {device.fingerprint}: optimise the model here")
-    if known != precision:
-        raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
-    try:
-        return [choice_of_json(layer, device) for layer in layers], verdicts
-    except MisuseError as error:
-        raise FormatError(f"{path}: {one_line(error)}") from None
+    path: Path
+    content: Mapping[str, Any]
 
+    @classmethod
+    def read(cls, path: Path) -> SavedChoices:
+        """Read a file that `write_choices` wrote. Raises FormatError."""
+        text = read_bounded(path, MOST_BYTES)
+        try:
+            content: dict[str, Any] = {"networks": [], **json.loads(text)}
+            lists = all(isinstance(content[name], list) for name in ("layers", "networks"))
+            if lists and {"seqtune", "device"} <= content.keys():
+                return cls(path, content)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise FormatError(f"{path} is not a saved choice of an optimised model")
 
-def device_of_choices(path: Path) -> Device | None:
-    """The llvm device that the choices were saved on, as far as its name tells, or None if it is not here.
+    def device(self) -> Device | None:
+        """The llvm device that the choices were saved on, as far as its name tells, or None if it is not here."""
+        name = str(self.content["device"]).partition(" ")[0]
+        try:
+            return find(name) if name.startswith("llvm:") else None
+        except DeviceError:
+            return None
 
-    Raises FormatError for a malformed file.
-    """
-    name = str(_content(path)["device"]).partition(" ")[0]
-    try:
-        return find(name) if name.startswith("llvm:") else None
-    except DeviceError:
-        return None
+    def on(self, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
+        """The choices, and the verdicts on the networks as JSON values, which are not checked.
 
-
-def _content(path: Path) -> dict[str, Any]:
-    """The JSON object of a file of choices, with lists of layers and networks. Raises FormatError."""
-    content = read_bounded(path, MOST_BYTES)
-    try:
-        saved: dict[str, Any] = {"networks": [], **json.loads(content)}
-        lists = all(isinstance(saved[name], list) for name in ("layers", "networks"))
-        if lists and {"seqtune", "device"} <= saved.keys():
-            return saved
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise FormatError(f"{path} is not a saved choice of an optimised model")
+        Raises FormatError for another device, machine, version or precision, and malformed choices. Files without a
+        `machine` (of earlier versions) are accepted on every machine of the device's name; without a `precision`, they
+        are of fp32; without `networks`, there are no verdicts.
+        """
+        path, saved = self.path, self.content
+        schema, key, layers, verdicts = saved["seqtune"], str(saved["device"]), saved["layers"], saved["networks"]
+        machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
+        if schema != SCHEMA:
+            raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
+        if key != device.key:
+            raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: "
+                              "optimise the model here, or choose that device if this machine has it")
+        if machine != device.fingerprint:
+            raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
+                              f"this one has {device.fingerprint}: optimise the model here")
+        if known != precision:
+            raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
+        try:
+            return [choice_of_json(layer, device) for layer in layers], verdicts
+        except MisuseError as error:
+            raise FormatError(f"{path}: {one_line(error)}") from None
 
 
 def choice_of_json(layer: Any, device: Device) -> Choice:
