@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
 from ..operations.tensor import Contents, Tensor, Tensors
 from .document import FeatureDocument, OperationDocument
-from .fault import KEY, DocumentFault, found_at
+from .fault import KEY, DocumentFault, KeyPath, found_at
 from .library_files import inside
 
 RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
@@ -160,18 +161,36 @@ def _feature(name: str, declared: FeatureDocument) -> Feature:
         raise DocumentFault((*path, KEY), f"a feature cannot be called {name!r}; files of problems have such a column")
     if declared.choices and declared.number:
         raise DocumentFault((*path, "number"), "a feature with choices is no number")
-    folded = [choice.lower() for choice in declared.choices]
-    if len(set(folded)) < len(folded):
-        raise DocumentFault((*path, "choices"), "a choice is listed twice (upper and lower case are equal)")
-    high = LARGEST_TENSOR if declared.high is None else declared.high
-    if declared.low > high:
-        raise DocumentFault((*path, "low"), f"low={declared.low} is above high={high}")
+    words, numbers = _choices(declared, path)
+    low, high = declared.low, LARGEST_TENSOR if declared.high is None else declared.high
+    if numbers:
+        low, high = min(numbers), max(numbers)
+    if low > high:
+        raise DocumentFault((*path, "low"), f"low={low} is above high={high}")
     meaning = f"{declared.meaning or name} ({declared.unit})" if declared.unit else declared.meaning or name
-    feature = Feature(name, meaning, None, declared.low, high, tuple(declared.choices), declared.number)
+    feature = Feature(name, meaning, None, low, high, words, declared.number, declared.default is None, numbers)
     with found_at(*path, "default"):
-        default = feature.check(declared.default)
-    return Feature(name, meaning, default, declared.low, high, feature.choices, feature.number,
-                   required=declared.default is None)
+        return replace(feature, default=feature.check(declared.default))
+
+
+def _choices(declared: FeatureDocument, path: KeyPath) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The choices that are words, and those that are whole numbers; one of the two is empty. Raises DocumentFault."""
+    words = tuple(choice for choice in declared.choices if isinstance(choice, str))
+    numbers = tuple(choice for choice in declared.choices if isinstance(choice, int))
+    if words and numbers:
+        other = numbers[0] if declared.choices[0] == words[0] else words[0]
+        raise DocumentFault((*path, "choices", declared.choices.index(other)),
+                            f"{other!r:.60} and {declared.choices[0]!r:.60} are choices of one feature; write all as "
+                            "words or all as whole numbers")
+    if len({choice.lower() for choice in words}) < len(words):
+        raise DocumentFault((*path, "choices"), "a choice is listed twice (upper and lower case are equal)")
+    if len(set(numbers)) < len(numbers):
+        raise DocumentFault((*path, "choices"), "a choice is listed twice")
+    bound = next((bound for bound in ("low", "high") if bound in declared.model_fields_set), None)
+    if numbers and bound is not None:
+        raise DocumentFault((*path, bound, KEY), "choices that are whole numbers are the only values, so there are no "
+                                                 "bounds")
+    return words, numbers
 
 
 def _derived(document: OperationDocument, features: Mapping[str, Feature]) -> tuple[tuple[str, Expression], ...]:
@@ -225,12 +244,12 @@ def _typical(feature: Feature) -> Value:
     """A value of a required feature for an example."""
     if feature.choices:
         return feature.choices[0]
-    return 1.0 if feature.number else min(max(feature.low, TYPICAL_SIZE), feature.high)
+    return 1.0 if feature.number else feature.nearest(TYPICAL_SIZE)
 
 
 def _drawn(feature: Feature, generator: np.random.Generator) -> Value:
-    if feature.choices:
-        return feature.choices[int(generator.integers(len(feature.choices)))]
+    if listed := feature.choices or feature.numbers:
+        return listed[int(generator.integers(len(listed)))]
     if feature.number:
         return feature.default if feature.default is not None else 1.0
     high = min(feature.high, max(LARGEST_DRAWN, 16 * feature.low)) if feature.high >= LARGEST_TENSOR else feature.high

@@ -24,7 +24,7 @@ MOST_OPERATIONS = 100
 _WORD = spelled("[A-Za-z0-9_.,:+-]+", "a word of letters, digits and _.,:+-")
 
 
-def _parameter_value(value: Any) -> int | str:
+def _number_or_word(value: Any) -> int | str:
     """Check that a value is a whole number of 64 bits or a word."""
     if isinstance(value, str):
         return _WORD(value)
@@ -44,26 +44,28 @@ def _reasons(value: Any) -> Any:
     return value
 
 
-Word: TypeAlias = Annotated[str, BeforeValidator(lambda word: _WORD(word) if isinstance(word, str) else word)]
-ParameterValue: TypeAlias = Annotated[int | str, PlainValidator(_parameter_value)]
+NumberOrWord: TypeAlias = Annotated[int | str, PlainValidator(_number_or_word)]
 
 
 class FeatureDocument(DocumentPart):
-    """A feature of a problem: a whole number, a number, or one of `choices`. Without a default it is required."""
+    """A feature of a problem: a whole number, a number, or one of `choices`, which are all words or all whole numbers.
+
+    Without a default it is required.
+    """
 
     meaning: Text = ""
     unit: Text = ""
     default: int | float | str | None = None
     low: Whole = 1
     high: Whole | None = None
-    choices: list[Word] = Field(default=[], max_length=MOST_NAMES)
+    choices: list[NumberOrWord] = Field(default=[], max_length=MOST_NAMES)
     number: bool = False
 
 
 class ParameterDocument(DocumentPart):
     """A tuning parameter with its values."""
 
-    values: list[ParameterValue] = Field(min_length=1, max_length=MOST_VALUES)
+    values: list[NumberOrWord] = Field(min_length=1, max_length=MOST_VALUES)
     meaning: Text = ""
 
 
@@ -100,7 +102,7 @@ class KernelDocument(DocumentPart):
     derived: Quantities = Field(default={})
     solves: Conditions = Field(default={})
     constraints: Conditions = Field(default={})
-    default: dict[CName, ParameterValue] = Field(default={})
+    default: dict[CName, NumberOrWord] = Field(default={})
     version: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     backends: list[LowerName] | None = Field(
         default=None, min_length=1, max_length=20)

@@ -55,4 +55,4 @@ def _suggested(work: Operation) -> list[Mapping[str, Value]]:
 def _equal(work: Operation, size: int) -> dict[str, Value]:
     """Required features, all whole numbers of this size or the nearest that their bounds allow."""
     return {feature.name: feature.choices[0] if feature.choices else 1.0 if feature.number
-            else min(max(size, feature.low), feature.high) for feature in work.features if feature.required}
+            else feature.nearest(size) for feature in work.features if feature.required}

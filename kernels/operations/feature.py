@@ -17,7 +17,7 @@ LARGEST_NUMBER = 2**63 - 1  # of whole numbers in files: columns of a space have
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One feature of an operation: an integer in [low, high], a number, or one of `choices`."""
+    """One feature of an operation: an integer in [low, high] or one of `numbers`, a number, or one of `choices`."""
 
     name: str
     meaning: str
@@ -27,6 +27,7 @@ class Feature:
     choices: tuple[str, ...] = ()
     number: bool = False
     required: bool = False
+    numbers: tuple[int, ...] = ()  # the only whole numbers that it may be; low and high are the least and the greatest
 
     def check(self, value: Value) -> Value:
         """Convert `value` to the form that a problem stores. Raises ProblemError if the feature cannot have it."""
@@ -44,9 +45,16 @@ class Feature:
             return float(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ProblemError(f"{self.name}={_brief(value)} is not a whole number")
+        if self.numbers and value not in self.numbers:
+            raise ProblemError(f"{self.name}={_brief(value)} is not one of {', '.join(map(str, self.numbers))}")
         if not self.low <= value <= self.high:
             raise ProblemError(f"{self.name}={_brief(value)} is outside {self.low}..{self.high}")
         return value
+
+    def nearest(self, size: int) -> int:
+        """The whole number nearest to `size` that the feature may be."""
+        return min(self.numbers, key=lambda number: abs(number - size)) if self.numbers else min(
+            max(size, self.low), self.high)
 
 
 def _brief(value: Value) -> str:

@@ -75,7 +75,9 @@ def _problem(operation: Operation) -> str:
     for feature in operation.features:
         kind = "int" if feature.choices else "double" if feature.number else "int64_t"
         scope = (f"one of {operation.name}'s choices above, in this order: {' '.join(feature.choices)}"
-                 if feature.choices else "above 0" if feature.number else f"{feature.low} to {feature.high}")
+                 if feature.choices else "above 0" if feature.number
+                 else f"one of {' '.join(map(str, feature.numbers))}" if feature.numbers
+                 else f"{feature.low} to {feature.high}")
         lines.append(f"    {kind} {identifier(feature.name)}; /* {comment(f'{feature.meaning}; {scope}')} */")
     return "\n".join([*enums, "typedef struct {", *lines, f"}} seqtune_{name};"])
 

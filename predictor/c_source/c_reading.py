@@ -99,9 +99,9 @@ def _feature(feature: Feature, table: NameTable) -> list[str]:
         return [f"if ({field} == {field}) {{ /* not NaN */",
                 f"    if (!({field} > 0 && {field} < HUGE_VAL)) return SEQTUNE_ERROR_PROBLEM;",
                 f"    s->d[{slot}] = {field};", f"    s->known[{slot}] = 1;", "}"]
-    return [f"if ({field} != SEQTUNE_UNKNOWN) {{",
-            f"    if ({field} < INT64_C({feature.low}) || {field} > INT64_C({feature.high})) "
-            "return SEQTUNE_ERROR_PROBLEM;",
+    refused = " && ".join(f"{field} != INT64_C({number})" for number in feature.numbers) or (
+        f"{field} < INT64_C({feature.low}) || {field} > INT64_C({feature.high})")
+    return [f"if ({field} != SEQTUNE_UNKNOWN) {{", f"    if ({refused}) return SEQTUNE_ERROR_PROBLEM;",
             f"    s->i[{slot}] = {field};", f"    s->known[{slot}] = 1;", "}"]
 
 

@@ -73,7 +73,7 @@ def small_problems(family: Kernel, device: Device) -> list[Problem]:
     work = operation(family.operation)
     problems: dict[Problem, None] = {}
     for size in SIZES:
-        features = {feature.name: min(max(size, feature.low), feature.high) for feature in work.features
+        features = {feature.name: feature.nearest(size) for feature in work.features
                     if feature.required and not feature.choices and not feature.number}
         features |= {feature.name: feature.choices[0] for feature in work.features  # type: ignore[misc]
                      if feature.required and feature.choices}

@@ -12,9 +12,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.c_file import times_file
+from seqtune.predictor.c_source.c_header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler
 from tests.support.libraries.stencil import STENCIL, write
 
@@ -57,6 +59,7 @@ LIBRARIES = {
     "words only": BARE + KERNEL % 'order = ["forward", "back", "both"], memory = ["near", "far"]',
     "several kernels and operations": BARE + OTHERS,
     "derived quantities": STENCIL,
+    "choices that are numbers": STENCIL.replace("low = 1, high = 64", "choices = [1, 3, 7]"),
 }
 
 
@@ -81,6 +84,20 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
         assert answers == [candidate.configuration for candidate in checkpoint.propose([task], 5)[0]]
         solved += 1
     assert solved > 20
+
+
+@needs_compiler
+def test_a_number_that_is_no_choice_is_refused_in_c_too(tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, LIBRARIES["choices that are numbers"]))
+    use(library)
+    written = times_file(library_checkpoint(library, GPU))
+    assert "one of 1 3 7" in written.source
+    (tmp_path / "predictor.c").write_text(written.source)
+    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O1",)), written)
+    problem, device = predictor.problem(parse_problem("stencil n=64 steps=3")), predictor.device(GPU)
+    assert predictor.predict(problem, device, 5) == 5
+    problem.of.stencil.steps = 4
+    assert predictor.predict(problem, device, 5) == -1 - [name for name, _ in ERRORS].index("PROBLEM")
 
 
 def problems(operations: list[str], count: int) -> list[Problem]:
