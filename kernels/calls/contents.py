@@ -1,4 +1,5 @@
-"""Contents: what an input holds before a run: drawn numbers, a constant, or the data of a .npy file."""
+"""Contents: what an array holds before a run: drawn numbers, a constant, the data of a .npy file, or a copy of another.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,29 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
 
-from ..operations.tensor import Tensor
+from ..operations.tensor import Contents, Tensor, Tensors
 from .number_types import is_float, numpy_type
 
 DRAWN = ("normal", "uniform", "zeros", "ones", "index")
+COPY_OF = "copy of "  # before the name of an input: the contents of an output that starts as a copy of it
 _HEADER = 4096  # bytes, more than any header of a .npy file with such a shape
 _WIDEST = 16  # bytes of an element in a file: a long double
+
+
+def all_contents(tensors: Tensors, seed: int) -> dict[str, NDArray[Any]]:
+    """Make the inputs, and the contents of outputs that have some, by name. Raises FormatError."""
+    arrays = {name: contents(name, tensor, seed) for name, tensor in tensors.inputs.items()}
+    for name, tensor in tensors.outputs.items():
+        if (source := copied_input(tensor.values)) is not None:
+            arrays[name] = arrays[source].reshape(tensor.shape)
+        elif tensor.values is not None:
+            arrays[name] = contents(name, tensor, seed)
+    return arrays
+
+
+def copied_input(values: Contents) -> str | None:
+    """The name of the input that contents are a copy of; None if they are no copy."""
+    return values.removeprefix(COPY_OF).strip() if isinstance(values, str) and values.startswith(COPY_OF) else None
 
 
 def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:

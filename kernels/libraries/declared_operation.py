@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 
-from ..calls.contents import DRAWN, read_array
+from ..calls.contents import COPY_OF, DRAWN, copied_input, read_array
 from ..calls.number_types import scalar
 from ..calls.reference_results import name_reference, reference_results
 from ..expression import Expression
@@ -104,12 +104,18 @@ class DeclaredOperation(Operation):
 
     def tensors(self, problem: ProblemView) -> Tensors:
         """The inputs and outputs as declared. Raises ProblemError."""
-        return Tensors(
+        tensors = Tensors(
             {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder))
              for name, declared in self.document.inputs.items()},
             {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder),
                           declared.tolerance, declared.check == "sum")
              for name, declared in self.document.outputs.items()})
+        for name, tensor in tensors.outputs.items():
+            source = copied_input(tensor.values)
+            if source is not None and tensor.size != tensors.inputs[source].size:
+                raise ProblemError(f"{self.name}: {name} {tensor.shape} starts as a copy of {source} "
+                                   f"{tensors.inputs[source].shape}, which has another number of elements")
+        return tensors
 
     def results(self, problem: ProblemView, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
         """The outputs by the reference function or from files; None if neither is declared. Raises SeqtuneError."""
@@ -131,10 +137,11 @@ class DeclaredOperation(Operation):
 
 def contents_of(values: str | float | None, folder: Path | None) -> Contents:
     """Declared contents, with the path of a file in the folder in place of its name. Raises FormatError."""
-    if not isinstance(values, str) or values in DRAWN:
+    if not isinstance(values, str) or values in DRAWN or copied_input(values) is not None:
         return values
     if not values.endswith(".npy"):
-        raise FormatError(f"no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number and a .npy file")
+        raise FormatError(f"no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number, a .npy file and, for "
+                          f"an output, '{COPY_OF}INPUT'")
     return inside(folder, values)
 
 
@@ -228,6 +235,8 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
         for array, declared in arrays.items():
             with found_at(part, array, "values"):
                 contents_of(declared.values, folder)
+                if (source := copied_input(declared.values)) is not None:
+                    _check_copy(document, array, source)
                 if isinstance(declared.values, int | float):
                     scalar(declared.dtype, declared.values)  # raises if the type cannot hold it
     for array in document.outputs:
@@ -238,6 +247,17 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
     for array in document.expected or ():
         if array not in document.outputs:
             raise DocumentFault(("expected", array, KEY), f"no output is called {array!r}")
+
+
+def _check_copy(document: OperationDocument, array: str, source: str) -> None:
+    """Check that an array may start as a copy of another: an output as that of an input. Raises FormatError."""
+    if array in document.inputs:
+        raise FormatError("only an output can start as a copy of an input")
+    if source not in document.inputs:
+        raise FormatError(f"no input is called {source!r:.60}; there are {', '.join(document.inputs) or 'none'}")
+    types = document.outputs[array].dtype, document.inputs[source].dtype
+    if types[0] != types[1]:
+        raise FormatError(f"{array} is {types[0]} and cannot start as a copy of {source}, which is {types[1]}")
 
 
 def _typical(feature: Feature) -> Value:

@@ -43,8 +43,8 @@ class LibraryCode:
             ("inputs", array, declared.values) for array, declared in document.inputs.items()]
         arrays += [("outputs", array, declared.values) for array, declared in document.outputs.items()]
         for part, array, values in arrays:
-            if isinstance(path := contents_of(values, self.folder), Path):
-                with found_at(part, array, "values"):
+            with found_at(part, array, "values"):
+                if isinstance(path := contents_of(values, self.folder), Path):
                     self._digest(name, path)
         return reference
 

@@ -31,7 +31,7 @@ class OutputDocument(DocumentPart):
     dtype: ElementType = "fp32"
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of max|difference| / max|expected|
     check: Literal["elements", "sum"] = "elements"  # what is compared: every element, or the sum of all
-    values: int | float | Line | None = None
+    values: int | float | Line | None = None  # those of an input, or "copy of x", x being an input
 
 
 class SourceSection(DocumentPart):

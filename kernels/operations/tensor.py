@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-Contents: TypeAlias = str | float | Path | None  # a way to draw numbers, a number, a .npy file; None: not initialised
+# A way to draw numbers or a copy of an input (see `seqtune.kernels.calls.contents`), a number, a .npy file; None: not
+# initialised.
+Contents: TypeAlias = str | float | Path | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError, SeqtuneError, one_line
-from seqtune.kernels.calls.contents import contents
+from seqtune.kernels.calls.contents import COPY_OF, all_contents
 from seqtune.kernels.calls.number_types import TOLERANCES, is_float
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
@@ -43,6 +43,7 @@ class ExpectedOutputs:
 
     arrays: Arrays
     tensors: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor] | None = None  # those of the default configuration, where it computed the arrays
 
     def __post_init__(self) -> None:
         for name, tensor in self.tensors.items():
@@ -50,8 +51,9 @@ class ExpectedOutputs:
             if array.shape != tensor.shape:
                 raise ProblemError(f"the expected {name} has the shape {array.shape}; {tensor.shape} is declared")
             if (bad := _first(~np.isfinite(array))) is not None:
-                raise ProblemError(f"the expected {name}{bad} is {array[tuple(bad)]}: the reference or its inputs are "
-                                   "wrong, or an element was never written")
+                count = int(array.size - np.isfinite(array).sum())
+                raise ProblemError(f"the expected {name}{bad} is {array[tuple(bad)]} ({count} of {array.size} elements "
+                                   f"are not finite): {_causes(tensor, self.inputs)}")
 
     def judge(self, executable: Executable) -> Judgement:
         """Compare all outputs; the first wrong one is named."""
@@ -112,6 +114,22 @@ def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:
     return f"; {count} elements were never written" if count else ""
 
 
+def _causes(output: Tensor, inputs: Mapping[str, Tensor] | None) -> str:
+    """The possible causes of a number in an expected output that is not finite, and what to do about each.
+
+    Canaries around inputs and unwritten outputs are NaN (see `GuardedBuffers`), so both look like wrong results.
+    """
+    if inputs is None:
+        return "the reference or its inputs are wrong"
+    like = next((name for name, tensor in inputs.items() if (tensor.size, tensor.dtype) == (output.size, output.dtype)),
+                None)
+    start = 'values = "zeros"' + ("" if like is None else f' or values = "{COPY_OF}{like}"')
+    unwritten = "" if output.values is not None else (
+        f"it did not write the element (where that is right, as at a border, give the output {start}), ")
+    return (f"the default configuration computed it: {unwritten}it read outside an input "
+            f"({', '.join(inputs) or 'there is none'}), or its arguments swap an input and an output")
+
+
 def _first(mask: NDArray[np.bool_]) -> list[int] | None:
     """The index of the first true element."""
     if not mask.any():
@@ -122,8 +140,7 @@ def _first(mask: NDArray[np.bool_]) -> list[int] | None:
 def prepare_arrays(problem: Problem, seed: int = 0) -> tuple[Operands, Tensors]:
     """Make the inputs, and the contents of outputs that have some, read-only. Raises SeqtuneError."""
     tensors = operation(problem.type).tensors(problem)
-    arrays = {name: contents(name, tensor, seed) for name, tensor in {**tensors.inputs, **tensors.outputs}.items()
-              if name in tensors.inputs or tensor.values is not None}
+    arrays = all_contents(tensors, seed)
     for array in arrays.values():
         array.setflags(write=False)
     return arrays, tensors
@@ -139,9 +156,10 @@ def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backen
     if work.results_by:
         note(work.results_by)
     results: Arrays | None = work.results(problem, arrays)
-    if results is None:
-        results = _outputs_of_default(problem, arrays, tensors, backend, note)
-    return ExpectedOutputs(results, tensors.outputs)
+    if results is not None:
+        return ExpectedOutputs(results, tensors.outputs)
+    return ExpectedOutputs(_outputs_of_default(problem, arrays, tensors, backend, note), tensors.outputs,
+                           tensors.inputs)
 
 
 def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,

@@ -1,0 +1,113 @@
+"""Elements that a kernel does not write: the refusal names the causes and what to do, and outputs may have contents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seqtune
+from seqtune.__main__ import main
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import MisuseError, ProblemError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.measuring.expected_outputs import prepare_arrays
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import Options
+from tests.support.libraries.stencil import write
+
+LIBRARY = """name = "borders"
+[operations.average]
+features = {n = "rows and columns"}
+inputs = {x_old = "n, n", weight = "1"}
+outputs = {x_new = {shape = "n, n"}}
+[kernels.plain]
+parameters = {wrong = [0, 1]}
+[kernels.plain.opencl]
+text = '''
+__kernel void average(__global const float *x_old, __global const float *weight, __global float *x_new, int n) {
+    const int i = get_global_id(0), j = get_global_id(1);
+    if (i > 0 && j > 0 && i < n - 1 && j < n - 1)
+        x_new[j * n + i] = weight[0] * (x_old[j * n + i - 1] + x_old[j * n + i + 1]) + wrong;
+    else if (wrong)
+        x_new[j * n + i] = 0;
+}
+'''
+entry = "average"
+arguments = ["x_old", "weight", "x_new", "int n"]
+global = ["n", "n"]
+"""
+COPY = LIBRARY.replace('shape = "n, n"}', 'shape = "n, n", values = "copy of x_old"}')
+PROBLEM = "average n=8"
+
+
+def measured(folder: Path, text: str, problem: str = PROBLEM) -> list[Measurement]:
+    """Measure the right and the wrong configuration on the first OpenCL device."""
+    if (reason := opencl.unavailable()) is not None:
+        pytest.skip(reason)
+    seqtune.use_library(write(folder, text), allow_commands=True)
+    configurations = [Configuration("borders.plain", (("wrong", wrong),)) for wrong in (0, 1)]
+    with Runner(opencl.devices()[0]) as runner:
+        return [measurement for _, measurement in runner.measure(
+            parse_problem(problem), configurations, Options(samples=1))]
+
+
+@pytest.mark.device
+def test_elements_that_nothing_wrote_are_counted_and_the_remedies_are_named(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MisuseError, match=r"the expected x_new\[0, 0\] is nan \(28 of 64 elements are not") as refusal:
+        measured(tmp_path, LIBRARY)
+    for words in ('give the output values = "zeros" or values = "copy of x_old"',
+                  "it read outside an input (x_old, weight), or its arguments swap an input and an output"):
+        assert words in str(refusal.value)
+    swapped = LIBRARY.replace('arguments = ["x_old", "weight", "x_new"', 'arguments = ["x_new", "weight", "x_old"')
+    write(tmp_path, swapped)
+    command = ["tune", PROBLEM, "--device", "opencl:0", "--library", str(tmp_path), "--trials", "2", "--allow-commands",
+             "--journal", str(tmp_path / "journal.sqlite")]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "or its arguments swap an input and an output" in error
+    assert 'give the output values = "zeros"' in error
+
+
+@pytest.mark.device
+def test_a_read_outside_an_input_is_among_the_causes_where_the_output_has_contents(tmp_path: Path) -> None:
+    text = COPY.replace('weight = "1"', 'weight = "1", more = "n"').replace("weight[0]", "weight[1]")
+    with pytest.raises(MisuseError, match=r"computed it: it read outside an input \(x_old, weight, more\), or its"):
+        measured(tmp_path, text)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("reference", [False, True])
+def test_an_output_may_start_as_a_copy_of_an_input(tmp_path: Path, reference: bool) -> None:
+    (tmp_path / "reference.py").write_text(
+        "def run(x_old, weight, x_new):\n    assert (x_new == x_old).all()\n"
+        "    x_new[1:-1, 1:-1] = weight[0] * (x_old[1:-1, :-2] + x_old[1:-1, 2:])\n    return x_new\n")
+    text = COPY.replace("[kernels.plain]\n", 'reference = "reference:run"\n[kernels.plain]\n') if reference else COPY
+    right, wrong = measured(tmp_path, text)
+    assert right.status is Status.CORRECT, right.message
+    assert wrong.status is Status.CORRECTNESS
+
+
+def test_the_contents_are_those_of_the_input_in_the_shape_of_the_output(tmp_path: Path) -> None:
+    seqtune.use_library(write(tmp_path, COPY.replace('shape = "n, n",', 'shape = "n * n",')))
+    arrays, _ = prepare_arrays(parse_problem(PROBLEM))
+    assert arrays["x_new"].shape == (64,)
+    assert np.array_equal(arrays["x_new"], arrays["x_old"].ravel())
+
+
+def test_a_copy_of_another_size_is_refused_in_one_line(tmp_path: Path) -> None:
+    seqtune.use_library(write(tmp_path, COPY.replace('x_old = "n, n"', 'x_old = "n, n + 2"')))
+    with pytest.raises(ProblemError, match=r"average: x_new \(8, 8\) starts as a copy of x_old \(8, 10\), which has"):
+        operation("average").tensors(parse_problem(PROBLEM))
+
+
+def test_an_operation_whose_outputs_have_finite_expected_data_is_not_blamed_on_its_kernel(tmp_path: Path) -> None:
+    np.save(tmp_path / "y.npy", np.full((8, 8), np.inf, np.float32))
+    text = LIBRARY.replace("[kernels.plain]\n", 'expected = {x_new = "y.npy"}\n[kernels.plain]\n')
+    with pytest.raises(MisuseError, match=r"is inf .64 of 64 .*: the reference or its inputs are wrong"):
+        measured(tmp_path, text)
