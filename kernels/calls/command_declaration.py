@@ -1,7 +1,8 @@
 """CommandDeclaration: how a library declares a kernel that is a program, with the words of its command line.
 
 `{name}` in a word stands for a feature, a derived size, a parameter or a fact of the device; `{output}` for the file
-that the build writes. Words reach the program as they are: no shell reads them.
+that the build writes. A word that is nothing but the name of a parameter whose value is the empty word is left out.
+Words reach the program as they are: no shell reads them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def names_in(word: str) -> list[str]:
 
 
 def filled(words: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Words with the values in place of their names; `{output}` stays. Raises FormatError."""
+    """Words with the values in place of their names, without those that are a name of "" and nothing else.
+
+    `{output}` stays. Raises FormatError.
+    """
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name == OUTPUT:
@@ -78,7 +82,7 @@ def filled(words: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
             raise FormatError(f"{match[0]} in the command is unknown")
         return str(int(values[name]) if isinstance(values[name], bool) else values[name])
 
-    result = tuple(_NAME.sub(value, word) for word in words)
+    result = tuple(text for word in words if (text := _NAME.sub(value, word)) or not _NAME.fullmatch(word))
     if any(len(word) > LONGEST_WORD or "\0" in word for word in result):
         raise FormatError(f"a word of the command is longer than {LONGEST_WORD} characters or has a NUL character")
     return result

@@ -79,6 +79,10 @@ def _parameter(name: str, document: KernelDocument) -> Parameter:
     for index, value in enumerate(values if len(set(values)) < len(values) else ()):
         if value in values[:index]:
             raise DocumentFault(("parameters", name, "values", index), f"{value!r:.40} is listed twice")
+    if "" in values and set(document.sections()) != {"command"}:
+        raise DocumentFault(("parameters", name, "values", values.index("")),
+                            "only a kernel that is a command may have an empty word as a value: it leaves out an "
+                            "argument of the command line")
     if name in RESERVED_WORDS and (document.opencl or document.cuda):
         raise DocumentFault(("parameters", name, KEY), f"{name!r} is a word of C, so it cannot be defined")
     with found_at("parameters", name):

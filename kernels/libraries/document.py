@@ -44,7 +44,13 @@ def _reasons(value: Any) -> Any:
     return value
 
 
+def _parameter_value(value: Any) -> int | str:
+    """Check a value of a parameter, which may also be the empty word: `declared_kernel` says where."""
+    return "" if value == "" else _number_or_word(value)
+
+
 NumberOrWord: TypeAlias = Annotated[int | str, PlainValidator(_number_or_word)]
+ParameterValue: TypeAlias = Annotated[int | str, PlainValidator(_parameter_value)]
 
 
 class FeatureDocument(DocumentPart):
@@ -65,7 +71,7 @@ class FeatureDocument(DocumentPart):
 class ParameterDocument(DocumentPart):
     """A tuning parameter with its values."""
 
-    values: list[NumberOrWord] = Field(min_length=1, max_length=MOST_VALUES)
+    values: list[ParameterValue] = Field(min_length=1, max_length=MOST_VALUES)
     meaning: Text = ""
 
 
@@ -102,7 +108,7 @@ class KernelDocument(DocumentPart):
     derived: Quantities = Field(default={})
     solves: Conditions = Field(default={})
     constraints: Conditions = Field(default={})
-    default: dict[CName, NumberOrWord] = Field(default={})
+    default: dict[CName, ParameterValue] = Field(default={})
     version: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     backends: list[LowerName] | None = Field(
         default=None, min_length=1, max_length=20)

@@ -95,7 +95,10 @@ def _command(section: CommandSection, kernel: Kernel, operation: Operation, fold
     command = CommandDeclaration(
         folder, tuple(section.run), tuple(section.build or ()), section.repeats, section.timeout, section.memory,
         derived=kernel.derived, **({"tolerance": min(tolerances)} if tolerances else {}))
+    optional = {f"{{{parameter.name}}}" for parameter in kernel.parameters if "" in parameter.values}
     for part, words in (("build", command.build), ("run", command.run)):
+        if not optional.isdisjoint(words[:1]):
+            raise DocumentFault((part, 0), f"a value of {words[0]} is the empty word, which leaves out the program")
         for index, word in enumerate(words):
             _check(names_in(word), names, (), part, index)
     return command

@@ -57,6 +57,8 @@ LIBRARIES = {
     "one value": BARE + KERNEL % "block = [4]",
     "one value among others": BARE + KERNEL % "width = [8], block = [1, 2, 4], depth = [1, 2, 3]",
     "words only": BARE + KERNEL % 'order = ["forward", "back", "both"], memory = ["near", "far"]',
+    "an empty word": BARE + KERNEL % 'flag = ["", "-x"], block = [1, 2, 4]' + (
+        '[kernels.plain.command]\nrun = ["cc", "{flag}", "{block}"]\n'),
     "several kernels and operations": BARE + OTHERS,
     "derived quantities": STENCIL,
     "choices that are numbers": STENCIL.replace("low = 1, high = 64", "choices = [1, 3, 7]"),

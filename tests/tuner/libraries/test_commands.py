@@ -78,6 +78,12 @@ def test_names_in_braces_are_filled_in_and_other_braces_stay() -> None:
         filled(("{m}",), {"n": 3})
 
 
+def test_a_word_that_is_nothing_but_an_empty_parameter_is_left_out() -> None:
+    words = ("cc", "{flag}", "-O{level}", "{flag}{level}", "", "{n}")
+    assert filled(words, {"flag": "", "level": "", "n": 0}) == ("cc", "-O", "", "", "0")
+    assert filled(words, {"flag": "-g", "level": "2", "n": 0}) == ("cc", "-g", "-O2", "-g2", "", "0")
+
+
 @pytest.fixture
 def programs() -> Iterator[Programs]:
     opened = Programs()
@@ -165,6 +171,26 @@ def test_every_deed_of_a_program_is_recorded_and_the_search_goes_on(tmp_path: Pa
             "SIGSEGV", "status 3: error: no such tile", "longer than 0.5 s", "more than 64 kB", "NaN is not JSON",
             "printed nothing", "nothing to compare with: the default configuration reports none"), strict=True):
         assert words in result.message
+
+
+def test_an_option_that_is_an_empty_word_is_no_argument(tmp_path: Path, device: Device) -> None:
+    (tmp_path / "bench.sh").write_text("""echo '{"seconds": 0.00'$#', "error": 0}'""")
+    seqtune.use_library(write(tmp_path, """name = "tool"
+[operations.work]
+features = {n = "size"}
+[kernels.shell]
+parameters = {flag = ["", "-x"]}
+constraints = ["flag == '' or n > 1"]
+default = {flag = ""}
+[kernels.shell.command]
+run = ["/bin/sh", "bench.sh", "{flag}", "{n}"]
+"""), allow_commands=True)
+    configurations = [Configuration("tool.shell", (("flag", flag),)) for flag in ("", "-x")]
+    with Runner(device) as runner:
+        without, with_flag = (measurement for _, measurement in runner.measure(
+            parse_problem("work n=4"), configurations, Options(samples=1)))
+    assert (without.status, without.seconds) == (Status.CORRECT, 0.001)
+    assert (with_flag.status, with_flag.seconds) == (Status.CORRECT, 0.002)
 
 
 def test_checksums_are_compared_with_the_default_configuration(tmp_path: Path, device: Device) -> None:
