@@ -11,6 +11,7 @@ from ..libraries.library import Library
 from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
+from .argument_lint import argument_findings
 from .kernel_lint import Allowance, KernelLint
 from .name_lint import kernel_findings, operation_findings
 from .operand_names import operand_findings
@@ -35,9 +36,10 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     allowance = Allowance()
     for name, kernel in kernels.items():
         path: KeyPath = ("kernels", name)
-        findings += kernel_findings(kernel, document.kernels[name], path)
+        findings += kernel_findings(kernel, document.kernels[name], path, library.origin.lower().endswith(".json"))
         if kernel.operation not in document.operations:
             findings += operand_findings(document.kernels[name], operation(kernel.operation), path)
+        findings += argument_findings(document.kernels[name], operation(kernel.operation), path)
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
             findings += spaces.findings(samples[kernel.operation])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from seqtune.errors import ExpressionError
 
@@ -15,11 +16,11 @@ from ..libraries.document import KernelDocument, LibraryDocument
 from ..libraries.fault import KEY, KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
+from .c_text import LARGEST_READ, MACROS, CText, words
 from .report import Remark
+from .undefined_names import undefined_names
 
-# Macros of the standard headers, of OpenCL C and of CUDA, which a parameter of the same name would redefine.
-MACROS = re.compile(r"__\w+|NULL|NAN|INFINITY|EOF|BUFSIZ|errno|assert|offsetof|(M|FLT|DBL|HALF|INT|UINT|CHAR|SCHAR|"
-                    r"UCHAR|SHRT|USHRT|LONG|ULONG|CLK|CL|CUDA|FP)_\w+|MAXFLOAT|HUGE_VALF?|(min|max)")
+MOST_UNDEFINED = 5  # names that one source reads and nothing defines; more are left out
 ESTIMATED = ("flop", "bytes")  # sizes that time limits and models read
 
 
@@ -44,23 +45,30 @@ def operation_findings(document: LibraryDocument, operations: Iterable[Operation
                 yield Remark((*path, "derived", name, KEY), f"nothing reads {name}")
 
 
-def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath) -> Iterator[Remark]:
-    """Parameters and derived quantities that hide or redefine something, or that nothing reads."""
+def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath,
+                    generated: bool = False) -> Iterator[Remark]:
+    """Names that hide or redefine something, that nothing reads, or that a source reads and nothing defines.
+
+    The defines of a `generated` document are there for sources that may need them.
+    """
     yield from _hidden(document.parameters, (*path, "parameters"))
     yield from _hidden(document.derived, (*path, "derived"))
     if document.implementation is not None:
         return  # its code may read everything
-    read = _names_of(kernel)
-    run = _names_run(document)
+    known = _names_of(kernel) | _names_run(document)
     for name in document.derived:
-        if name not in read | run:
+        if name not in known:
             yield Remark((*path, "derived", name, KEY), f"nothing but models reads {name}")
     for backend, section in document.sections().items():
         if isinstance(section, SourceSection):
             yield from _redefined(document, section, (*path, backend), path)
             yield from _unused(document, section, kernel, path)
-            if section.entry not in {*_words(section.text or ""), *document.parameters, *section.defines}:
-                yield Remark((*path, backend, "entry"), f"the source has no function {section.entry}")
+            read = words(section.text or "")
+            for name in () if generated else section.defines:
+                if name not in read:
+                    yield Remark((*path, backend, "defines", name, KEY), f"the source does not name {name}")
+            if backend == "opencl":
+                yield from _undefined(document, section, (*path, backend))
 
 
 def _hidden(names: Iterable[str], path: KeyPath) -> Iterator[Remark]:
@@ -82,11 +90,26 @@ def _redefined(document: KernelDocument, section: SourceSection, home: KeyPath, 
 
 def _unused(document: KernelDocument, section: SourceSection, kernel: Kernel, path: KeyPath) -> Iterator[Remark]:
     """Parameters that neither the source nor an expression of the launch reads."""
-    read = _closure(kernel, _section_names(section)) | _words(section.text or "")
+    read = _closure(kernel, _section_names(section)) | words(section.text or "")
     for name in document.parameters:
         if name not in read:
             yield Remark((*path, "parameters", name, KEY), f"the kernel does not read {name}: neither its source nor "
                                                             "its launch names it")
+
+
+def _undefined(document: KernelDocument, section: SourceSection, path: KeyPath) -> Iterator[Remark]:
+    """Names that an OpenCL C source reads and nothing defines; a parameter may have had this name."""
+    if len(section.text or "") > LARGEST_READ:
+        return
+    given = {*document.parameters, *section.defines, *(
+        re.split("=", option[2:], maxsplit=1)[0] for option in section.options if option.startswith("-D"))}
+    source = CText.of(section.text or "")
+    unread = sorted(given - words(source.whole))
+    for name in undefined_names(source, given)[:MOST_UNDEFINED]:
+        near = get_close_matches(name, unread, 1, 0.0)
+        yield Remark((*path, "source" if section.source else "text"),
+                     f"the source reads {name:.60}, which neither it nor a parameter defines"
+                     f"{f'; it does not read {near[0]}, which is declared' if near else ''}")
 
 
 def _names_of(kernel: Kernel) -> set[str]:
@@ -111,12 +134,7 @@ def _section_names(section: SourceSection) -> set[str]:
     """The names that arguments, sizes and defines of a section read; words that are no names do no harm."""
     texts = [*section.arguments, *section.defines.values(), section.launches, *(section.global_ or ()),
              *(section.groups or ()), *(section.local or ())]
-    return {name for text in texts for name in _words(text)}
-
-
-def _words(text: str) -> set[str]:
-    """The names in a source or an expression."""
-    return set(re.findall(r"[A-Za-z_]\w*", text))
+    return {name for text in texts for name in words(text)}
 
 
 def _closure(kernel: Kernel, names: set[str]) -> set[str]:

@@ -98,7 +98,7 @@ operation = "gemm"
 parameters = {tile = [1, 2]}
 
 [kernels.product.opencl]
-text = "kernel void product(global float *c, global float *a, global float *b) { int t = tile; }"
+text = "kernel void product(global float *c, global float *a, global float *b, global float *d) { int t = tile; }"
 entry = "product"
 arguments = ["y", "x", "weights", "bias"]
 global = ["m", "n"]
@@ -112,6 +112,9 @@ def test_arrays_that_an_operation_of_our_own_does_not_have_are_named_with_those_
         _lint(tmp_path, FOREIGN.replace('"weights"', '"b"'))
 
 
-def test_an_entry_that_the_source_does_not_have_is_remarked(tmp_path: Path) -> None:
-    report = _lint(tmp_path, FOREIGN.replace('entry = "product"', 'entry = "produce"'))
-    assert "the source has no function produce" in [message for _, message in report.findings]
+def test_an_entry_that_the_source_does_not_have_is_a_mistake_unless_a_macro_may_make_it(tmp_path: Path) -> None:
+    wrong = FOREIGN.replace('entry = "product"', 'entry = "produce"')
+    with pytest.raises(FormatError, match=r"library.toml:9:9: the source has no function produce; it has product"):
+        _lint(tmp_path, wrong)
+    report = _lint(tmp_path, wrong.replace('text = "kernel', 'text = "#define JOIN(a, b) a##b\\nkernel'))
+    assert "the source has no function produce; it has product" in [message for _, message in report.findings]

@@ -1,0 +1,127 @@
+"""Argument lint: compares the declared arguments of a launch with the signature of the entry in its source.
+
+Errors are what no driver accepts: another number of arguments, an array for a number, a number of another size. What a
+driver accepts and a kernel may mean is a remark: element types, an output that the kernel only reads, an input that it
+writes. Where a macro may hide the signature, one remark says that nothing was compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from ..calls.call_declaration import DeclaredArgument
+from ..calls.macros import without_definitions
+from ..calls.number_types import NUMBER_TYPES
+from ..libraries.declared_operation import DeclaredOperation
+from ..libraries.document import KernelDocument
+from ..libraries.fault import KeyPath
+from ..libraries.run_sections import SourceSection
+from ..operations.operation import Operation
+from .c_text import LARGEST_READ, CText, words
+from .report import Remark
+from .signature import Signature, SourceParameter, functions, read_signature
+
+Declared = Sequence[tuple[int, DeclaredArgument]]  # each with its index in the list of the section
+
+
+def argument_findings(document: KernelDocument, work: Operation, path: KeyPath) -> Iterator[Remark]:
+    """Compare the arguments of every section with a source, and yield what differs."""
+    for backend, section in document.sections().items():
+        if isinstance(section, SourceSection):
+            yield from _section(backend, section, document, work, (*path, backend))
+
+
+def _section(backend: str, section: SourceSection, document: KernelDocument, work: Operation,
+             path: KeyPath) -> Iterator[Remark]:
+    replaced = {*document.parameters, *section.defines}
+    if len(section.text or "") > LARGEST_READ:
+        yield Remark((*path, "arguments"), "the arguments are not compared with the source, which is long")
+        return
+    source, entry = CText.of(without_definitions(section.text or "", replaced)), section.entry
+    if entry in replaced:
+        return  # another name for each configuration
+    if entry not in words(source.whole):
+        known = functions(source)
+        near = get_close_matches(entry, known, 1, 0.0) if known else []
+        yield Remark((*path, "entry"), f"the source has no function {entry}{f'; it has {near[0]}' if near else ''}",
+                     error="##" not in source.whole)
+        return
+    signature = read_signature(source, entry, replaced)
+    if isinstance(signature, str):
+        yield Remark((*path, "arguments"), f"the arguments are not compared with the source: {signature}")
+        return
+    arguments = list(enumerate(map(DeclaredArgument.of, section.arguments)))
+    if backend == "cuda":  # dynamic shared memory is no argument
+        arguments = [(index, argument) for index, argument in arguments if argument.kind != "local"]
+    if len(arguments) != len(signature.parameters):
+        takes = ", ".join(parameter.text for parameter in signature.parameters)
+        yield Remark((*path, "arguments"), f"{entry} takes {len(signature.parameters)} arguments ({takes:.200}), and "
+                                           f"{len(arguments)} are declared", error=True)
+        return
+    types = {name: declared.dtype for arrays in (work.document.inputs, work.document.outputs)
+             for name, declared in arrays.items()} if isinstance(work, DeclaredOperation) else {}
+    for (index, argument), parameter in zip(arguments, signature.parameters, strict=True):
+        place = (*path, "arguments", index)
+        if (reason := _refused(argument, parameter)) is not None:
+            yield Remark(place, f"argument {index + 1} of {entry} is {parameter.text!r:.80}, {reason}", error=True)
+        else:
+            yield from _types(argument, parameter, types, place)
+    if isinstance(work, DeclaredOperation):
+        yield from _directions(arguments, signature, work, document, (*path, "arguments"))
+
+
+def _refused(argument: DeclaredArgument, parameter: SourceParameter) -> str | None:
+    """The reason why no driver accepts an argument; None if one may."""
+    if argument.kind == "scalar":
+        if parameter.is_pointer:
+            return "a pointer, and a number is declared"
+        if parameter.is_pointer is False and parameter.dtype is not None:
+            takes = NUMBER_TYPES[parameter.dtype].itemsize * parameter.width
+            given = NUMBER_TYPES[argument.dtype].itemsize
+            return None if takes == given else f"which has {takes} bytes, and the declared {argument.dtype} has {given}"
+        return None
+    if parameter.is_pointer is False:
+        return f"a number, and {'local memory' if argument.kind == 'local' else 'an array'} is declared"
+    if argument.kind == "local" and parameter.space in ("global", "constant"):
+        return "an array, and local memory is declared"
+    if argument.kind != "local" and parameter.space == "local":
+        return "local memory, and an array is declared (write `local float n` for n numbers)"
+    return None
+
+
+def _types(argument: DeclaredArgument, parameter: SourceParameter, types: Mapping[str, str],
+           place: KeyPath) -> Iterator[Remark]:
+    """Remarks about numbers that the kernel reads as others. Bytes may stand for anything."""
+    if parameter.dtype is None:
+        return
+    given = {argument.expression.text: argument.dtype} if argument.dtype else {
+        name: types[name] for name in argument.expression.names if name in types}
+    taken = NUMBER_TYPES[parameter.dtype]
+    for name, dtype in given.items():
+        kind = NUMBER_TYPES[dtype]
+        alike = kind.itemsize == taken.itemsize and (kind.kind == "f") == (taken.kind == "f")  # int and unsigned int
+        if not alike and 1 not in (kind.itemsize, taken.itemsize):
+            yield Remark(place, f"{name:.60} is {dtype}, and the kernel takes {parameter.text!r:.80}")
+
+
+def _directions(arguments: Declared, signature: Signature, work: DeclaredOperation, document: KernelDocument,
+                path: KeyPath) -> Iterator[Remark]:
+    """Remarks about outputs that the kernel cannot write, and about inputs that it writes."""
+    buffers = [(index, argument.expression.names, parameter) for (index, argument), parameter in zip(
+        arguments, signature.parameters, strict=True) if argument.kind == "buffer"]
+    if any(name in document.parameters for _, names, _ in buffers for name in names):
+        return  # a parameter's words may name arrays
+    for name in work.document.outputs:
+        taking = [(index, parameter) for index, names, parameter in buffers if name in names]
+        if not taking:
+            yield Remark(path, f"{name} is an output, and no argument of the kernel")
+        elif all(parameter.is_const for _, parameter in taking):
+            index, parameter = taking[0]
+            yield Remark((*path, index), f"{name} is an output, and the kernel only reads it as "
+                                         f"{parameter.text!r:.80}: are two arguments swapped?")
+    for index, names, parameter in buffers:
+        written = not parameter.is_const and signature.writes(parameter)
+        if written and len(names) == 1 and names[0] in work.document.inputs:
+            yield Remark((*path, index), f"{names[0]} is an input, and the kernel writes it as {parameter.text!r:.80}: "
+                                         "are two arguments swapped?")
