@@ -9,6 +9,7 @@ Hence look-ahead is exact: every prefix offered here leads to a valid configurat
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .kernel import Configuration, Kernel, Setting
 from .problem import Problem
 from .registry import backends_for, kernel, table
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
+from .spaces.exclusion import excluding_constraint
 from .spaces.row_values import RowValues
 from .spaces.skeleton import Names, valid_borders, valid_rows
 from .spaces.value_tables import ValueTables, tables_of
@@ -251,14 +253,28 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     if no family solves the problem.
     """
     families = list(kernels or map(kernel, table(device.backend)))
-    solving = [family for family in families if family.why_not(problem, device) is None]
-    spaces = tuple(space for family in solving if len(space := SearchSpace(family, problem, device)))
+    solving = [SearchSpace(family, problem, device) for family in families if family.why_not(problem, device) is None]
+    spaces = tuple(space for space in solving if len(space))
     if not spaces:
-        reasons = [reason for family in families if family.operation == problem.type
-                   and (reason := family.why_not(problem, device)) is not None]
+        reasons = [_why_empty(space) for space in solving]
+        reasons += [reason for family in families if family.operation == problem.type
+                    and (reason := family.why_not(problem, device)) is not None]
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
                           f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, families)}")
     return spaces
+
+
+def _why_empty(space: SearchSpace) -> str:
+    """The constraint that leaves a space without a configuration."""
+    kernel = space.kernel
+    excluding = excluding_constraint(kernel, space.identity or ())
+    count = math.prod(len(parameter.values) for parameter in kernel.parameters)
+    if excluding is None:
+        return f"{kernel.name} has no valid configuration among {count}"
+    constraint, alone = excluding
+    text, reason = constraint.expression.text, constraint.reason
+    return (f"{kernel.name}: none of its {count} configurations is allowed: {text[:80]!r} excludes "
+            f"{'all' if alone else 'the last'}{'' if reason == text else f' ({reason})'}")
 
 
 def _elsewhere(problem: Problem, families: Sequence[Kernel]) -> str:

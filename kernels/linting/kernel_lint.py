@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.errors import ExpressionError, KernelError
+from seqtune.errors import ExpressionError
 
 from ..accelerators import described
 from ..device import Device
-from ..enumeration import enumerate_rows
-from ..kernel import Constraint, Kernel
+from ..kernel import Kernel
 from ..libraries.declared_kernel import device_facts
 from ..libraries.fault import KeyPath
 from ..problem import Problem
 from ..row_index import Rows
+from ..spaces.exclusion import LARGEST_COUNTED, count_rows, excluding_constraint
+from ..spaces.skeleton import Names
 from ..spaces.value_tables import ValueTables
 from .report import Remark, SpaceSize
 
-LARGEST_COUNTED = 500_000  # partial configurations of one space: a tenth of a second
 MOST_COUNTED = 5_000_000  # partial configurations of all spaces of a library
-Names = tuple[tuple[str, Any], ...]
 _CPU = Device("typical", "", "typical", "none", threads=8, compute_units=8, vector_bits=256, l1_bytes=32 << 10,
               l2_bytes=1 << 20, l3_bytes=32 << 20, local_memory=32 << 10, max_work_group=1024)
 
@@ -42,12 +41,8 @@ class Allowance:
 
     def rows(self, kernel: Kernel, names: Names) -> Rows | None:
         """The valid configurations; None if they are too many to count."""
-        try:
-            rows = enumerate_rows(kernel, names, max(1, min(LARGEST_COUNTED, self.left)))
-        except KernelError:
-            self.left -= LARGEST_COUNTED
-            return None
-        self.left -= len(rows) * len(kernel.parameters)
+        rows = count_rows(kernel, names, max(1, min(LARGEST_COUNTED, self.left)))
+        self.left -= LARGEST_COUNTED if rows is None else len(rows) * len(kernel.parameters)
         return rows
 
 
@@ -109,7 +104,8 @@ class KernelLint:
         if not empty:
             return
         problem, names = empty[0]
-        constraint = self._culprit(names)
+        excluding = excluding_constraint(self.kernel, names, self.allowance.rows)
+        constraint = None if excluding is None else excluding[0]
         path = self.path if constraint is None else (*self.path, "constraints", constraint.expression.text)
         reason = "" if constraint is None else f": {constraint.expression.text!r:.80} excludes all"
         if len(empty) == len(self.sizes):
@@ -119,19 +115,6 @@ class KernelLint:
         else:
             yield Remark(path, f"no configuration is valid for {problem.key}{reason}; let `solves` exclude such "
                                 "problems")
-
-    def _culprit(self, names: Names) -> Constraint | None:
-        """The constraint that alone, or after those before it, excludes every configuration."""
-        tables = ValueTables(self.kernel, dict(names))
-        for constraint in self.kernel.constraints:
-            holds = tables.evaluate(constraint.expression)
-            if holds is not None and not np.any(holds):
-                return constraint
-        for count, constraint in enumerate(self.kernel.constraints, 1):
-            rows = self.allowance.rows(replace(self.kernel, constraints=self.kernel.constraints[:count]), names)
-            if rows is not None and not len(rows):
-                return constraint
-        return None
 
     def _constraints(self) -> Iterator[Remark]:
         """Constraints that hold for every combination of values, whatever the problem.

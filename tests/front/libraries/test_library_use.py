@@ -17,7 +17,7 @@ from seqtune.cli import app
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneWarning
+from seqtune.errors import CheckpointError, FormatError, KernelError, MisuseError, SeqtuneWarning
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.operations.table import OPERATIONS
@@ -135,6 +135,30 @@ def test_a_library_is_found_as_an_installed_distribution(tmp_path: Path) -> None
     assert result.returncode == 20, result.stderr
     assert "stencil.tiled (version" in result.stdout
     assert "the library 'broken' of stencils 1.2 cannot be loaded: AttributeError" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
+def test_a_library_whose_every_configuration_is_excluded_says_by_what(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, STENCIL.replace('"tile <= 128"', '"tile > 9999"'))
+    seqtune.use_library(path)
+    folder = save(tmp_path / "checkpoint", WIDE, "stencil.tiled")
+    message = (r"solves stencil n=64: stencil.tiled: none of its 18 configurations is allowed: 'tile > 9999' excludes "
+               r"all \(too many work-items\)")
+    with pytest.raises(KernelError, match=message):
+        seqtune.predict("stencil n=64", WIDE, 3, checkpoint=folder, evidence=False)
+    write(tmp_path, """name = "tool"
+[operations.work]
+features = {n = "size"}
+[kernels.shell]
+parameters = {a = [1, 2], b = [1, 2]}
+constraints = ["a < 2", "b < 2", "a * b > 3"]
+[kernels.shell.command]
+run = ["/bin/sh", "-c", "{a} {b}"]
+""")
+    assert main(["tune", "work", "n=4", "--library", str(path), "--allow-commands", "--device", "command:cpu",
+                 "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]) == 2
+    assert "none of its 4 configurations is allowed: 'a * b > 3' excludes the last" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
