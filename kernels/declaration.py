@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError, MisuseError, one_line
 
 from .expression import Expression
 from .files import read_bounded
@@ -128,5 +128,8 @@ def _kernel(declared: _Declaration) -> Kernel:
 
 def _first(error: ValidationError) -> str:
     first = error.errors()[0]
+    if first["type"] == "missing" and first["loc"] == ("kernels",):
+        return (f"it has {one_line(', '.join(first['input']), 100) or 'no keys'}, and such a file has \"kernels\" "
+                "(a T1 file has ConfigurationSpace and KernelSpecification)")
     location = ".".join(map(str, first["loc"]))
     return f"{location}: {first['msg']}"[:300] if location else str(first["msg"])[:300]

@@ -54,9 +54,10 @@ def _is_t1_file(path: str) -> bool:
     """Whether a JSON file is in T1, right or wrong, and not a file of kernels."""
     from seqtune.kernels.libraries.library_files import read_regular
     from seqtune.kernels.libraries.reading import LARGEST_DOCUMENT
+    from seqtune.kernels.libraries.t1.t1_file import names_a_part
 
     try:
-        return b'"ConfigurationSpace"' in read_regular(Path(path), LARGEST_DOCUMENT)
+        return names_a_part(read_regular(Path(path), LARGEST_DOCUMENT))
     except FormatError:
         return False
 

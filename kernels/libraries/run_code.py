@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from pathlib import Path
 
 from ..calls.call_declaration import (
@@ -52,7 +53,7 @@ def _call(language: str, section: SourceSection, document: KernelDocument, kerne
     call = CallDeclaration.of(
         language, mark(1, source) + text, section.entry, section.arguments,
         global_size=section.global_, groups=section.groups, local=section.local, launches=section.launches,
-        derived=kernel.derived, defines=section.defines, options=section.options)
+        derived=kernel.derived, defines=section.defines)
     arrays = {*operation.document.inputs, *operation.document.outputs} if isinstance(
         operation, DeclaredOperation) else set()
     inside = None if names is None else names | {LAUNCH, LAUNCHES}
@@ -66,7 +67,10 @@ def _call(language: str, section: SourceSection, document: KernelDocument, kerne
     _check(call.launches.names, names, (), "launches")
     for name, expression in call.defines:
         _check(expression.names, inside, (), "defines", name)
-    return call
+    for index, option in enumerate(section.options):  # last: a name that nothing declares says more about a file
+        with found_at("options", index):
+            checked_options(language, [option])
+    return replace(call, options=tuple(section.options))
 
 
 def _check_texts(language: str, section: SourceSection) -> None:
@@ -80,9 +84,6 @@ def _check_texts(language: str, section: SourceSection) -> None:
     expression_of(section.launches, None, "launches")
     for name, text in section.defines.items():
         expression_of(text, None, "defines", name)
-    for index, option in enumerate(section.options):
-        with found_at("options", index):
-            checked_options(language, [option])
 
 
 def _command(section: CommandSection, kernel: Kernel, operation: Operation, folder: Path | None,

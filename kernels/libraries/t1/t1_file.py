@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqtune.errors import FormatError, SeqtuneWarning
+from seqtune.errors import FormatError, SeqtuneWarning, one_line
 
 from ...expression import Expression
 from ..fault import found_at
@@ -22,6 +22,10 @@ from .value_lists import parameter_value, value_list
 
 LANGUAGES = ("opencl", "cuda")
 AXES = ("X", "Y", "Z")
+PARTS = ("ConfigurationSpace", "KernelSpecification")  # that every T1 file has
+# Names of those parts in files that BAT has from the time before T1 was fixed: kernelSpecification with blockSize and
+# gridSize, or configuration_space with function_specification.
+OLDER_PARTS = ("kernelSpecification", "configuration_space", "function_specification")
 _NOT_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 Values = dict[str, list[int | str]]
@@ -33,10 +37,22 @@ def t1_content(text: str) -> Mapping[str, Any]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {str(error)[:100]}") from None
-    if not isinstance(content, Mapping) or not {"ConfigurationSpace", "KernelSpecification"} <= content.keys():
-        raise FormatError("not a T1 file: it needs ConfigurationSpace and KernelSpecification "
-                          "(other libraries are TOML files)")
-    return content
+    if not isinstance(content, Mapping):
+        raise FormatError("not a T1 file: it holds no JSON object")
+    if content.keys() >= set(PARTS):
+        return content
+    older = [name for name in OLDER_PARTS if name in content]
+    if older:
+        raise FormatError(f"an older form of T1, with {' and '.join(older)}; convert it to General, ConfigurationSpace "
+                          "(TuningParameters, Conditions) and KernelSpecification (Language, KernelName, KernelFile, "
+                          "LocalSize, GlobalSize, Arguments with Name, Type, MemoryType, Size, FillType and FillValue)")
+    raise FormatError(f"not a T1 file: it has {one_line(', '.join(content), 100) or 'no keys'}, and T1 has "
+                      f"{' and '.join(PARTS)}")
+
+
+def names_a_part(content: bytes) -> bool:
+    """Whether a JSON text names a part of T1 files or of their older forms, as files in T1 do, right or wrong."""
+    return any(f'"{part}"'.encode() in content for part in (*PARTS, *OLDER_PARTS))
 
 
 def t1_document(content: Mapping[str, Any], stem: str) -> dict[str, Any]:

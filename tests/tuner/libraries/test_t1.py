@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import seqtune
+from seqtune.__main__ import main
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
 from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
@@ -161,9 +162,13 @@ def test_a_default_that_is_no_value_of_the_parameter_is_ignored(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("[", "not JSON"), ("[" * 100_000, "not JSON"), ("{}", "not a T1 file"), (t1(Language="Vulkan"), "is not run here"),
+    ("[", "not JSON"), ("[" * 100_000, "not JSON"), ("[]", "not a T1 file: it holds no JSON object"),
+    ("{}", "not a T1 file: it has no keys, and T1 has ConfigurationSpace and KernelSpecification"),
+    ('{"a\\n": 1, "ConfigurationSpace": {}}', "not a T1 file: it has a , ConfigurationSpace, and T1 has"),
+    (t1(Language="Vulkan"), "is not run here"),
     (t1(KernelFile="../scale.cl"), "leads out of the library's"), (t1(KernelFile="no.cl"), "there is no 'no.cl'"),
     (t1(CompilerOptions=["-I/etc"]), "is not allowed"), (t1(ProblemSize=[0]), "ProblemSize"),
+    (t1(LocalSize={"X": "nowhere"}, CompilerOptions=["-I/etc"]), "unknown name 'nowhere'"),
     (t1(LocalSize={"X": "open(1)"}), "open"), (t1(LocalSize={"X": "nowhere"}), "unknown name 'nowhere'"),
     (t1(Arguments=[argument("x", "Texture")]), "is not Vector, Scalar or Local"),
     (t1(Arguments=[{"Type": "quad", "MemoryType": "Scalar"}]), "'quad' is not known"),
@@ -177,3 +182,26 @@ def test_mistakes_are_one_line_with_the_name_of_the_file(tmp_path: Path, content
     assert message in str(refusal.value)
     assert "scale.json" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("content", "parts"), [
+    ({"General": {}, "ConfigurationSpace": {"constraints": []}, "kernelSpecification": {"blockSize": {"X": "a"}}},
+     "kernelSpecification"),
+    ({"general": {}, "configuration_space": {"tuning_parameters": []}, "function_specification": []},
+     "configuration_space and function_specification")])
+def test_an_older_form_of_t1_is_named(
+        tmp_path: Path, content: dict[str, Any], parts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_t1(tmp_path, content)
+    for words in (["kernels", str(path)], ["predict", "a", "--library", str(path)]):
+        assert main(words) == 2
+        assert f"scale.json: an older form of T1, with {parts}; convert it to" in capsys.readouterr().err
+
+
+def test_a_json_file_that_is_something_else_is_told_what_kernels_reads(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", str(write_t1(tmp_path, {"Language": "Hypertuner", "cache": {}}))]) == 2
+    error = capsys.readouterr().err
+    assert 'does not declare kernels: it has Language, cache, and such a file has "kernels" (a T1 file has' in error
+    assert "TOML" not in error
+    assert main(["kernels", str(write_t1(tmp_path, '{"general": {"a": 1},}'))]) == 2
+    assert "Invalid JSON" in capsys.readouterr().err
