@@ -56,8 +56,9 @@ def _section(backend: str, section: SourceSection, document: KernelDocument, wor
         arguments = [(index, argument) for index, argument in arguments if argument.kind != "local"]
     if len(arguments) != len(signature.parameters):
         takes = ", ".join(parameter.text for parameter in signature.parameters)
+        ignored = backend == "cuda" and len(arguments) > len(signature.parameters)  # CUDA's driver reads those it needs
         yield Remark((*path, "arguments"), f"{entry} takes {len(signature.parameters)} arguments ({takes:.200}), and "
-                                           f"{len(arguments)} are declared", error=True)
+                                           f"{len(arguments)} are declared", error=not ignored)
         return
     types = {name: declared.dtype for arrays in (work.document.inputs, work.document.outputs)
              for name, declared in arrays.items()} if isinstance(work, DeclaredOperation) else {}
