@@ -55,7 +55,7 @@ from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .dataset_facts import VERSION, DatasetFacts, dataset_errors, read_facts
+from .dataset_facts import VERSION, DatasetFacts, dataset_errors, held_out_elsewhere, read_facts
 from .journal import REPEATED, Journal
 from .journal_batches import JournalBatch, LeftOut, columns_of_machines
 from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
@@ -176,7 +176,8 @@ class Dataset:
     def merge(self, *others: Dataset) -> Dataset:
         """Merge data sets. If several have a trial, the first one is kept; all repetitions are kept.
 
-        A problem is held out if one of them holds it out. Devices of machines that share a key are kept apart.
+        A problem is held out if one of them holds it out, with a warning if another one learns from it. Devices of
+        machines that share a key are kept apart.
         """
         parts, merged, overlapping = [self.rows], self, False
         for other in others:
@@ -190,6 +191,9 @@ class Dataset:
             merged = Dataset(self.rows, devices, {**other.known_problems, **merged.known_problems},
                              merged.held_out | other.held_out, joined(merged.provenance, other.provenance),
                              {**other.kernels, **merged.kernels})
+        if merged.held_out and (note := held_out_elsewhere([
+                (set(part.rows["problem"].unique()), part.held_out) for part in (self, *others)])):
+            warnings.warn(note, SeqtuneWarning, stacklevel=2)
         rows = pd.concat(parts, ignore_index=True)
         if overlapping:
             trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]

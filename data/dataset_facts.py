@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.files import reason
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.judging import named
 
 from .json_content import parse_json
 
@@ -61,3 +62,15 @@ def dataset_errors(path: Path) -> Iterator[None]:
         raise FormatError(f"{path} is not a data set of seqtune: {one_line(error, 200)}") from None
     except SeqtuneError as error:
         raise error if str(path) in str(error) else FormatError(f"{path}: {error}") from None
+
+
+def held_out_elsewhere(parts: Sequence[tuple[set[str], frozenset[str]]]) -> str:
+    """The note on problems that one data set learns from and another holds out; empty if there are none.
+
+    Each part has the problems of a data set's rows and those that it holds out, by their keys.
+    """
+    held_out = frozenset[str]().union(*(own for _, own in parts))
+    learned = set[str]().union(*(problems - own for problems, own in parts))
+    claimed = sorted(learned & held_out)
+    return (f"{named(claimed)} are held out by another of the merged data sets: no record of them is learned from"
+            if claimed else "")

@@ -109,6 +109,7 @@ class TrainingRequest:
     seed: int = 0
     minutes: float | None = None  # time limit of a retraining
     force: bool = False  # train on data that look like noise
+    protect_held_out: bool = False  # do not learn from problems near a held-out one; else that one judges no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class EvaluationRequest:
     queries: tuple[tuple[Problem, Device], ...] | None = None  # measured now; None: look up recorded times
     baselines: bool = False  # also fit the baselines that take long
     by_feature: bool = False  # also judge each direction and each data type separately
+    protect_held_out: bool = False  # every held-out problem judges, since no training learns from problems near it
 
 
 class Model(TaskPredictor, Protocol):

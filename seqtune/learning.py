@@ -58,11 +58,12 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
     further problems that boosted trees label. `state` is a folder that keeps an unfinished training; the same call
     resumes it. `progress` is called after every epoch (after some, if there are few problems), `say` for other steps.
-    With few problems, the report has a cross-validation. `force` overwrites a checkpoint, and trains on times that look
-    like noise. Raises MisuseError for wrong arguments and for data that no model learns from. Under torchrun all
-    processes share the work, and the first one saves the checkpoint.
+    Of your data, all training problems are learned from, and held-out problems near one judge no longer (`not_judged`);
+    of the shipped data, none near a held-out one is. With few problems, the report has a cross-validation. `force`
+    overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for wrong arguments and for
+    data that no model learns from. Under torchrun all processes share the work, and the first one saves the checkpoint.
     """
-    from seqtune.data.formats.dataset_file import read_training_data
+    from seqtune.data.formats.dataset_file import is_shipped, read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import rank_here
 
@@ -71,7 +72,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
         raise MisuseError(f"{state} is not a folder and cannot be created")
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
     check_measured(dataset.provenance, data)
-    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force)
+    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force,
+                              protect_held_out=is_shipped(data))
     model, report = learner(dataset).train(dataset, request, progress, say)
     if sampling is not None:
         report["sampling"] = sampling.to_json()
@@ -87,8 +89,9 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
     their kernels). After `minutes` (None: the kind of model decides) the training stops with what it has learned. The
     report compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on
-    these alone, which takes its own time. Old records are judged only for devices whose answers can change. Raises
-    MisuseError.
+    these alone, which takes its own time. Old records are judged only for devices whose answers can change. All
+    training problems of the new records are learned from; a held-out problem near one judges no longer (`not_judged`).
+    Raises MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
@@ -172,6 +175,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     several problems) are measured now on `device`. `methods`, `baselines` and `by_feature` are options of
     `EvaluationRequest`. `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
     """
+    from seqtune.data.formats.dataset_file import is_shipped
     from seqtune.predictor.model import EvaluationRequest, shipped_learner
 
     if live and (problems is None or device is None):
@@ -184,7 +188,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
-        baselines=baselines, by_feature=by_feature)
+        baselines=baselines, by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
     return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
 
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.common.left_out import LeftOut, groups, left_out
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import markdown, today
 from benchmarks.common.stored_options import check_options
 from benchmarks.prediction.calibrated import PROBES, calibrated
-from benchmarks.prediction.left_out import LeftOut, groups, left_out
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.predictor.times.shares import OURS
@@ -141,6 +141,7 @@ def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: D
                old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
     from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
+    from seqtune.predictor.times.adaptation.retraining_report import OLD
 
     options = replace(RETRAINING, seed=given.seed, threads=given.threads)
     if isinstance(predictor, Ranker):
@@ -148,10 +149,13 @@ def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: D
         assert adapted is not None
         return adapted, {"new_problems": given.few}
     checkpoint, report = retrain(predictor, few, old, options, _progress)
-    if report["interrupted"]:
+    if report.interrupted:
         raise SeqtuneError("the retraining was interrupted; run the command again")
-    shown = ("new_problems", "epochs", "seconds", "out_of_time", "unchanged", "old")
-    return checkpoint, {name: report[name] for name in shown}
+    assert not any(report.not_judged.values())  # `LeftOut` keeps the training problems away from all held-out ones
+    content = report.to_json()
+    shown = ("new_problems", "epochs", "seconds", "out_of_time", "unchanged")
+    changed = sorted({row.device for row in report.judged if row.records == OLD})
+    return checkpoint, {**{name: content[name] for name in shown}, "changed": changed}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -225,7 +229,7 @@ def remembered(results: Results) -> list[str]:
     retrainings = [training["retraining"] for training in results["trainings"].values() if "retraining" in training]
     if not any("unchanged" in retraining for retraining in retrainings):  # trees alone are no checkpoint
         return []
-    changed = sorted({device for retraining in retrainings for device in retraining["old"]["before"] or ()})
+    changed = sorted({device for retraining in retrainings for device in retraining["changed"]})
     words = f", except for {', '.join(changed)}, where kernels were new" if changed else ""
     return ["No other device lost anything by a retraining: its answers are, bit for bit, those of the checkpoint that "
             f"the retraining began from, which the retrained one keeps for it{words}."]

@@ -14,7 +14,7 @@ from benchmarks.common.program import OneLineParser, run_program
 
 def main() -> None:
     """Run the command line."""
-    from benchmarks.prediction.left_out import left_out
+    from benchmarks.common.left_out import left_out
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.confidence_refitting import refit_confidence

@@ -28,12 +28,17 @@ def read_dataset(data: str | Path | None) -> Dataset:
 
     A folder of such files, or of recorded spaces, is read as a data set, too. Raises FormatError.
     """
-    if data is None or (str(data) == "shipped" and not Path(data).exists()):
+    if data is None or is_shipped(data):
         return Dataset.shipped()
     path = Path(data)
     if is_recorded(path):
         return read_recorded(path)
     return _whole(ShardFiles.of(path)) if path.is_dir() else Dataset.read(path)
+
+
+def is_shipped(data: object) -> bool:
+    """Whether `read_dataset` reads the shipped data sets."""
+    return data is None or (str(data) == "shipped" and not Path(str(data)).exists())
 
 
 def read_training_data(data: str | Path | None, seed: int,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.judging import briefs, judged_apart, not_judging
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 
@@ -58,8 +59,14 @@ class TimesModel(Checkpoint):
         from .training_examples import away_from, held_out_problems
         from .training_options import TrainingOptions
 
-        held_out = held_out_problems(data)
-        training = away_from(held_out, measured_tasks(data, held_out=False))
+        measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        training, near = measured, list[Problem]()
+        if request.protect_held_out:
+            training = away_from(held_out, measured)
+        else:
+            held_out, near = judged_apart(held_out, (task.problem for task in measured))
+        if near:
+            say(f"note: {not_judging(briefs(near))}")
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state)
         if is_small(training):
@@ -68,6 +75,8 @@ class TimesModel(Checkpoint):
             checkpoint, report = train_small(training, held_out, options, progress, say, request.force)
         else:
             checkpoint, report = train_tasks(training, held_out, _requested(options, request), progress)
+        learned = {task.problem for task in training}
+        report |= {"left_out": len({task.problem for task in measured} - learned), "not_judged": list(briefs(near))}
         return cls.of(checkpoint), report
 
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
@@ -78,7 +87,7 @@ class TimesModel(Checkpoint):
         minutes = RETRAINING.minutes if request.minutes is None else request.minutes
         options = _requested(replace(RETRAINING, seed=request.seed, minutes=minutes), request)
         checkpoint, report = retrain(self, new, old, options, progress, scratch)
-        return self.of(checkpoint), report
+        return self.of(checkpoint), report.to_json()
 
     def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say, warn: Say) -> Sequence[EvaluationRow]:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
@@ -94,6 +103,7 @@ class TimesModel(Checkpoint):
         check_methods(methods)
         if request.queries is not None:
             return self._evaluate_live(data, methods, request.queries, progress, warn)
+        data = data if request.protect_held_out else _judging(data, warn)
         with one_thread():
             validated = None if _holds_out(data) else self._cross_validated(data, methods, progress, warn)
             return evaluate(data, self, methods, progress=progress) if validated is None else validated
@@ -146,6 +156,23 @@ class TimesModel(Checkpoint):
 def _requested(options: Options, request: TrainingRequest) -> Options:
     return replace(options, epochs=options.epochs if request.epochs is None else request.epochs,
                    extra=options.extra if request.extra_problems is None else request.extra_problems)
+
+
+def _judging(data: Dataset, warn: Say) -> Dataset:
+    """The data set without the rows of held-out problems near a training problem, which `warn` names.
+
+    Raises MisuseError if these are all held-out problems.
+    """
+    from .training_examples import held_out_problems, problems_of
+
+    judging, near = judged_apart(held_out_problems(data), problems_of(data, held_out=False))
+    if not near:
+        return data
+    reason = not_judging(briefs(near), " of the data set")
+    if not judging:
+        raise MisuseError(f"nothing to evaluate on: {reason}; hold out others (seqtune export --hold-out PROBLEMS)")
+    warn(reason)
+    return replace(data, rows=data.rows[~data.rows["problem"].isin([problem.key for problem in near])])
 
 
 def _holds_out(data: Dataset) -> bool:

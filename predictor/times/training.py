@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,17 +45,15 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 
 def train(data: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None,
-          leave_out: Collection[Problem] = ()) -> tuple[Checkpoint, dict[str, Any]]:
+          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training part of a data set; return it and a report that JSON can hold.
 
-    Problems in `leave_out` are not used. The same seed, data and machine give the same weights. Ctrl-C ends the
+    The same seed, data and machine give the same weights. Ctrl-C ends the
     training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which
     are the refitting, the confidence model and the final trees. Raises MisuseError if the data set has no training
     problem.
     """
-    training = [measured for measured in measured_tasks(data, held_out=False) if measured.problem not in leave_out]
-    return train_tasks(training, held_out_problems(data), options, on_progress)
+    return train_tasks(measured_tasks(data, held_out=False), held_out_problems(data), options, on_progress)
 
 
 def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],

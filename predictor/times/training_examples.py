@@ -57,14 +57,19 @@ def words_of(tasks: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], li
 
 
 def held_out_problems(data: Data) -> list[Problem]:
-    """The held-out problems of a data set, sorted by their keys; no training example may be near to one."""
+    """The held-out problems of a data set, sorted by their keys."""
+    return problems_of(data, held_out=True)
+
+
+def problems_of(data: Data, held_out: bool) -> list[Problem]:
+    """The problems of the training part, or of the held-out part, of a data set, sorted by their keys."""
     frame = data.frame
-    keys = frame["problem"][frame["held_out"].astype(bool)].unique()
+    keys = frame["problem"][frame["held_out"].astype(bool) == held_out].unique()
     return [parse_problem(key) for key in sorted(map(str, keys))]
 
 
 def away_from(held_out: Sequence[Problem], tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
-    """The tasks whose problems are not near a held-out one."""
+    """The tasks whose problems are not near a held-out one: they protect held-out problems that must judge."""
     avoided = SimilarityIndex(held_out)
     return [measured for measured in tasks if not avoided.has_near(measured.problem)]
 

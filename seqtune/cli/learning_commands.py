@@ -79,11 +79,11 @@ def retrain(
 ) -> None:
     """Adapt a checkpoint to the devices of new records; others keep their answers. Reports before and after."""
     from .. import api
-    from . import progress, tables
+    from . import learning_tables, progress
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
                          scratch=scratch, force=force, progress=progress.epoch, minutes=minutes)
-    answer(report.to_json()) if as_json else tables.report(report.to_json())
+    answer(report.to_json()) if as_json else learning_tables.retrained(report.to_json())
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune calibrate --device llvm:0")

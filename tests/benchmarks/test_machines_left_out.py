@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common.left_out import groups, left_out
 from benchmarks.prediction import locked, machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
-from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
@@ -91,7 +91,7 @@ def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Datase
 
 def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
     about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "rows": []}
-    training = {"retraining": {"unchanged": ["a"], "old": {"before": {}, "after": {}}}}
+    training = {"retraining": {"unchanged": ["a"], "changed": []}}
     (sentence,) = machines.remembered({**about, "trainings": {"stone": training}})
     assert sentence.endswith("which the retrained one keeps for it.")
     assert machines.remembered({**about, "trainings": {"stone": {}}}) == []

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from seqtune import learning as learn
+from seqtune.cli import learning_tables, tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -20,11 +24,16 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.say import silent
+from seqtune.predictor.times.adaptation.retraining_report import RetrainingReport, judged_rows
 from seqtune.predictor.times.live import LiveContest
+from seqtune.predictor.times.shares import Outcome
+from seqtune.predictor.times.training import train
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.contest import Contest
-from tests.support.synthetic import DIRECT, NARROW, WIDE, data
+from tests.support.learning.short_training import DATA, QUICK
+from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
@@ -47,6 +56,88 @@ def test_the_methods_learn_the_same_whether_one_device_or_all_are_judged(tmp_pat
     found = {device: answer.to_json()["rows"] for device, answer in answers.items()}
     assert {row["device"] for row in found[None]} == {WIDE.name, NARROW.name}
     assert found[WIDE.name] == [row for row in found[None] if row["device"] == WIDE.name]
+
+
+def written(path: Path, problems: Sequence[Problem], held_out: Sequence[Problem]) -> Path:
+    """A data set with every configuration of these problems on a toy device."""
+    rows = []
+    for problem in problems:
+        space = SearchSpace(DIRECT, problem, WIDE)
+        rows += [{"device": WIDE.key, "problem": problem.key, "kernel": DIRECT.name, "kernel_version": DIRECT.version,
+                  "configuration": space[row].key, "status": "correct", "seconds": time, "run": "random",
+                  "spread": 0.0, "samples": 10, "error": 0.0, "build_seconds": 0.0, "toolchain": WIDE.toolchain}
+                 for row, time in enumerate(seconds(space)) if math.isfinite(time)]
+    Dataset(pd.DataFrame(rows), {WIDE.key: WIDE}, {problem.key: problem for problem in problems},
+            frozenset(problem.key for problem in held_out)).write(path)
+    return path
+
+
+LAYERS = [Problem.make("conv2d", c=c, h=14, w=14, k=c, r=1, s=1) for c in (16, 32, 64, 128, 256, 512, 96)]
+TWIN = Problem.make("conv2d", c=260, h=14, w=14, k=260, r=1, s=1)  # near one of LAYERS
+
+
+def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_ones_that_judge_no_longer(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
+    learned: list[set[Problem]] = []
+    avoided: list[Sequence[Problem]] = []
+
+    def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], *rest: object) -> object:
+        learned.append({measured.problem for measured in training})
+        avoided.append(held_out)
+        return train(DATA, replace(QUICK, epochs=1, validation=0.0))
+
+    monkeypatch.setattr("seqtune.predictor.times.small.small_training.train_small", train_small)
+    told: list[str] = []
+    report = learn.train(data, tmp_path / "own", say=told.append).report
+    assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]}, [LAYERS[0]])
+    assert (report["left_out"], report["not_judged"]) == (0, [TWIN.brief()])
+    assert told == [f"note: 1 problem ({TWIN.brief()}) judges no longer: it is, or nearly is, a training problem"]
+    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
+    report = learn.train("shipped", tmp_path / "shipped").report
+    assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
+    assert (report["left_out"], report["not_judged"]) == (1, [])
+
+
+def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
+    told: list[str] = []
+    rows = learn.evaluate(data, methods=["default"], warn=told.append).to_json()["rows"]
+    assert {row["problems"] for row in rows} == {1}
+    assert told == [
+        f"1 problem ({TWIN.brief()}) judges no longer: it is, or nearly is, a training problem of the data set"]
+    with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
+        learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
+    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
+    rows = learn.evaluate(None, methods=["default"], warn=told.append).to_json()["rows"]
+    assert {row["problems"] for row in rows} == {2}, "what the shipped data hold out is protected by the trainings"
+    assert len(told) == 1
+
+
+def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def outcomes(share: float) -> list[Outcome]:
+        logs = {("seqtune", count): math.log(share) for count in (0, 3)}
+        return [Outcome(f"{number}", "llvm:avx512:2 znver5", logs, 0) for number in range(6)]
+
+    report = RetrainingReport(
+        ("llvm:avx512:2 znver5",), 20, 20, 300, (), judged_rows("new", outcomes(0.9), outcomes(0.8)), (),
+        {"new": (), "old": ("gemm m=1",)}, tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False, True,
+        171.2)
+    monkeypatch.setattr(tables._out, "width", 80)
+    learning_tables.retrained({"out": "adapted", **report.to_json()})
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "6 new" in printed.out
+    assert any("first" in line and "-0.100 [-0.100, -0.100] †" in line for line in lines)
+    assert any("best of 3" in line for line in lines)
+    assert "(left out: 0)" in printed.out
+    assert all(device in " ".join(printed.out.split()) for device in report.unchanged)
+    assert "ended by the time limit" in " ".join(printed.out.split())
+    assert printed.err.splitlines() == [f"note: {remark}" for remark in report.remarks]
+    assert len(report.remarks) == 3
 
 
 def test_a_live_evaluation_says_which_problems_were_learned_from(

@@ -11,24 +11,21 @@ checkpoint (the anchor). If target words are new, which may be better than the o
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+from seqtune.kernels.problem_sets.judging import briefs, judged_apart
 from seqtune.kernels.task import MeasuredTask
 
 from ...confidence.confidence_model import ConfidenceModel
-from ...model import Predictor
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import OnProgress
 from ...training.state import describe
@@ -36,29 +33,33 @@ from ...trees.boosters import boosters_of
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from ..checkpoint import Checkpoint
-from ..evaluation import COUNTS, judge_tasks
-from ..shares import OURS
+from ..evaluation import judge_tasks
+from ..shares import Outcome
 from ..training import fit, train
-from ..training_examples import TrainingExample, held_out_problems, make_examples, words_of
+from ..training_examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
 from ..training_options import TrainingOptions
 from .rehearsal import Rehearsal
 from .retraining_options import RetrainingOptions
+from .retraining_report import NEW, OLD, RetrainingReport, judged_rows
 
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
 SLACK = 1.3  # the last judging may take this much longer than the first one
 
-Shares = dict[str, dict[str, float]]  # device -> number of measured proposals -> share
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tasks of a retraining."""
+    """The tasks of a retraining.
+
+    All training problems of the new records are learned from, whatever the old records hold out: what is held out
+    there protects the figures of the old checkpoint. A held-out problem near one that is learned judges no longer.
+    """
 
     fresh: list[MeasuredTask]  # new records to learn from
     old: list[MeasuredTask]  # rehearsed
-    left_out: set[Problem]  # training problems of the new records that the old ones hold out, or near ones
-    avoid: list[Problem]  # held-out problems: nothing near them is sampled
+    left_out: list[Problem]  # training problems of the new records without a usable measurement
+    judged: list[Problem]  # held-out problems of both that may judge: nothing near them is learned
+    not_judged: dict[str, list[Problem]]  # NEW and OLD: held-out problems near a training problem of the new records
     new_judged: list[MeasuredTask]
 
     @classmethod
@@ -67,51 +68,41 @@ class Selection:
         fresh = measured_tasks(new, held_out=False)
         if not fresh:
             raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
-        new_held_out, old_held_out = held_out_problems(new), held_out_problems(rehearsal)
-        index = SimilarityIndex(old_held_out)
-        left_out = {measured.problem for measured in fresh if index.has_near(measured.problem)}
-        fresh = [measured for measured in fresh if measured.problem not in left_out]
-        if not fresh:
-            raise MisuseError(f"all {len(left_out)} training problems of the new records are, or nearly are, held out "
-                              "by the old ones; nothing to adapt to: measure other problems, too")
+        learned = {measured.problem for measured in fresh}
+        held_out = {NEW: held_out_problems(new), OLD: held_out_problems(rehearsal)}
+        far, near = zip(*(judged_apart(problems, learned) for problems in held_out.values()), strict=True)
         pairs = new.frame[["problem", "device"]].drop_duplicates().itertuples(index=False, name=None)
-        unseen = {problem.key for problem in new_held_out}
+        unseen = {problem.key for problem in held_out[NEW]}
         relearned = {(str(problem), str(device)) for problem, device in pairs}
         relearned |= {(problem, device) for problem in unseen for device in rehearsal.devices}
         old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks()
-        return cls(fresh, old, left_out, list(dict.fromkeys([*new_held_out, *old_held_out])),
-                   measured_tasks(new, held_out=True))
+        judged = list(dict.fromkeys(problem for part in far for problem in part))
+        return cls(fresh, old, [problem for problem in problems_of(new, held_out=False) if problem not in learned],
+                   judged, dict(zip(held_out, near, strict=True)),
+                   [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*judged}])
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
-            on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
-    """Adapt a checkpoint to new records; return the new checkpoint and a report that JSON can hold.
+            on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, RetrainingReport]:
+    """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     It goes on from the layer that answers for the new records or, where several do, from the newest of these.
 
-    The report has the shares on held-out problems of the new records, before and after, and on those of the old ones
-    where the device's answers can change, at most `options.judged` of each; `unchanged` names all other devices. With
-    `scratch` it also has those of a training on the new records alone, which comes on top of `options.minutes`.
-    Held-out problems of the new records are not rehearsed. New problems near to a held-out problem of the old records
-    are not used; `left_out` is their number. `out_of_time` says whether the time ended the training before its last
-    epoch; if not, the same seed, data and machine give the same weights. Raises MisuseError if no training problem is
-    left, or if the checkpoint was retrained for too many other devices.
+    The report compares before and after on held-out problems of the new records, and on those of the old ones where the
+    device's answers can change, at most `options.judged` of each. With `scratch` it also has the shares of a training
+    on the new records alone, which comes on top of `options.minutes`. Held-out problems of the new records are not
+    rehearsed. Unless the time ends the training, the same seed, data and machine give the same weights. Raises
+    MisuseError if there is no training problem, or if the checkpoint was retrained for too many other devices.
     """
     began = time.monotonic()
     selection = Selection.of(new, rehearsal, options)
     fresh, old = selection.fresh, selection.old
     former = checkpoint.former_for(measured.device for measured in fresh)
     start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
-    old_judged = Rehearsal.drawn(changing, options.judged, True, options.seed).tasks()
+    no_longer = {(problem.key, name) for problem in selection.not_judged[OLD] for name in rehearsal.devices}
+    old_judged = Rehearsal.drawn(changing, options.judged, True, options.seed, no_longer).tasks()
     before_judging = time.monotonic()
-    report: dict[str, Any] = {
-        "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(selection.left_out),
-        "new_cases": len(fresh), "old_cases": len(old),
-        "new_devices": sorted({measured.device.name for measured in fresh}),
-        "new": {"before": shares(checkpoint, selection.new_judged)},
-        "old": {"before": shares(checkpoint, old_judged)},
-        "unchanged": sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
-                            if key not in {device.key for device in changing.devices.values()})}
+    before = [_judged(checkpoint, tasks) for tasks in (selection.new_judged, old_judged)]
     judging = time.monotonic() - before_judging
     vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
     teacher = continued(start.ranker, selection, options)
@@ -121,25 +112,37 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     state = fit(model, vocabulary, lessons(selection, teacher, vocabulary, options), [], options, on_progress, began,
                 anchor=start.model.grown(vocabulary).eval() if same else None,
                 deadline=began + 60 * options.minutes - SLACK * judging)
-    report |= {"epochs": state.epoch, "interrupted": state.interrupted,
-               "out_of_time": state.epoch < options.epochs and not state.interrupted,
-               "new_words": len(vocabulary.targets) - len(start.vocabulary.targets)
-               + len(vocabulary.words) - len(start.vocabulary.words)}
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
     after = replace(Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                         joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
-    report["new"]["after"] = shares(after, selection.new_judged)
-    report["old"]["after"] = shares(after, old_judged)
-    report["seconds"] = time.monotonic() - began
+    new_after, old_after = (judge_tasks(tasks, after) for tasks in (selection.new_judged, old_judged))
+    seconds = time.monotonic() - began
+    alone = None
     if scratch and not state.interrupted:
-        alone = _from_scratch(checkpoint, new, selection.left_out, options, on_progress)
-        report["new"]["scratch"] = shares(alone, selection.new_judged)
-    provenance = {**start.provenance, "retrained_on": {
-        "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
-    return replace(after, provenance=provenance, metrics=report), report
+        alone = judge_tasks(selection.new_judged, _from_scratch(checkpoint, new, options, on_progress))
+    labels = device_labels(measured.device for measured in fresh)
+    judged = {measured.device.key for measured in selection.new_judged}
+    changed = {device.key for device in changing.devices.values()}
+    report = RetrainingReport(
+        new_devices=tuple(sorted(labels.values())),
+        new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh), old_cases=len(old),
+        left_out=briefs(selection.left_out),
+        judged=(*judged_rows(NEW, before[0], new_after, alone), *judged_rows(OLD, before[1], old_after)),
+        unjudged=tuple(sorted(label for key, label in labels.items() if key not in judged)),
+        not_judged={records: briefs(problems) for records, problems in selection.not_judged.items()},
+        unchanged=tuple(sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
+                               if key not in changed)),
+        new_words=len(vocabulary.targets) - len(start.vocabulary.targets)
+        + len(vocabulary.words) - len(start.vocabulary.words),
+        epochs=state.epoch, interrupted=state.interrupted,
+        out_of_time=state.epoch < options.epochs and not state.interrupted, seconds=seconds)
+    content = report.to_json()
+    provenance: dict[str, Any] = {**start.provenance, "retrained_on": {
+        "devices": content["new_devices"], "problems": content["new_problems"], "options": describe(options)}}
+    return replace(after, provenance=provenance, metrics=content), report
 
 
 def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
@@ -193,13 +196,13 @@ def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
     """The examples: the rehearsed tasks with their measured configurations, and the new ones several times."""
     rehearsed = [replace(example, anchored=options.anchored)
                  for example in make_examples(selection.old, None, vocabulary, options, [])]
-    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.avoid)
+    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.judged)
     measured = [example for example in examples if not example.sampled]
     repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
     return rehearsed + examples + measured * (repeats - 1)
 
 
-def _from_scratch(checkpoint: Checkpoint, new: Data, left_out: set[Problem], options: RetrainingOptions,
+def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
                   on_progress: OnProgress | None) -> Checkpoint:
     """A checkpoint of the same size that is trained on the new records alone."""
     size = checkpoint.size
@@ -208,21 +211,12 @@ def _from_scratch(checkpoint: Checkpoint, new: Data, left_out: set[Problem], opt
         trees=options.trees, teacher=options.teacher, confidence=False, width=size.width, layers=size.layers,
         decoder_layers=size.depth, heads=size.heads, hidden=size.hidden, dropout=size.dropout,
         judge=size.judge, seed=options.seed, threads=options.threads)
-    return train(new, alone, on_progress, left_out)[0]
+    return train(new, alone, on_progress)[0]
 
 
-def shares(checkpoint: Predictor, tasks: Sequence[MeasuredTask], counts: Sequence[int] = COUNTS) -> Shares | None:
-    """The checkpoint's share on held-out tasks by device, then by number of measured proposals.
-
-    None if the vocabulary lacks a kernel of the tasks.
-    """
+def _judged(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
+    """The checkpoint's outcomes on held-out tasks; None if its vocabulary lacks a kernel of them."""
     try:
-        results = judge_tasks(tasks, checkpoint, counts)
+        return judge_tasks(tasks, checkpoint)
     except CheckpointError:
         return None
-    table: Shares = {}
-    for device in dict.fromkeys(outcome.device for outcome in results):
-        log_shares = [outcome.log_shares for outcome in results if outcome.device == device]
-        table[device] = {str(count): math.exp(float(np.mean([logs[OURS, count] for logs in log_shares])))
-                         for count in counts}
-    return table

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import MisuseError
+from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
-from seqtune.predictor.times.adaptation.retraining import RETRAINING, retrain
+from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, retrain
+from seqtune.predictor.times.adaptation.retraining_report import NEW, OLD
 from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.training import train
+from seqtune.predictor.times.training_examples import problems_of
 from seqtune.predictor.training.loop import Progress
 from tests.support.learning.short_training import DATA, QUICK
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
@@ -34,46 +37,114 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     old, _ = train(DATA, options)
     adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=40, rate=2e-3, average=0.9, extra=20, batch=16,
                                                       sentences=4, threads=1, trees=QUICK.trees))
-    before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
-    assert after > before + 0.1
-    assert report["unchanged"] == [NARROW.name, WIDE.name]
-    assert report["new_words"] > 0
+    first = next(row for row in report.judged if row.measured == 0)
+    assert (first.device, first.records) == (MIDDLE.name, NEW)
+    assert first.difference is not None
+    assert first.difference > 0.1
+    assert report.unchanged == (NARROW.name, WIDE.name)
+    assert report.new_words > 0
     assert adapted.vocabulary.words[:len(old.vocabulary.words)] == old.vocabulary.words
     assert adapted.provenance["retrained_on"]
-    json.dumps(report)
+    assert json.loads(json.dumps(report.to_json())) == adapted.metrics
 
 
-def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() -> None:
-    held, known = (list({measured.problem: None for measured in measured_tasks(DATA, held_out=part)})
-                   for part in (True, False))
-    far = [problem for problem in known if not any(near(problem, other) for other in held)]
-    twin = Problem.make("conv2d", **{**dict(held[0]), "k": held[0].size("k") + 1})
-    assert near(twin, held[0])
-    used = [far[0], far[1], far[2], held[0], held[1]]
-    frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["problem"].isin([one.key for one in used])]
-    renamed = frame["problem"].replace(held[0].key, twin.key)
-    new = Data(frame.assign(held_out=renamed == far[0].key, problem=renamed, device=MIDDLE.name), {MIDDLE.name: MIDDLE})
+def records_of(problems: Sequence[Problem], held_out: Sequence[Problem] = (),
+               twins: Mapping[Problem, Problem] | None = None, device: Device = MIDDLE) -> Data:
+    """The rows of DATA's wide device for these problems, as if they were another device's; twins take their rows."""
+    frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["problem"].isin([one.key for one in problems])]
+    renamed = frame["problem"].replace({problem.key: twin.key for problem, twin in (twins or {}).items()})
+    held = renamed.isin([problem.key for problem in held_out])
+    return Data(frame.assign(held_out=held, problem=renamed, device=device.name), {device.name: device})
+
+
+def near_twin(problem: Problem) -> Problem:
+    """Another problem that is near."""
+    twin = Problem.make(problem.type, **{**dict(problem), "k": problem.size("k") + 1})
+    assert near(twin, problem)
+    return twin
+
+
+HELD, KNOWN = (problems_of(DATA, held_out=part) for part in (True, False))
+FAR = [problem for problem in KNOWN if not any(near(problem, other) for other in HELD)]
+
+
+@pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
+def test_all_of_a_users_problems_are_learned_from_though_the_old_records_hold_out_near_ones() -> None:
+    """Every problem that the user tuned is one that the old records hold out, or a near twin of one."""
+    twin = near_twin(HELD[0])
+    new = records_of([*HELD[:2], FAR[0], FAR[1]], held_out=[FAR[0]], twins={HELD[0]: twin})
+    selection = Selection.of(new, DATA, AGAIN)
+    assert {measured.problem for measured in selection.fresh} == {twin, HELD[1], FAR[1]}
+    assert selection.left_out == []
+    assert {*HELD[:2]} <= {*selection.not_judged[OLD]} <= {*HELD}
+    assert not {*HELD[:2]} & {*selection.judged}, "problems that are learned from do not judge"
+    assert not any(near(judged, measured.problem) for judged in selection.judged for measured in selection.fresh)
+    alone = records_of([HELD[0]], twins={HELD[0]: twin})
+    assert [measured.problem for measured in Selection.of(alone, DATA, AGAIN).fresh] == [twin]
+
+
+@pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
+def test_held_out_problems_near_a_learned_one_judge_no_longer_and_are_named() -> None:
+    twin = near_twin(HELD[0])
+    new = records_of([HELD[0], FAR[0], FAR[1]], held_out=[FAR[0], FAR[1]], device=WIDE, twins={HELD[0]: twin})
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, new, DATA, AGAIN)
+    assert report.left_out == ()
+    assert HELD[0].brief() in report.not_judged[OLD]
+    judged = {row.records: row.problems for row in report.judged}
+    assert judged == {NEW: 2, OLD: len(HELD) - len(report.not_judged[OLD])}
+    assert any(HELD[0].brief() in remark and "no longer" in remark for remark in report.remarks)
+    own = records_of([FAR[0], FAR[1]], held_out=[near_twin(FAR[0])], twins={FAR[1]: near_twin(FAR[0])})
+    _, report = retrain(old, own, DATA, AGAIN)
+    assert report.not_judged[NEW] == (near_twin(FAR[0]).brief(),)
+    assert report.judged == ()
+    assert report.remarks[0].startswith(f"{MIDDLE.name}: all that was held out (1 problem (")
+
+
+def test_a_retraining_without_held_out_problems_says_that_nothing_judges_it() -> None:
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, data(4, held_out=0, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
+    assert report.unjudged == (MIDDLE.name,)
+    assert report.remarks[0].startswith(f"{MIDDLE.name}: nothing was held out")
+    assert "--hold-out" in report.remarks[0]
+
+
+def test_problems_without_a_usable_measurement_are_counted_and_named() -> None:
+    new = data(5, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    training = new.frame["problem"][~new.frame["held_out"]].unique()
+    failed = new.frame["problem"] == training[0]
+    new.frame["seconds"] = new.frame["seconds"].mask(failed)
+    new.frame["status"] = new.frame["status"].mask(failed, "compile")
+    selection = Selection.of(new, DATA, AGAIN)
+    assert [problem.key for problem in selection.left_out] == [training[0]]
+    assert len(selection.fresh) == len(training) - 1
+
+
+@pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
+def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_changes() -> None:
+    new = records_of([FAR[0], FAR[1], FAR[2]], held_out=[FAR[0]])
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     reports: list[Progress] = []
     before = [old.propose([measured.task], 5) for measured in measured_tasks(DATA, held_out=True)]
-    with pytest.warns(UserWarning, match="solved faster by a configuration that their search spaces no longer hold"):
-        adapted, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99), reports.append)
-    assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
-    assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
-    assert (report["old"], report["unchanged"]) == ({"before": {}, "after": {}}, sorted(DATA.devices))
+    adapted, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99), reports.append)
+    assert (report.new_problems, report.new_cases) == (2, 2)
+    assert report.old_cases == 2 * (len(KNOWN) - 1), "nor is rehearsed what the new ones hold out"
+    assert report.unchanged == tuple(sorted(DATA.devices))
+    assert not any(row.records == OLD for row in report.judged)
     after = [adapted.propose([measured.task], 5) for measured in measured_tasks(DATA, held_out=True)]
     assert after == before, "no answer for an old device changes, not in the last digit"
-    with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
-        retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, AGAIN)
 
 
 def test_an_old_device_with_new_records_is_judged_before_and_after_and_starts_from_its_own_layer() -> None:
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     first, report = retrain(old, data(6, held_out=2, sampled=40, devices=(WIDE,), seed=3), DATA, AGAIN)
     logs = [outcome.log_shares["seqtune", 0] for outcome in judge(DATA, old) if outcome.device == WIDE.name]
-    assert report["old"]["before"].keys() == report["old"]["after"].keys() == {WIDE.name}
-    assert report["old"]["before"][WIDE.name]["0"] == pytest.approx(math.exp(np.mean(logs)))
-    assert report["unchanged"] == [NARROW.name]
+    assert not report.not_judged[OLD]
+    judged = {row.measured: row for row in report.judged if row.records == OLD}
+    assert {row.device for row in judged.values()} == {WIDE.name}
+    assert judged[0].before == pytest.approx(math.exp(np.mean(logs)))
+    assert judged[0].problems == len(logs)
+    assert report.unchanged == (NARROW.name,)
     both, _ = retrain(first, data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
     assert both.layers[1:] == (first, old)
     again, _ = retrain(both, data(6, held_out=2, sampled=40, devices=(WIDE,), seed=4), DATA, AGAIN)
@@ -86,16 +157,16 @@ def test_retraining_is_shown_beside_training_from_scratch() -> None:
     new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN, scratch=True)
-    assert set(report["new"]) == {"before", "after", "scratch"}
-    assert set(report["old"]) == {"before", "after"}
+    assert report.judged
+    assert all(row.scratch is not None for row in report.judged if row.records == NEW)
 
 
 def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9))
-    assert report["out_of_time"]
-    assert report["epochs"] == 0
+    assert report.out_of_time
+    assert report.epochs == 0
     assert old.ranker is not None
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
