@@ -27,6 +27,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "hardness": "benchmarks.prediction.hardness:page",
     "small_data": "benchmarks.prediction.small_data:page",
     "machines": "benchmarks.prediction.machines:page",
+    "retraining": "benchmarks.prediction.retraining:page",
     "runtimes_left_out": "benchmarks.prediction.runtimes_left_out:page",
     "locked": "benchmarks.prediction.locked:page",
     "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",

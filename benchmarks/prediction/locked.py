@@ -123,7 +123,8 @@ def judge_with(proposers: Mapping[str, Predictor], methods: Sequence[str], devic
                options: EvaluateOptions | None = None) -> int:
     """Search each problem that is not judged yet, and hold a contest of the proposals of all methods.
 
-    It ends at the time `until` of the monotonic clock, in seconds. Returns the number of problems that remain.
+    Without `trials` there is no search: the best time is then that of the proposals alone. It ends at the time `until`
+    of the monotonic clock, in seconds. Returns the number of problems that remain.
     """
     from seqtune.predictor.times.evaluation import EvaluateOptions, live_outcome
     from seqtune.predictor.times.live import LiveContest
@@ -134,8 +135,8 @@ def judge_with(proposers: Mapping[str, Predictor], methods: Sequence[str], devic
             if time.monotonic() >= until:
                 return len(todo) - number
             try:
-                known = searched(problem, device, journal, contest.runner, trials)
-                if known is None:
+                known = searched(problem, device, journal, contest.runner, trials) if trials else None
+                if trials and known is None:
                     continue
                 judged.add(live_outcome(problem, device, proposers, methods, COUNTS, contest,
                                         options or EvaluateOptions(), known))

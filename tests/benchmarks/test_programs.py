@@ -23,8 +23,8 @@ from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
 PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
-            "miopen_gpu", "miopen_latency",
+            "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "space_building",
+            "miopen_paper", "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
             "runtimes_left_out", "gpu_day", "gpu_results",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
