@@ -1,4 +1,4 @@
-"""What a retraining changes, judged live on this machine: `python -m benchmarks.retraining --out docs`.
+"""A retraining and what it changes, judged live on this machine: `python -m benchmarks.retraining --out docs`.
 
 Problems of every kind (`seqtune.kernels.problem_sets.kinds`) are drawn with --seed, near none of the shipped data and
 none of the locked test set. The first --tuned ones are tuned as a user tunes (`seqtune tune --trials`), and the
