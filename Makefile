@@ -1,17 +1,29 @@
-# Needs Python 3.11 and make. Everything lands in .venv; a target that is up to date costs nothing.
+# Needs Python 3.11 or newer, and make. Everything lands in .venv; a target that is up to date costs nothing.
 #   make demo         predict and verify two ResNet-18 layers on every device found
-#   make test         the tests
+#   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
+#   make develop      installs what all tests, `make check` and `make docs` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
 #   make collect      measure on this CPU what the shipped data lacks, in slices that can be resumed
 #   make gpu-day      checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
 #   make gpu-day-dry  the same steps without a GPU, in less than a minute
-PYTHON ?= python3.11
+
+# The Python of the virtual environment; without one, the first of PYTHONS that runs and is new enough.
+PYTHON ?=
+PYTHONS := python3.11 python3 python3.12 python3.13 python3.14
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# More arguments of `pip install`, such as another index to take torch from.
+# uv installs faster than pip. It does not read pip's settings: where these say where packages come from, pip installs.
+UV ?= uv
+USE_UV = command -v "$(UV)" >/dev/null && ! $(PIP) config list 2>/dev/null | grep -Eq 'index|find-links|constraint|cert'
+# More arguments of `pip install` and `uv pip install`, such as another index to take torch from.
 PIP_ARGUMENTS ?=
+INSTALL = install --quiet --constraint constraints.txt --build-constraint constraints.txt $(PIP_ARGUMENTS)
+# Install this repository with the extras in brackets, COMMA between them.
+install = if $(USE_UV); then "$(UV)" pip $(INSTALL) --python $(BIN)/python -e '.$(1)'; \
+	else $(PIP) $(INSTALL) -e '.$(1)'; fi
+COMMA := ,
 
 # Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
 GPU_DAY_ARGUMENTS ?=
@@ -24,7 +36,7 @@ COLLECT_ARGUMENTS ?= --minutes 20
 demo: install
 	@$(BIN)/seqtune demo
 
-test: develop
+test: $(VENV)/.testing
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 		$(PYTEST_ARGUMENTS)
 
@@ -48,20 +60,30 @@ install: $(VENV)/.installed
 develop: $(VENV)/.developer
 
 $(VENV)/.created:
-	$(PYTHON) -m venv --clear $(VENV)
+	@for python in $(if $(PYTHON),"$(PYTHON)",$(PYTHONS)); do \
+		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			"$$python" -m venv --clear $(VENV) || "$(UV)" venv --quiet --clear --python "$$python" $(VENV); exit; \
+		fi; \
+	done; \
+	echo "seqtune needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11" >&2; exit 1
+	@$(USE_UV) || $(PIP) install --quiet --upgrade --constraint constraints.txt $(PIP_ARGUMENTS) pip
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.created constraints.txt pyproject.toml
-	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e .
+	@$(call install)
 	@touch $@
 
-$(VENV)/.developer: $(VENV)/.installed
-	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e '.[dev]'
-	@touch $@
+$(VENV)/.testing: $(VENV)/.created constraints.txt pyproject.toml
+	@$(call install,[test])
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.developer: $(VENV)/.created constraints.txt pyproject.toml
+	@$(call install,[dev])
+	@touch $(VENV)/.installed $(VENV)/.testing $@
 
 # pycuda is compiled here, which takes minutes and needs nvcc and the toolkit's headers.
 $(VENV)/.gpu: $(VENV)/.developer
-	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e '.[cuda,triton]'
+	@$(call install,[cuda$(COMMA)triton])
 	@touch $@
 
 clean:

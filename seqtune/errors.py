@@ -2,6 +2,7 @@
 
 SeqtuneError                 something could not be done                     (exit code 1)
 ├── UnavailableError         a backend, driver or tool is missing here
+│   └── MissingPackageError  a package of an extra is not installed  (exit code 2)
 ├── InterruptedTuning        the user stopped a long job; what was measured is kept
 └── MisuseError              an input is wrong                               (exit code 2)
     ├── ProblemError         a problem cannot be read or is impossible
@@ -17,8 +18,13 @@ A configuration that fails to build or run raises none of these: it is data (a M
 
 from __future__ import annotations
 
+import importlib.util
+
 LONGEST_MESSAGE = 2000  # characters
 _CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}  # of ISO 6429
+# What the makers of a package call it, where this is not its name.
+_TITLES = {"matplotlib": "Matplotlib", "torch": "PyTorch", "transformers": "Hugging Face transformers",
+           "triton": "Triton (Linux only)"}
 
 
 class SeqtuneError(Exception):
@@ -32,6 +38,12 @@ class SeqtuneError(Exception):
 
 class UnavailableError(SeqtuneError):
     """A backend, driver or tool is missing on this machine."""
+
+
+class MissingPackageError(UnavailableError):
+    """A Python package of one of seqtune's extras is not installed."""
+
+    exit_code = 2
 
 
 class InterruptedTuning(SeqtuneError):
@@ -74,6 +86,22 @@ class CheckpointError(MisuseError):
 
 class SeqtuneWarning(UserWarning):
     """A note that the user should not miss; the command line prints it in one line."""
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a top-level package can be found; it is not imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # a finder on `sys.meta_path` refuses the package
+        return False
+
+
+def check_installed(extra: str, *packages: str) -> None:
+    """Raise MissingPackageError, with the command that installs the extra, if one of its packages is missing."""
+    for package in packages:
+        if not is_installed(package):
+            raise MissingPackageError(
+                f"{_TITLES.get(package, package)} is not installed: pip install 'seqtune[{extra}]'")
 
 
 def json_fault(error: ValueError | RecursionError) -> str:

@@ -17,15 +17,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
-
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel
-from seqtune.predictor.times.sentences import Sentences
 
-from .errors import MisuseError
+from .errors import MisuseError, check_installed
+
+check_installed("huggingface", "torch", "transformers")
+
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM  # noqa: E402
+
+from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
+from seqtune.predictor.times.sentences import Sentences  # noqa: E402
 
 __all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]
 

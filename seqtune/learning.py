@@ -15,7 +15,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
 from .device_evidence import Correctable
-from .errors import DeviceError, MisuseError, shown
+from .errors import DeviceError, MisuseError, check_installed, shown
 from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
 from .results import Evaluation, Written
 
@@ -61,8 +61,10 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     Of your data, all training problems are learned from, and held-out problems near one judge no longer (`not_judged`);
     of the shipped data, none near a held-out one is. With few problems, the report has a cross-validation. `force`
     overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for wrong arguments and for
-    data that no model learns from. Under torchrun all processes share the work, and the first one saves the checkpoint.
+    data that no model learns from, MissingPackageError without PyTorch. Under torchrun all processes share the work,
+    and the first one saves the checkpoint.
     """
+    check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import is_shipped, read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import rank_here
@@ -91,8 +93,9 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     report compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on
     these alone, which takes its own time. Old records are judged only for devices whose answers can change. All
     training problems of the new records are learned from; a held-out problem near one judges no longer (`not_judged`).
-    Raises MisuseError.
+    Raises MisuseError, and MissingPackageError without PyTorch.
     """
+    check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
     from seqtune.predictor.training.process_group import check_alone

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import MisuseError
+from .errors import MisuseError, check_installed
 
 if TYPE_CHECKING:
     from seqtune.data.formats.format import ExportRequest
@@ -73,6 +73,7 @@ def _write_onnx(checkpoint: str | Path, out: Path) -> dict[str, Any]:
     if not isinstance(model, Checkpoint):
         raise MisuseError(f"{checkpoint} has no step in ONNX: it is a {type(model).__name__}; name a checkpoint that "
                           "was trained on measured times")
+    check_installed("onnx", "torch", "onnx", "onnxscript")
     from seqtune.predictor.graphs.step_graph import write_step_graph  # torch, and it takes seconds
 
     return dict(write_step_graph(model, out))

@@ -17,6 +17,7 @@ from platformdirs import user_cache_dir
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
+from tests.support.installation.optional import OptionalFile
 from tests.support.seeds import shift_seeds
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it f
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: many tests wait for a program that starts or for a time limit."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Skip a file that needs an optional package, instead of failing."""
+    return OptionalFile.from_parent(parent, path=module_path)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -173,7 +173,7 @@ def choice_results(races: SolverTimings, checkpoint: LabelCheckpoint, most: int 
     held_out: np.ndarray[Any, Any] = races.queries.held_out
     judged, fitting = races.take(np.flatnonzero(held_out)), races.take(np.flatnonzero(~held_out))
     trees = TreeChoice(fitting, most=most, threads=1).choose(judged)
-    chosen = choose(checkpoint.model, checkpoint.vocabulary, judged)
+    chosen = choose(checkpoint.translator, judged)
     return {"rows": [row.to_json() for row in solver_choice_rows(judged, chosen, trees)],
             "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
 

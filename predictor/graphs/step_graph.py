@@ -7,7 +7,6 @@ Shapes: S source positions, H hypotheses, T words read, R words to be scored, D 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import warnings
@@ -17,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from seqtune.errors import UnavailableError
 from seqtune.kernels.files import replacing
 
 from ..networks.dimensions import Dimensions
@@ -58,12 +56,9 @@ class StepGraph(nn.Module):
 def write_step_graph(checkpoint: Checkpoint, out: Path) -> dict[str, str | int]:
     """Write the graph of the newest layer of a checkpoint to one file, as a whole or not at all.
 
-    The file's metadata hold the vocabulary. Raises UnavailableError without the packages that torch.onnx needs, and
-    SeqtuneError if the file cannot be written.
+    The file's metadata hold the vocabulary. Needs the packages of the extra `onnx`. Raises SeqtuneError if the file
+    cannot be written.
     """
-    for package in ("onnx", "onnxscript"):
-        if importlib.util.find_spec(package) is None:
-            raise UnavailableError(f"{package} is not installed: pip install 'seqtune[onnx]'")
     size, vocabulary = checkpoint.size, checkpoint.vocabulary
     graph = StepGraph(Translator.of_arrays(size, checkpoint.state)).eval()
     axes = [dict.fromkeys(range(len(letters)), torch.export.Dim.DYNAMIC) for letters in INPUTS.values()]

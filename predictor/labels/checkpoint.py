@@ -202,8 +202,13 @@ class LabelCheckpoint:
         return LabelTranslator.of_arrays(self.size, self.state, self.vocabulary)
 
     @cached_property
+    def translator(self) -> ArrayTranslator:
+        """The translator alone, without the chains."""
+        return ArrayTranslator(self.size, self.state, self.vocabulary)
+
+    @cached_property
     def _words(self) -> NextWord[Any]:
-        words = ArrayTranslator(self.size, self.state, self.vocabulary)
+        words = self.translator
         if not self.chains:
             return words
         return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)],

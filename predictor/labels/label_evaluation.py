@@ -9,11 +9,10 @@ import numpy as np
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, check_installed
 
 from ..networks.threads import one_thread
 from ..say import Say, silent
-from .baselines.table import fit_baselines
 from .checkpoint import LabelCheckpoint
 from .methods import Beam, LabelMethod
 from .scores import Entries, LabelRow, SolverChoiceRow, judge, solver_choice_rows
@@ -28,8 +27,10 @@ def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, baselines: bo
 
     Only labels and timings that the checkpoint has not learned from are judged. With `baselines` the baselines are
     fitted on the other ones, except those of held-out problems; `by_feature` adds parts by direction and data type.
-    Raises MisuseError if nothing is left to judge.
+    Raises MisuseError if nothing is left to judge, and MissingPackageError for `baselines` without PyTorch.
     """
+    if baselines:
+        check_installed("train", "torch")
     labels, timings = read_labels(data), read_solver_timings(data)
     kernels = checkpoint.kernels()
     judged = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
@@ -53,7 +54,7 @@ def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, baselines: bo
         if judged_timings is not None and len(judged_timings):
             progress("judging the choice of solvers")
             trees = _tree_choice(judged_timings, fitting_timings, warn) if baselines else None
-            chosen = choose(checkpoint.model, checkpoint.vocabulary, judged_timings)
+            chosen = choose(checkpoint.translator, judged_timings)
             rows += solver_choice_rows(judged_timings, chosen, trees)
     return rows
 
@@ -64,6 +65,8 @@ def _baselines(judged: Mapping[str, Labels], fitting: Mapping[str, Labels], prog
     if lacking:
         warn(f"no baselines: they need more labels than are judged; also name perf-dbs with labels of {lacking}")
         return {}
+    from .baselines.table import fit_baselines  # loads PyTorch: some of the baselines are networks
+
     return fit_baselines(fitting, progress)
 
 
@@ -85,7 +88,7 @@ def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timin
     rows = [row.to_json() for row in judge(Beam(checkpoint.next_word()), held_out, progress=say)]
     if timings is not None:
         judged_timings = timings.take(np.flatnonzero(timings.queries.held_out))
-        chosen = choose(checkpoint.model, checkpoint.vocabulary, judged_timings)
+        chosen = choose(checkpoint.translator, judged_timings)
         rows += [row.to_json() for row in solver_choice_rows(judged_timings, chosen)]
     return rows
 

@@ -5,34 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from seqtune.data.labels import SolverTimings
 
-from ..sequence.vocabulary import Vocabulary
+from ..sequence.beam import Allowed
 from .inputs import tree_columns
-from .label_examples import SolverTimingExamples
+from .numpy_translator import ArrayTranslator
 from .scores import Entries, first_best
-from .translator import SentenceModel
+
+MOST_QUERIES = 2048  # read at once: their states take 100 MB
 
 
-@torch.inference_mode()
-def choose(model: SentenceModel, vocabulary: Vocabulary, timings: SolverTimings) -> Entries:
+def choose(translator: ArrayTranslator, timings: SolverTimings) -> Entries:
     """The entry of the most probable solver among the timed solvers of each query, (query,).
 
     Solvers that the vocabulary lacks come last.
     """
-    model.eval()
-    names = {kernel.name for kernel in vocabulary.kernels}
+    names = {kernel.name for kernel in translator.vocabulary.kernels}
     known = np.array([name in names for name in timings.names])[timings.solver]
     scores = np.full(len(timings.solver), -1e9)
     known_timings = _only(timings, known)
     if len(known_timings):
-        examples = SolverTimingExamples.of(known_timings, vocabulary)
-        scores[known] = np.concatenate([examples.scores(model, rows)[0].numpy() for rows in np.array_split(
-            np.arange(len(examples)), len(examples) // 2048 + 1)])
+        scores[known] = np.concatenate([_scores(translator, known_timings.take(rows)) for rows in np.array_split(
+            np.arange(len(known_timings)), len(known_timings) // MOST_QUERIES + 1)])
     return first_best(timings, scores)
+
+
+def _scores(translator: ArrayTranslator, timings: SolverTimings) -> NDArray[np.float32]:
+    """The log-probability of each timed solver, up to a constant for each query, (entry,)."""
+    words = np.array([translator.vocabulary.kernel(name) for name in timings.names])[timings.solver]
+    owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
+    unresolved = np.full((len(words), len(translator.vocabulary.derived)), np.nan, np.float32)
+    return translator.start(timings.queries, Allowed(owner, words, unresolved))[1]
 
 
 def _only(timings: SolverTimings, keep: NDArray[np.bool_]) -> SolverTimings:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, check_installed
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.judging import briefs, judged_apart, not_judging
@@ -116,7 +116,6 @@ class TimesModel(Checkpoint):
 
         from .evaluation import COUNTS
         from .shares import OURS
-        from .small.cross_validation import cross_validate
         from .small.folds import folds_of
         from .small.small_options import is_small, options_of
 
@@ -124,6 +123,9 @@ class TimesModel(Checkpoint):
         options = options_of(self, training) if is_small(training) else None
         if options is None:
             return None
+        check_installed("train", "torch")
+        from .small.cross_validation import cross_validate
+
         wanted = methods if OURS in methods else [OURS, *methods]
         validated = cross_validate(folds_of(training, self.seed), options, progress, wanted, COUNTS)
         if validated is None:

@@ -36,7 +36,14 @@ from .checkpoint import Checkpoint
 from .decoding import TranslatorWords
 from .loss import sentence_loss
 from .targets import TargetSentences
-from .training_examples import TrainingExample, held_out_problems, make_examples, make_teacher, vocabulary_of
+from .training_examples import (
+    TrainingExample,
+    describe_tasks,
+    held_out_problems,
+    make_examples,
+    make_teacher,
+    vocabulary_of,
+)
 from .training_options import TrainingOptions
 from .translator import Translator
 
@@ -102,13 +109,6 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         report["interrupted"] = True
     report["seconds"] = time.monotonic() - began
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
-
-
-def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
-    """The data of a training in few words, for its checkpoint: numbers of problems and measurements, and devices."""
-    return {"problems": len({measured.problem.key for measured in tasks}),
-            "devices": sorted({measured.device.name for measured in tasks}),
-            "measurements": int(sum(measured.known.sum() for measured in tasks))}
 
 
 def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence[MeasuredTask],

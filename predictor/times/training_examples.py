@@ -136,3 +136,10 @@ def _in_form_of(problem: Problem, model: Problem) -> Problem:
     features = dict(problem)
     form = {name: value for name, value in dict(model).items() if name in FORM and name in features}
     return Problem.make(problem.type, **{**features, **form})
+
+
+def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
+    """The data of a training in few words, for its checkpoint: numbers of problems and measurements, and devices."""
+    return {"problems": len({measured.problem.key for measured in tasks}),
+            "devices": sorted({measured.device.name for measured in tasks}),
+            "measurements": int(sum(measured.known.sum() for measured in tasks))}

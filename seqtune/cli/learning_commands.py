@@ -46,13 +46,13 @@ def train(
 
     Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
     """
-    from seqtune.predictor.training.process_group import rank_here
-
     from .. import api
     from . import progress, tables
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
                        progress=progress.epoch, say=progress.line)
+    from seqtune.predictor.training.process_group import rank_here  # loads PyTorch, which `train` has found
+
     if rank_here() == 0:  # the other processes of torchrun say nothing
         answer(report.to_json()) if as_json else tables.trained(report.to_json())
 

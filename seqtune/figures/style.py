@@ -8,7 +8,7 @@ from typing import Any
 
 from seqtune.kernels.files import replacing
 
-from ..errors import UnavailableError
+from ..errors import check_installed
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; seqtune itself is black.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
@@ -17,11 +17,10 @@ TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # on an axis of shares
 
 
 def style() -> Any:
-    """Matplotlib's pyplot with plain axes and reproducible files. Raises UnavailableError without Matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UnavailableError("matplotlib is not installed: pip install 'seqtune[plot]'") from None
+    """Matplotlib's pyplot with plain axes and reproducible files. Raises MissingPackageError without Matplotlib."""
+    check_installed("plot", "matplotlib")
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -9,7 +9,7 @@ from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.registry import is_registered, kernel
 
-from ..errors import MisuseError, UnavailableError
+from ..errors import MisuseError, check_installed
 
 # The list of `space("gemm")` after the default: large blocks for large products, flat ones for few rows, deep ones for
 # small products. A tuner that benchmarks them all has a fair choice, and none needs more than 100 KB of shared memory.
@@ -17,11 +17,10 @@ _GEMM = ((128, 256, 64, 8, 3), (128, 128, 32, 4, 4), (64, 128, 64, 4, 3), (16, 6
 
 
 def library() -> Any:
-    """Triton's module. Raises UnavailableError."""
-    try:
-        import triton
-    except ImportError:
-        raise UnavailableError("Triton is not installed: pip install 'seqtune[triton]'") from None
+    """Triton's module. Raises MissingPackageError."""
+    check_installed("triton", "triton")
+    import triton
+
     return triton
 
 
@@ -30,7 +29,7 @@ def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
     """A list of triton.Config for `configs=`: the safe default first, and some others of different shapes.
 
     triton.autotune asks `prune` only if its list has two or more. `names` gives the kernel's names of our parameters,
-    `only` those that the kernel has. Raises MisuseError where there is no family, UnavailableError without Triton.
+    `only` those that the kernel has. Raises MisuseError where there is no family, MissingPackageError without Triton.
     """
     family = family_of(operation)
     check_names(names, family)

@@ -108,5 +108,5 @@ def listening_knobs() -> Any:
     triton = library()
     knobs = getattr(getattr(triton, "knobs", None), "autotuning", None)
     if not hasattr(knobs, "listener"):
-        raise UnavailableError(f"Triton {triton.__version__} has no listener for autotuning; 3.5 and later have one")
+        raise UnavailableError(f"Triton {triton.__version__} has no listener for autotuning; 3.9 has one")
     return knobs

@@ -15,6 +15,7 @@ from benchmarks.prediction import large_landscapes, large_spaces
 from benchmarks.prediction.large_landscapes import NOISE, defined, defined_kernel
 from benchmarks.prediction.large_spaces import WAYS, judge_spaces, kinds, page, train
 from seqtune.errors import FormatError
+from tests.support.installation.optional import needs
 
 VALUES = {"block_size_x": [16, 32, 64], "block_size_y": [1, 2, 4], "tile_size_x": [1, 2], "tile_size_y": [1, 2],
           "temporal_tiling_factor": [1, 2, 4], "loop_unroll_factor_t": [1, 2], "sh_power": [0, 1]}
@@ -59,6 +60,7 @@ def test_a_broken_definition_is_one_clear_error(tmp_path: Path, content: str) ->
         defined_kernel(tmp_path, "hotspot_milo")
 
 
+@needs("torch")
 def test_every_way_is_judged_on_a_tiny_space(folder: Path) -> None:
     spaces = defined(folder, "hotspot_milo", problems=2, judged=1)
     rows = judge_spaces(spaces, train(spaces, epochs=1, rounds=30, width=16))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import sys
@@ -30,6 +29,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.devices import DEVICES
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
+from tests.support.installation.optional import needs
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
 RUN = SearchRun((Trial(3, 2.0, 1.0, 0.5), Trial(7, math.inf, 2.0), Trial(5, 1.0, 3.0)))
@@ -45,7 +45,7 @@ def test_families_are_joined_to_one_space_with_every_configuration_once() -> Non
     assert all(isinstance(value, int) for values in numbers for value in values)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("kernel_tuner") is None, reason="Kernel Tuner is not installed")
+@needs("kernel_tuner")
 @pytest.mark.parametrize("strategy", LIVE_STRATEGIES)
 def test_strategies_of_kernel_tuner_ask_our_measurer(strategy: str) -> None:
     fake, numbers = Fake(), []

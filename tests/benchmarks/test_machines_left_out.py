@@ -25,6 +25,7 @@ from seqtune.predictor.times.shares import Outcome
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from tests.support.installation.optional import needs
 from tests.support.measuring.instant import DEVICE, Instant
 
 OTHER = replace(DEVICE, architecture="stone", l2_bytes=2 << 20)
@@ -75,6 +76,7 @@ def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Datase
         left_out(data, "moon")
 
 
+@needs("torch")
 def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
     given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
     rows, training = machines.judge_group(given, left_out(data, "stone"))

@@ -11,6 +11,7 @@ from benchmarks import pages
 from benchmarks.common.page import Page, measured_on, page_from, publish
 from benchmarks.pages import PAGES, page_of
 from seqtune.errors import FormatError
+from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
 RESULTS = ROOT / "docs" / "results"
@@ -18,6 +19,8 @@ RESULTS = ROOT / "docs" / "results"
 
 @pytest.mark.parametrize("name", [name for name in PAGES if (RESULTS / f"{name}.json").exists()])
 def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(name: str) -> None:
+    if name == "networks":
+        skip_without("torch")
     page = page_of(name, RESULTS)
     assert (RESULTS / f"{name}.md").read_text() == page.markdown()
     assert page.name == name

@@ -19,6 +19,7 @@ from benchmarks.prediction.results import draw, table
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
+from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
@@ -41,6 +42,8 @@ def rows(share: float, low: float) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_says_what_it_does_without_data(program: str, programs: Programs) -> None:
+    if program in ("miopen_paper", "networks"):
+        skip_without("torch")
     done = programs.run(f"benchmarks.{program}", "--help")
     assert done.returncode == 0, done.stderr
     assert f"python -m benchmarks.{program}" in done.stdout

@@ -28,9 +28,11 @@ from tests.support.documentation import (
     write_files,
     write_inputs,
 )
+from tests.support.installation.optional import needs, skip_without
 
 # Examples from the help, which run on other pages, and results, which their programs measured.
 PARSED_ONLY = re.compile(r"docs/(reference/command-line\.md|results/.*)")
+LEARNS = re.compile(r"^(seqtune (re)?train|import torch|from torch|from seqtune\.pytorch)\b", re.M)
 README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 
@@ -39,6 +41,8 @@ _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    if any(LEARNS.search(snippet.text) for snippet in snippets(page) if not snippet.shown_by):
+        skip_without("torch")
     write_inputs()
     write_files(page)
     names: dict[str, object] = {"__name__": "page"}
@@ -131,6 +135,7 @@ def test_the_picture_shows_every_room_and_no_arrow_that_runs_up() -> None:
         assert len(module) < 3 or f">{module[1]}<" in picture
 
 
+@needs("mkdocs", "mkdocstrings", "torch")
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
 import seqtune.huggingface as huggingface
 from seqtune.errors import CheckpointError, MisuseError
@@ -21,8 +22,6 @@ from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.translator import Choices, Source, Translator
-
-transformers = pytest.importorskip("transformers")
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
 DIRECT = Kernel("toy.direct", "conv2d", ("toy",), tuple(

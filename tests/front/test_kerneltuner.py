@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
@@ -18,17 +17,18 @@ from seqtune import exchange
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError
+from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
 from seqtune.kerneltuner import search, space_of, strategy, warm_start
 from seqtune.predictor.times.training import train_tasks
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
 from seqtune.warm_start import WarmStart
+from tests.support.installation.optional import needs
 from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
 
-INSTALLED = importlib.util.find_spec("kernel_tuner") is not None
+INSTALLED = is_installed("kernel_tuner")
 
 
 class Searchspace:
@@ -196,7 +196,7 @@ def test_a_warm_start_that_cannot_be_is_refused_before_the_search(checkpoint: Pa
 
 
 @pytest.mark.filterwarnings("ignore:None of the tunable parameters specify thread block dimensions")
-@pytest.mark.skipif(not INSTALLED, reason="Kernel Tuner is not installed (it is in the extra `dev`)")
+@needs("kernel_tuner")
 def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(checkpoint: Path, tmp_path: Path) -> None:
     from kernel_tuner import tune_kernel
 

@@ -19,6 +19,7 @@ from seqtune.exchange import export, import_data
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
+from tests.support.installation.optional import skip_without
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text
 
 POINTWISE = "convnd n=32 c=64 h=28 w=28 k=256 r=1 s=1"
@@ -148,6 +149,8 @@ def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(tmp_path: Pat
     ["evaluate", "DATA", "--checkpoint", "default"], ["replay", "DATA"], ["retrain", "default", "DATA", "--out", "NEW"],
     ["retrain", "default", "shipped", "--rehearse", "DATA", "--out", "NEW"], ["tune", POINTWISE, "--replay", "DATA"]])
 def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, capsys: Any) -> None:
+    if command[0] == "retrain":
+        skip_without("torch")
     places = {"DATA": str(tmp_path / "labels.parquet"), "NEW": str(tmp_path / "new")}
     read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)])[0].write(places["DATA"])
     assert main([places.get(word, word) for word in command]) == 2

@@ -24,6 +24,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.times.checkpoint import Checkpoint
+from tests.support.installation.optional import needs
 
 
 class RowSum(Operation):
@@ -133,6 +134,7 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
 
 
 @pytest.mark.slow
+@needs("torch")
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     problems = sample_problems("row_sum", 8, seed=1)
     report = seqtune.tune(problems, "llvm:0", strategy="random", trials=6, journal=tmp_path / "journal.sqlite")
@@ -149,6 +151,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
         assert candidate.measurement.status is Status.CORRECT
 
 
+@needs("torch")
 def test_a_checkpoint_of_today_still_loads_and_grows_by_it() -> None:
     checkpoint = Checkpoint.load()
     before = checkpoint.vocabulary.quantities

@@ -20,10 +20,12 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import find
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
 
 @pytest.mark.slow
+@needs("torch")
 def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a_table(
         run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, made = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "made"

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from seqtune.errors import is_installed
+
 OFFSET = int(os.environ.get("SEQTUNE_TEST_SEED", "0"))
 _STRIDE = 1_000_003  # a prime far from the small seeds that are in use, so that no two of them are exchanged
 
@@ -19,17 +21,24 @@ def shift_seeds() -> None:
     """Shift the seeds in this process; processes that it starts keep their own."""
     if not OFFSET:
         return
-    import torch
-
-    new_generator, set_seed = np.random.default_rng, torch.manual_seed
+    new_generator = np.random.default_rng
 
     def default_rng(seed: Any = None) -> np.random.Generator:
         if isinstance(seed, int):
             return new_generator(seed + OFFSET * _STRIDE)
         return new_generator([*seed, OFFSET] if isinstance(seed, list) else seed)
 
+    np.random.default_rng = default_rng
+    if is_installed("torch"):
+        _shift_torch()
+
+
+def _shift_torch() -> None:
+    import torch
+
+    set_seed = torch.manual_seed
+
     def manual_seed(seed: int) -> torch.Generator:
         return set_seed(seed + OFFSET * _STRIDE)
 
-    np.random.default_rng = default_rng
     torch.manual_seed = manual_seed

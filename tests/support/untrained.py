@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.registry import kernel, table
+from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.arrays.word_vectors import described_arrays, shapes
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.translator import Translator
 from seqtune.tuner.backends.discovery import find
 
 
@@ -18,6 +19,14 @@ def save(folder: Path, device: Device | None = None, *kernels: str) -> Path:
     """Save a checkpoint for the kernels (all of llvm) and the device (the first of llvm) in a folder."""
     families = [kernel(name) for name in kernels or table("llvm")]
     vocabulary = Vocabulary.build(families, [device or find("llvm:0")])
-    torch.manual_seed(0)
-    model = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return Checkpoint.of_model(model, vocabulary).save(folder)
+    size = Dimensions.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
+    generator = np.random.default_rng(0)
+    state = {name: np.ones(shape, np.float32) if _is_gain(name) else
+             np.asarray(generator.normal(0, 1 / np.sqrt(shape[-1]), shape), np.float32)
+             for name, shape in sorted(shapes(size).items())}
+    return Checkpoint(size, state | described_arrays(vocabulary), vocabulary).save(folder)
+
+
+def _is_gain(name: str) -> bool:
+    """Return whether the tensor is the gain of a layer norm."""
+    return name in ("encoded.weight", "decoded.weight") or (".norm" in name and name.endswith(".weight"))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from seqtune.kernels.task import MeasuredTask
 
 from ..checkpoint import Checkpoint
-from ..training import describe_tasks
+from ..training_examples import describe_tasks
 from ..training_options import TrainingOptions
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something

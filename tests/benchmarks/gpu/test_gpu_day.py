@@ -28,6 +28,7 @@ from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneE
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.similarity import near
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
 DEVICE = described("cuda", "h200")
@@ -50,6 +51,7 @@ def count(path: Path) -> int:
 
 
 @pytest.mark.slow
+@needs("torch")
 def test_a_dry_run_that_is_killed_goes_on_and_brings_marked_files_home(tmp_path: Path) -> None:
     folder = tmp_path / "day"
     journal = folder / "journals" / f"{KILLED_IN}.sqlite"

@@ -18,6 +18,7 @@ from benchmarks.robustness.network_calls import (
 )
 from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
 LOOKS = [{"calls": calls, "seconds": 1.0 * calls, "resident": 100e6 + 1e6 * min(calls, 50), "regions": 900,
@@ -45,6 +46,7 @@ def test_the_page_says_what_was_wrong_and_how_the_memory_grew(tmp_path: Path) ->
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
+@needs("torch")
 def test_only_what_is_compiled_is_counted_and_only_meanwhile(tmp_path: Path) -> None:
     def compile_text(number: int) -> None:
         Compiler(instruction_sets()[0], ImageCache("object", tmp_path)).build(

@@ -24,6 +24,7 @@ from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.small.small_options import small_options
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.installation.optional import needs
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import NARROW, WIDE
 
@@ -57,6 +58,7 @@ def _quick_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> T
     return replace(small_options(tasks, options), trees=TreesOptions(rounds=20, models=1, threads=1), threads=1)
 
 
+@needs("torch")
 def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
         tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.times.small.small_options.small_options", _quick_options)
@@ -92,6 +94,7 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
         Checkpoint.load(adapted).check_kernels([kernel("llvm.gemm")])
 
 
+@needs("torch")
 @pytest.mark.parametrize(("sizes", "complaint"), [
     ((32, 64, 128), "3 problems to learn from; at least 5 are needed, 30 give a useful predictor"),
     ((32,), "1 problem to learn from")])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch import nn
 
 from seqtune.kernels.device import Device
-from seqtune.pytorch.optimized import Optimized, optimize
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seqtune.pytorch.optimized import Optimized
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Run PyTorch's own operations on one thread: on a busy machine two threads wait for each other."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -26,12 +30,16 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     """Seed the weights and inputs that a test draws."""
+    import torch
+
     torch.manual_seed(0)
 
 
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
+    from seqtune.pytorch.optimized import optimize
+
     def made(model: nn.Module, example: Any, device: Device | str = "llvm:1", **options: Any) -> Optimized:
         return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
 

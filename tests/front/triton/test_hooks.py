@@ -19,18 +19,22 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 from tests.support.triton.stub_gpu import stub_gpu, tuned
 
-triton: Any = pytest.importorskip("triton", reason="Triton is for Linux")
+triton: Any = pytest.importorskip("triton", reason="Triton is not installed (Linux only): make develop")
 
 import seqtune.triton as st  # noqa: E402
 
+needs_listener = pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"),
+                                    reason="this Triton has no listener for autotuning")
 PROGRAM = ROOT / "tests" / "support" / "triton" / "interpreted_matmul.py"
 HALVES = np.zeros(2, np.float16)
 ARGUMENTS = {"a": HALVES, "M": 512, "N": 1024, "K": 256}
 
 
+@needs("torch")
 def test_with_prune_triton_benchmarks_nothing_and_without_a_gpu_it_tunes_as_it_would_without_us() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", str(PROGRAM)], cwd=ROOT, timeout=120, check=False, text=True,
                           capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -148,6 +152,7 @@ def test_the_declaration_in_the_guide_is_complete(tmp_path: Path) -> None:
     assert (config.kwargs, config.num_warps, config.num_stages) == ({"BLOCK_M": 64, "BLOCK_N": 64}, 4, 3)
 
 
+@needs_listener
 def test_every_benchmarked_configuration_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[object] = []
     with stub_gpu(monkeypatch):
@@ -169,6 +174,7 @@ def test_every_benchmarked_configuration_is_recorded(tmp_path: Path, monkeypatch
     assert [record.measurement.status for record in records[:3]] == [Status.CORRECT, Status.CORRECT, Status.RUNTIME]
 
 
+@needs_listener
 def test_a_recording_without_a_device_warns_and_the_tuning_goes_on(tmp_path: Path,
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     with stub_gpu(monkeypatch), st.record(tmp_path / "j.sqlite"), pytest.warns(SeqtuneWarning, match="no record"):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import seqtune
-from seqtune.errors import MisuseError, UnavailableError
+from seqtune.errors import MissingPackageError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.predictor.sequence.beam import Allowed
 from seqtune.predictor.sequence.vocabulary import BEGIN
 from seqtune.predictor.times.checkpoint import Checkpoint
+from tests.support.installation.optional import needs
 from tests.support.learning.c_programs import CPU, small_checkpoint
 
 GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,
@@ -27,10 +28,11 @@ def checkpoint() -> Checkpoint:
     return small_checkpoint(CPU)
 
 
+@needs("torch", "onnx", "onnxscript", "onnxruntime")
 @pytest.mark.slow
 def test_the_graph_scores_words_as_the_translator_does(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript", reason="torch.onnx needs onnxscript: pip install 'seqtune[onnx]'")
-    runtime: Any = pytest.importorskip("onnxruntime", reason="onnxruntime runs the graph: pip install onnxruntime")
+    import onnxruntime as runtime
+
     folder, path = checkpoint.save(tmp_path / "small"), tmp_path / "step.onnx"
     written = seqtune.export(path, "onnx", checkpoint=folder)
     assert written.report["bytes"] == path.stat().st_size
@@ -86,7 +88,7 @@ def test_wrong_requests_for_a_graph_write_nothing(checkpoint: Checkpoint, tmp_pa
     with pytest.raises(MisuseError, match="miopen has no step in ONNX"):
         seqtune.export(tmp_path / "step.onnx", "onnx", checkpoint="miopen")
     folder = checkpoint.save(tmp_path / "small")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match="onnx is not installed"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "torch" or None)
+    with pytest.raises(MissingPackageError, match=r"^onnx is not installed: pip install 'seqtune\[onnx\]'$"):
         seqtune.export(tmp_path / "step.onnx", "onnx", checkpoint=folder)
     assert [path.name for path in tmp_path.iterdir()] == ["small"]

@@ -112,14 +112,14 @@ def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, l
     training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.queries.held_out,
                                                                           timings.queries.held_out))
     loaded = LabelCheckpoint.load(label_checkpoint)
-    chosen = choose(loaded.model, loaded.vocabulary, held_out)
+    chosen = choose(loaded.translator, held_out)
     (row,) = solver_choice_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))
     assert row.top1 > 0.9
     assert row.share > 0.95 > row.default_share
     assert row.trees_share is not None
     assert row.trees_share > 0.95
     stranger = held_out.named(("miopen.Unheard",))
-    assert (choose(loaded.model, loaded.vocabulary, stranger) == chosen).all()
+    assert (choose(loaded.translator, stranger) == chosen).all()
 
 
 def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ Nothing of seqtune or its benchmarks is imported here, so every program imports 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -20,8 +21,10 @@ import traceback
 import numpy  # noqa: F401 - these imports are what a program need not wait for
 import pandas  # noqa: F401
 import pyarrow.parquet  # noqa: F401
-import torch._dynamo  # noqa: F401
 import xgboost  # noqa: F401
+
+with contextlib.suppress(ModuleNotFoundError):
+    pass
 
 
 def run(arguments: list[str], folder: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -21,12 +20,10 @@ import pytest
 import seqtune
 from seqtune.data.journal import Journal
 from tests.support.fleet.ray_runs import BLOCK, OPENCL_PROBLEM, PROBLEMS, SEED, TRIALS
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra `fleet`)"),
-]
+pytestmark = [pytest.mark.slow, needs("ray")]
 SECONDS = 600  # of a program; on a quiet machine it takes 15, on one with ten times the work 200
 MARK = "SEQTUNE_TEST_OF_RAY"
 STARTS_NOT = "Ray does not start here"

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from seqtune.errors import FormatError, UnavailableError, one_line
+from seqtune.errors import FormatError, check_installed, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import dtype_of
 from seqtune.kernels.implementation import KernelSource, Launch, Phase, implementation_of
@@ -55,7 +55,7 @@ class TritonBinary:
 
 
 class TritonCompiler:
-    """Compiles configurations for one GPU of the table. Raises UnavailableError without Triton."""
+    """Compiles configurations for one GPU of the table. Raises MissingPackageError without Triton."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -70,11 +70,10 @@ class TritonCompiler:
 
 
 def target_of(device: Device) -> Any:
-    """Triton's name of the device's architecture. Raises UnavailableError without Triton."""
-    try:
-        from triton.backends.compiler import GPUTarget
-    except ImportError:
-        raise UnavailableError("Triton is not installed: pip install 'seqtune[triton]'") from None
+    """Triton's name of the device's architecture. Raises MissingPackageError without Triton."""
+    check_installed("triton", "triton")
+    from triton.backends.compiler import GPUTarget
+
     if device.architecture.startswith("sm_"):
         return GPUTarget("cuda", int(device.architecture.removeprefix("sm_")), 32)
     return GPUTarget("hip", device.architecture, int(device.names().get("warp_size", 64)))
@@ -86,7 +85,7 @@ def function_of(module: str, entry: str) -> Any:
 
 
 def compile_launch(source: KernelSource, launch: Launch, dtype: str, device: Device) -> list[TritonBinary]:
-    """Compile every phase of a launch. Raises BuildError where Triton refuses, UnavailableError without Triton."""
+    """Compile every phase of a launch. Raises BuildError where Triton refuses, MissingPackageError without Triton."""
     module, constants = constants_of(source)
     target = target_of(device)
     return [_compile(module, phase, constants, launch.arguments, dtype, target) for phase in launch.phases]

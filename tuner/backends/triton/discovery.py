@@ -7,20 +7,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from seqtune.errors import UnavailableError
+from seqtune.errors import UnavailableError, check_installed
 from seqtune.kernels.accelerators import ARCHITECTURES, described, limit_facts, slug
 from seqtune.kernels.device import Device
 
-INSTALL = "pip install 'seqtune[triton]'"
-
 
 def load() -> tuple[Any, Any]:
-    """The modules of PyTorch and Triton. Raises UnavailableError if one is missing or PyTorch sees no GPU."""
-    try:
-        import triton
-    except ImportError:
-        raise UnavailableError(f"Triton is not installed: {INSTALL} (Linux only)") from None
+    """The modules of PyTorch and Triton. Raises UnavailableError if one is missing, or PyTorch sees no GPU."""
+    check_installed("triton", "triton", "torch")
     import torch
+    import triton
 
     if not torch.cuda.is_available():
         build = "its build has no CUDA or ROCm" if not (torch.version.cuda or torch.version.hip) else (

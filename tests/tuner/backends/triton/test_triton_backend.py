@@ -16,11 +16,13 @@ from seqtune.tuner.backends.backend import DeviceLost, LaunchError
 from seqtune.tuner.backends.triton.backend import TritonBackend
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted
 from seqtune.tuner.backends.triton.executable import TritonExecutable
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
-pytest.importorskip("triton", reason="Triton is for Linux")
+pytest.importorskip("triton", reason="Triton is not installed (Linux only): make develop")
 
 
+@needs("torch")
 def test_kernels_are_right_in_the_interpreter_and_canaries_see_a_write_outside() -> None:
     program = ROOT / "tests" / "support" / "triton" / "interpreted_backend.py"
     done = subprocess.run([sys.executable, "-W", "ignore", str(program)], cwd=ROOT, timeout=120, check=False, text=True,
@@ -35,6 +37,7 @@ def test_kernels_are_right_in_the_interpreter_and_canaries_see_a_write_outside()
         assert answer["seconds"] > 0
 
 
+@needs("torch")
 @pytest.mark.skipif(unavailable() is None, reason="this machine has a GPU that PyTorch sees")
 def test_without_a_gpu_the_reason_is_one_line() -> None:
     reason = unavailable()

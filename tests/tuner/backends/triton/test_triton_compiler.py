@@ -24,7 +24,7 @@ from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonC
 from seqtune.tuner.compile_check import contradictions_of
 from tests.support.paths import ROOT
 
-pytest.importorskip("triton", reason="Triton is for Linux")
+pytest.importorskip("triton", reason="Triton is not installed (Linux only): make develop")
 
 FAMILY = kernel("triton.gemm")
 

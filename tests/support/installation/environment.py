@@ -1,0 +1,40 @@
+"""Environment: a virtual environment with a wheel and the packages that it asks for, and no others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from tests.support.installation.requirements import installed_packages, reachable
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Make the environment in a folder, without extras, and return its Python.
+
+    It takes no network and a fraction of a second: packages of the environment that runs the tests are linked, and the
+    wheel, which is pure Python, is unpacked as an installer does.
+    """
+    venv.create(folder, symlinks=True)
+    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    packages = installed_packages()
+    asked = [Requirement(line) for line in installed_packages(site)["seqtune"].requires or ()]
+    linked: dict[str, Path] = {}  # packages that share a folder lie in the same one
+    for name in reachable([line for line in asked if "extra" not in str(line.marker)], packages):
+        for entry in {file.parts[0] for file in packages[name].files or ()} - {"..", "__pycache__"}:
+            linked[entry] = Path(str(packages[name].locate_file(entry)))
+    for entry, place in linked.items():
+        (site / entry).symlink_to(place)
+    return folder / "bin" / "python"
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Environment variables for programs of such an environment: their home and caches are in the folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
+    return kept | {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}

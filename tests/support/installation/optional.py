@@ -1,0 +1,56 @@
+"""Optional packages: tests that need a missing one are skipped, and their reason names the command that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from seqtune.errors import MissingPackageError, is_installed
+
+# Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
+OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "onnx", "onnxscript", "onnxruntime", "kernel_tuner",
+            "mkdocs", "mypy")
+
+
+def reason(packages: Iterable[str]) -> str:
+    """The reason of a skip for want of these packages."""
+    return f"{', '.join(packages)} not installed: `make develop` installs it"
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    """Skip a test where one of the packages is missing."""
+    missing = [package for package in packages if not is_installed(package)]
+    return pytest.mark.skipif(bool(missing), reason=reason(missing))
+
+
+def skip_without(*packages: str) -> None:
+    """Skip the running test, or the fixture that it asks for, where one of the packages is missing."""
+    missing = [package for package in packages if not is_installed(package)]
+    if missing:
+        pytest.skip(reason(missing))
+
+
+class OptionalFile(pytest.Module):
+    """A file of tests. It is skipped as a whole where it cannot be imported for want of an optional package."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """The tests of the file."""
+        try:
+            return super().collect()
+        except (self.CollectError, MissingPackageError) as error:
+            missing = _missing(error)
+            if missing is None:
+                raise
+            pytest.skip(missing, allow_module_level=True)
+
+
+def _missing(error: BaseException) -> str | None:
+    """The reason of the skip; None where the error is another one than a missing optional package."""
+    cause: Any = error.__cause__
+    if isinstance(error, MissingPackageError):
+        return f"{error}"
+    if isinstance(cause, ModuleNotFoundError) and (package := str(cause.name).partition(".")[0]) in OPTIONAL:
+        return reason([package])
+    return None
