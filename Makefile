@@ -20,9 +20,10 @@ USE_UV = command -v "$(UV)" >/dev/null && ! $(PIP) config list 2>/dev/null | gre
 # More arguments of `pip install` and `uv pip install`, such as another index to take torch from.
 PIP_ARGUMENTS ?=
 INSTALL = install --quiet --constraint constraints.txt --build-constraint constraints.txt $(PIP_ARGUMENTS)
-# Install this repository with the extras in brackets, COMMA between them.
+# Install this repository with the extras in brackets, COMMA between them. Only a pip that is quiet twice hides the
+# warnings of the build.
 install = if $(USE_UV); then "$(UV)" pip $(INSTALL) --python $(BIN)/python -e '.$(1)'; \
-	else $(PIP) $(INSTALL) -e '.$(1)'; fi
+	else $(PIP) $(INSTALL) --quiet -e '.$(1)'; fi
 COMMA := ,
 
 # Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.

@@ -32,7 +32,9 @@ from tests.support.installation.optional import needs, skip_without
 
 # Examples from the help, which run on other pages, and results, which their programs measured.
 PARSED_ONLY = re.compile(r"docs/(reference/command-line\.md|results/.*)")
-LEARNS = re.compile(r"^(seqtune (re)?train|import torch|from torch|from seqtune\.pytorch)\b", re.M)
+OPTIONAL = {"torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune\.pytorch)\b", re.M),
+            "triton": re.compile(r"^(import seqtune\.triton|.* --compile triton)\b", re.M),
+            "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
 README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 
@@ -41,8 +43,8 @@ _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
-    if any(LEARNS.search(snippet.text) for snippet in snippets(page) if not snippet.shown_by):
-        skip_without("torch")
+    code = "\n".join(snippet.text for snippet in snippets(page) if not snippet.shown_by)
+    skip_without(*(package for package, needing in OPTIONAL.items() if needing.search(code)))
     write_inputs()
     write_files(page)
     names: dict[str, object] = {"__name__": "page"}

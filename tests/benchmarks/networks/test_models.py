@@ -8,15 +8,19 @@ import torch
 from benchmarks.networks.architectures import configured, plain
 from benchmarks.networks.models import NETWORKS, Network, parameters_of, seeded
 from benchmarks.networks.torch_peers import results_of
+from tests.support.installation.optional import needs, skip_without
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_has_the_published_number_of_parameters(name: str) -> None:
+    if NETWORKS[name].architecture.startswith("configured:"):
+        skip_without("transformers")
     with torch.device("meta"):
         model = NETWORKS[name].build()
     assert parameters_of(model) == NETWORKS[name].parameters
 
 
+@needs("transformers")
 def test_the_encoders_are_those_of_whole_models_with_the_published_number_of_parameters() -> None:
     from transformers import T5Config, T5ForConditionalGeneration, WhisperConfig, WhisperModel
 
@@ -51,6 +55,7 @@ def test_batch_normalisation_keeps_the_size_of_what_passes() -> None:
     assert all(0.5 < size < 2.0 for size in sizes)
 
 
+@needs("transformers")
 def test_a_decoded_token_continues_the_prefilled_text() -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -67,6 +72,7 @@ def test_a_decoded_token_continues_the_prefilled_text() -> None:
         assert torch.allclose(new, all_of_them[:, :, 8:], atol=1e-5)
 
 
+@needs("transformers")
 def test_the_inputs_of_a_decoded_token_fit_gpt2() -> None:
     from transformers import GPT2Config
 
