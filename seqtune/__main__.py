@@ -1,6 +1,7 @@
 """The `seqtune` program: runs a command and reports errors as one line with an exit code.
 
-Exit codes: 0 done, 1 failed or interrupted, 2 misused. Any other exception is a bug and shows its traceback.
+Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted (Ctrl-C; SIGTERM in a long job). Any other exception is a bug
+and shows its traceback.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .errors import SeqtuneError, SeqtuneWarning
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 NEW_OBJECTS = 200_000  # between two searches for garbage: imports make nearly as many, and none of them is garbage
-INTERRUPTED = 130  # typer's exit code for Ctrl-C
+INTERRUPTED = 130  # the exit code for Ctrl-C, of shells and of typer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _complain("no command given; seqtune --help lists them", 2)
         return _complain(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", 1)
+        return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:  # `seqtune ... | head`
         _discard_output()
         return 1

@@ -5,11 +5,8 @@ Arguments are checked before anything is written. Heavy floors are imported by t
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, starmap
@@ -21,7 +18,6 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
@@ -32,19 +28,18 @@ from .bulk import BulkAnswer, predict_many
 from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError, shown
 from .exchange import export, import_data
-from .families import check_allowed, check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
-from .inputs import as_device, as_problem, as_problems, check_positive, check_predictable, check_share, load_checkpoint
+from .families import check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
+from .inputs import as_device, as_problem, check_positive, check_predictable, check_share, load_checkpoint
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
-from .proposals import answering_predictor, doubt_about, predictor_for, propose, seeds_for, slowness_for
-from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
+from .proposals import answering_predictor, doubt_about, predictor_for, propose
+from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, duration
+from .tuning.tuning_results import Tuned, TuningReport
+from .tuning.tuning_run import tune
 
 if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.confidence.explanation import Explanation
-    from seqtune.tuner.fleet.progress import FleetProgress
-    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
-    from seqtune.tuner.tune import TuningProgress
 
 __all__ = [
     "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
@@ -52,7 +47,6 @@ __all__ = [
     "kernels", "libraries", "lint_library", "predict", "predict_many", "retrain", "train", "tune",
 ]
 
-DEFAULT_TRIALS = 200  # of a search without a budget
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
 
 
@@ -143,16 +137,20 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.verdicts import find_verdict, store_verdict
     from seqtune.tuner.measuring.verification import OverBudget, verify
+    from seqtune.tuner.stand_ins import default_and_stand_ins, failed_default
 
     problem, device, default = task.problem, task.device, task.default
     versions = {kernel.name: kernel.version for kernel in task.kernels}
+    stand_ins = partial(default_and_stand_ins, task)
     with Journal(journal) as records:
-        earlier = find_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
+        earlier = find_verdict(records, problem, device, versions, proposals, default, seconds,
+                               stand_ins) if cache else None
         began = time.monotonic()
         if earlier is None:
             try:
                 with Runner(device) as runner:
-                    verdict = verify(runner, problem, list(proposals), default, seconds, progress)
+                    verdict = verify(runner, problem, list(proposals), default, seconds, progress,
+                                     stand_ins=stand_ins)
             except OverBudget as over:
                 return replace(_unverified(task, proposals), unverified=(
                     f"the fewest measurements take about {duration(over.seconds)} here, the budget is "
@@ -161,114 +159,21 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
         else:
             verdict = earlier
     elapsed = None if earlier is not None else time.monotonic() - began
+    failed = verdict.measurements[default]
     if verdict.winner is None:
-        failed = verdict.measurements[default]
-        raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({failed.status}: "
-                           f"{failed.message})")
+        raise SeqtuneError(f"nothing ran on {device.name}: " + failed_default(
+            default, failed.message or failed.status.value, others=len(verdict.measurements) - 1))
+    substituted = "" if failed.status is Status.CORRECT else failed_default(
+        default, failed.message or failed.status.value,
+        verdict.default if verdict.default != default else None)
+    default = verdict.default
     measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
                                            verdict.measurements.get(configuration))
                 for configuration in (*proposals, default)}
     return Prediction(
         problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],
         measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed,
-        loaded=verdict.loaded)
-
-
-def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
-         trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
-         journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
-         fleet: str | None = None, progress: Callable[[TuningProgress], None] | None = None,
-         fleet_progress: Callable[[FleetProgress], None] | None = None) -> TuningReport:
-    """Search the best configurations of one problem, several, or a named set by measuring.
-
-    `trials` and `seconds` are budgets for each problem. A budget of `total` trials is shared by all problems and spent
-    where it improves most. Every measurement is in the journal as soon as it is made; the same call again resumes where
-    this one stopped. `retry_failed` repeats measurements that timed out or crashed. With `replay`, the records of a
-    data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
-    (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`, `ray://HOST:PORT`), all its
-    members that have the device measure, `fleet_progress` is called about once a second, and measurements are in the
-    journal after the member's next control. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C.
-    """
-    from seqtune.data.journal import Journal
-    from seqtune.tuner.campaign import campaign
-    from seqtune.tuner.measuring.runner import Measurer, Runner
-    from seqtune.tuner.strategies.table import strategy_entry
-    from seqtune.tuner.tune import Budget, TuningOptions, tasks_for, tune_all
-
-    from .strategy_replay import recorded_measurer
-
-    wanted = as_problems(problems)
-    for name, count in (("trials", trials), ("total", total)):
-        if count is not None and count < 1:
-            raise MisuseError(f"{name}={shown(count)}; at least one is needed")
-    if total is not None and (trials is not None or seconds is not None):
-        raise MisuseError("`total` cannot be combined with `trials` or `seconds`")
-    if seconds is not None:
-        check_positive("seconds", seconds)
-    if seed < 0:
-        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
-    entry = strategy_entry(strategy)
-    if trials is None and seconds is None and not entry.ends:
-        trials = DEFAULT_TRIALS
-    if fleet is not None and replay is not None:
-        raise MisuseError("`fleet` cannot be combined with `replay`, which measures nothing")
-    if replay is not None and journal is not None:
-        raise MisuseError("`replay` keeps no journal; leave out --journal or --replay")
-    failures = {problem: Counter[str]() for problem in wanted}
-
-    def note(step: TuningProgress) -> None:
-        measurement = step.measurement
-        if measurement.status is not Status.CORRECT and (
-                replayed is None or replayed.has(step.problem, step.configuration)):
-            failures[step.problem][f"{measurement.status}: {measurement.message}"] += 1
-        if progress is not None:
-            progress(step)
-
-    replayed: RecordedMeasurer | None = None
-    options = TuningOptions(strategy, seed=seed, on_progress=note,
-                            seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
-    if fleet is not None:
-        from seqtune.tuner.fleet.fleet_options import FleetOptions
-
-        from .fleet_tuning import tune_on_fleet
-
-        budget = Budget(trials, seconds) if total is None else Budget()
-        return tune_on_fleet(wanted, device, fleet, budget, journal, FleetOptions(
-            options, total, retry_failed), failures, fleet_progress)
-    replayed = None if replay is None else recorded_measurer(replay, device, wanted)
-    families = None if replayed is None else replayed.kernels
-    target = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
-    if replayed is None and not can_run(target.backend):
-        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure; "
-                          "`seqtune predict` proposes configurations for them")
-    if replayed is None:
-        discovery.check_present(target)
-        check_allowed(target.backend, {problem.type for problem in wanted})
-    skipped: list[tuple[Problem, str]] = []
-    if replayed is not None:
-        skipped = [(problem, f"not recorded on {target.name}") for problem in wanted if problem not in replayed]
-        wanted = [problem for problem in wanted if problem in replayed]
-    if len(wanted) == 1:
-        Task.of(wanted[0], target, families)  # raises with the reason
-    results = []
-    with contextlib.ExitStack() as stack:
-        measurer: Measurer
-        if replayed is None:
-            records = stack.enter_context(Journal(journal))
-            measurer = runner = stack.enter_context(Runner(target))
-            runner.start()
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtune-"))
-            records, measurer = stack.enter_context(Journal(Path(folder) / "replay.sqlite")), replayed
-        if retry_failed:
-            for problem in wanted:
-                records.forget_failed(problem, target, kernels())
-        tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
-        for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
-                       else campaign(tasks, records, measurer, total, options)):
-            results.append(Tuned.of(result, failures[result.problem]))
-        return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
-                            None if replay is None else str(replay))
+        loaded=verdict.loaded, failed_default=substituted)
 
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,

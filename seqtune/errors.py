@@ -2,8 +2,10 @@
 
 SeqtuneError                 something could not be done                     (exit code 1)
 ├── UnavailableError         a backend, driver or tool is missing here
-│   └── MissingPackageError  a package of an extra is not installed  (exit code 2)
-├── InterruptedTuning        the user stopped a long job; what was measured is kept
+│   └── MissingPackageError  a package of an extra is not installed          (exit code 2)
+├── Interrupted              the user stopped a long job                     (exit code 130)
+│   ├── InterruptedTuning    what was measured is kept
+│   └── InterruptedTraining  what was learned is kept
 └── MisuseError              an input is wrong                               (exit code 2)
     ├── ProblemError         a problem cannot be read or is impossible
     ├── DeviceError          a device is not available here
@@ -19,6 +21,8 @@ A configuration that fails to build or run raises none of these: it is data (a M
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
+from typing import Any
 
 LONGEST_MESSAGE = 2000  # characters
 _CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}  # of ISO 6429
@@ -46,8 +50,23 @@ class MissingPackageError(UnavailableError):
     exit_code = 2
 
 
-class InterruptedTuning(SeqtuneError):
-    """The user stopped a long job; everything measured so far is in the journal."""
+class Interrupted(SeqtuneError):
+    """The user stopped a long job (Ctrl-C, or SIGTERM)."""
+
+    exit_code = 130  # 128 + SIGINT, as shells report it
+
+
+class InterruptedTuning(Interrupted):
+    """Measuring was stopped; everything measured so far is in the journal. `results` are the best so far."""
+
+    def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.results = tuple(results)  # of the tuner: one for each search without a final result
+        self.report: Any = None  # seqtune.tune's report of all results so far
+
+
+class InterruptedTraining(Interrupted):
+    """A training was stopped; its state is kept, and the same call goes on."""
 
 
 class MisuseError(SeqtuneError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,12 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.predictor.candidate import Candidate, Confidence
 
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.compile_check import FamilyCheck
-    from seqtune.tuner.tune import TuningResult
 
 NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `make collect` in a clone "
            "of the repository measures what the data lacks (guide: New hardware)")
@@ -108,6 +105,7 @@ class Prediction:
     explanation: Explanation | None = None  # of the first candidate, if asked for
     fell_back: bool = False  # whether the safe default answers because the confidence was below `min_confidence`
     evidence: int = 0  # measurements of this device in the journal that corrected the proposals
+    failed_default: str = ""  # why the safe default did not run, and what was compared with instead
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -128,6 +126,8 @@ class Prediction:
     def remarks(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""
         remarks = [f"predictor {self.predictor}: {self.note}"] if self.note else []
+        if self.failed_default:
+            remarks.append(self.failed_default)
         if self.unverified:
             remarks.append(f"not verified: {self.unverified}")
         if self.evidence:
@@ -158,6 +158,8 @@ class Prediction:
             fields["explanation"] = self.explanation.to_json()
         if self.note:
             fields["note"] = self.note
+        if self.failed_default:
+            fields["failed_default"] = self.failed_default
         if self.unverified:
             fields["unverified"] = self.unverified
         if self.evidence:
@@ -205,63 +207,6 @@ class CompileReport:
         """A JSON object."""
         return {"device": self.device.name, "sample": self.sample, "seed": self.seed, "passed": self.passed,
                 "families": [family.to_json() for family in self.families]}
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """The result of tuning one problem."""
-
-    problem: Problem
-    best: Configuration | None  # None where nothing ran correctly
-    best_seconds: float | None
-    default: Configuration
-    default_seconds: float | None
-    trials: int
-    measured: int  # trials of this run; the others were in the journal
-    failed: int
-    space: int  # number of valid configurations
-    confidence: float | None  # that the best beats the runner-up: 1 - p of a t-test over the finals
-    best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
-    failure: str | None = None  # status and message of the most frequent failure
-
-    @classmethod
-    def of(cls, result: TuningResult, failures: Counter[str]) -> Tuned:
-        """The result of a search with its failed trials, counted by status and message."""
-        best, default = result.measurement, dict(result.finalists).get(result.default)
-        return cls(result.problem, result.configuration, None if best is None else finite(best.seconds),
-                   result.default, None if default is None else finite(default.seconds), result.done,
-                   result.done - result.resumed, failures.total(), result.space, result.confidence,
-                   None if best is None else best.resources, max(failures, key=failures.__getitem__, default=None))
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON object."""
-        def timed(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
-            return None if configuration is None else {
-                "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
-
-        best = timed(self.best, self.best_seconds)
-        if best is not None and self.best_resources is not None:
-            best["resources"] = self.best_resources.to_json()
-        return {"problem": self.problem.to_json(), "best": best,
-                "default": timed(self.default, self.default_seconds), "trials": self.trials, "measured": self.measured,
-                "failed": self.failed, "failure": self.failure, "space": self.space, "confidence": self.confidence}
-
-
-@dataclass(frozen=True, slots=True)
-class TuningReport:
-    """The results of a tuning run."""
-
-    device: Device
-    journal: Path | None  # None for a replay
-    results: tuple[Tuned, ...]
-    skipped: tuple[tuple[Problem, str], ...]  # with the reason
-    replayed: str | None = None  # the data set that answered in a replay
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON object."""
-        return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
-                "replayed": self.replayed, "results": [result.to_json() for result in self.results],
-                "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
     for run in runs:
         run.recall()
     spent = resumed = sum(run.done for run in runs)
+    yielded = 0  # results
     limit = min(total, sum(len(run.task) for run in runs))
 
     def step(progress: TuningProgress) -> None:
@@ -65,9 +66,10 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
             search_batch(max(open_runs, key=lambda run: (expected_gain(times(run)), -run.done)))
         for run in runs:
             yield run.result()
+            yielded += 1
     except KeyboardInterrupt:
-        raise InterruptedTuning(f"stopped after {spent} trials of {len(runs)} problems; all are in "
-                                f"{journal.path}; run again to resume") from None
+        raise InterruptedTuning(f"stopped after {spent} trials of {len(runs)} problems; all are in {journal.path}; run "
+                                "again to resume", [run.so_far() for run in runs[yielded:]]) from None
 
 
 def is_open(run: Search) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -19,6 +19,7 @@ from seqtune.kernels.task import Task
 
 from .history import history
 from .measuring.significance import faster
+from .stand_ins import failed_default
 from .strategies.strategy import OnDemand, SearchContext, Strategy
 from .strategies.table import strategy_factory
 from .tuning_options import TuningOptions
@@ -31,11 +32,13 @@ class TuningResult:
     problem: Problem
     configuration: Configuration | None
     measurement: Measurement | None  # of the configuration; of the finals if there were any
-    default: Configuration
+    default: Configuration  # or the stand-in that ran in its place
     finalists: tuple[tuple[Configuration, Measurement], ...]  # fastest first, including the default
     done: int  # trials
     resumed: int  # trials of these that were in the journal
     space: int  # number of configurations of the task
+    failed: Mapping[Configuration, Measurement] = field(default_factory=dict)  # trials that were not correct
+    failed_default: str = ""  # a sentence, if the default does not run
 
     @property
     def confidence(self) -> float | None:
@@ -71,6 +74,7 @@ class Search:
         self.kernels = {kernel.name: kernel for kernel in task.kernels}
         self.recorded = journal.trials(task.problem, task.device, task.kernels)
         self.trials: dict[Configuration, Measurement] = {}
+        self.failed_finals: dict[Configuration, Measurement] = {}
         self.best = math.inf
         self.resumed = 0
         self.host = platform.node()
@@ -141,33 +145,69 @@ class Search:
                       self.host if host is None else host, self._fingerprint)
 
     def finalists(self) -> list[Configuration]:
-        """The configurations that the finals measure again: the fastest trials and the safe default."""
+        """The configurations that the finals measure again: the fastest trials and the safe default or its stand-in."""
         seconds = {configuration: measurement.seconds for configuration, measurement in self.trials.items()}
-        return finalists_of(seconds, self.task.default, max(1, self.options.finals.count))
+        return finalists_of(seconds, self.compared, max(1, self.options.finals.count))
+
+    @property
+    def compared(self) -> Configuration:
+        """The safe default, or the first of its stand-ins that is not known to fail; the default if all do."""
+        for configuration in self.options.defaults(self.task):
+            if self._failure(configuration) is None:
+                return configuration
+        return self.task.default
+
+    def _failure(self, configuration: Configuration) -> Measurement | None:
+        known = self.failed_finals.get(configuration) or self.trials.get(configuration)
+        return known if known is not None and known.status is not Status.CORRECT else None
+
+    def settles(self, measured: Mapping[Configuration, Measurement]) -> bool:
+        """Whether these finals decide: they hold what the others are compared with. Else hold the finals again."""
+        self.failed_finals.update({configuration: measurement for configuration, measurement in measured.items()
+                                   if measurement.status is not Status.CORRECT})
+        return self.compared in measured
 
     def unmeasured_finals(self) -> dict[Configuration, Measurement] | None:
         """The finals that need no measurement: the trials if none are held, or those in the journal; None: hold them.
         """
-        finalists = self.finalists()
         if not self.options.finals.count:
-            return {configuration: self.trials[configuration] for configuration in finalists
-                    if configuration in self.trials}
-        return self._recorded_finals(finalists) or None if self.resumed == self.done else None
+            return self._best_trials()
+        return self._recorded_finals() or None if self.resumed == self.done else None
+
+    def so_far(self) -> TuningResult:
+        """The result if the search ended here, by its trials alone."""
+        return self.result_of(self._best_trials())
+
+    def _best_trials(self) -> dict[Configuration, Measurement]:
+        return {configuration: self.trials[configuration] for configuration in self.finalists()
+                if configuration in self.trials}
 
     def result_of(self, measured: Mapping[Configuration, Measurement]) -> TuningResult:
         """The result, decided by the measurements of the finals."""
         order = sorted(measured, key=lambda configuration: measured[configuration].seconds)
         best = fastest_finalist(measured)
         ordered = tuple((configuration, measured[configuration]) for configuration in order)
-        return TuningResult(self.task.problem, best, measured[best] if best else None, self.task.default,
-                            ordered, self.done, self.resumed, len(self.task))
+        failed = {configuration: measurement for configuration, measurement in self.trials.items()
+                  if measurement.status is not Status.CORRECT}
+        return TuningResult(self.task.problem, best, measured[best] if best else None, self.compared, ordered,
+                            self.done, self.resumed, len(self.task), failed, self._failed_default())
 
-    def _recorded_finals(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
+    def _failed_default(self) -> str:
+        failure, compared = self._failure(self.task.default), self.compared
+        if failure is None:
+            return ""
+        known = sum(self._failure(configuration) is not None for configuration in self.options.defaults(self.task))
+        return failed_default(self.task.default, failure.message or failure.status.value,
+                              None if compared == self.task.default else compared, known - 1)
+
+    def _recorded_finals(self) -> dict[Configuration, Measurement]:
         """The finals in the journal, of an earlier run with the same trials; empty unless all finalists are in it."""
         device, versions = self.task.device, {name: kernel.version for name, kernel in self.kernels.items()}
         recorded = {record.configuration: record.measurement
                     for record in self.journal.records(self.task.problem, device.key, run="final")
                     if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
+        self.settles(recorded)
+        finalists = self.finalists()
         if not all(configuration in recorded for configuration in finalists):
             return {}
         return {configuration: recorded[configuration] for configuration in finalists}

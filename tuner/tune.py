@@ -69,7 +69,7 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
          options: TuningOptions = DEFAULT_OPTIONS) -> TuningResult:
     """Search one task by measuring.
 
-    Raises InterruptedTuning on Ctrl-C; every finished trial is then in the journal.
+    Raises InterruptedTuning on Ctrl-C, with the result so far; every finished trial is then in the journal.
     """
     run = TuningRun(task, journal, measurer, options)
     try:
@@ -77,8 +77,8 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
         return run.result()
     except KeyboardInterrupt:
         raise InterruptedTuning(
-            f"stopped after {run.done} trials of {task.problem.brief()}; all are in {journal.path}; run again to resume"
-        ) from None
+            f"stopped after {run.done} trials of {task.problem.brief()}; all are in {journal.path}; run again to "
+            "resume", (run.so_far(),)) from None
 
 
 def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
@@ -119,9 +119,10 @@ class TuningRun(Search):
     def result(self) -> TuningResult:
         """Measure the finals, if the options ask for them, and return the result."""
         measured = self.unmeasured_finals()
-        if measured is None:
-            measured = hold_finals(self.measurer, self.task.problem, self.finalists(), self.options.finals,
-                                   self.options.measuring)
-            for configuration, measurement in measured.items():
+        while measured is None:
+            held = hold_finals(self.measurer, self.task.problem, self.finalists(), self.options.finals,
+                               self.options.measuring)
+            for configuration, measurement in held.items():
                 self.journal.add(self.record_of(configuration, measurement, "final"))
+            measured = held if self.settles(held) else None
         return self.result_of(measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seqtune.data.record import Measurement
@@ -11,6 +11,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 from .measuring.timing import DEFAULTS, Options
+from .stand_ins import default_and_stand_ins
 from .strategies.strategy import StrategyFactory
 
 BATCH = 16  # proposals per `ask`: enough to hide the latency of the worker, few enough to learn in between
@@ -74,6 +75,7 @@ class TuningOptions:
     finals: Finals = field(default_factory=Finals)
     seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # first proposals, likeliest first
     slowness: Callable[[Task], Sequence[float]] = unknown_slowness  # log(time / best time) to expect, by number
+    defaults: Callable[[Task], Iterable[Configuration]] = default_and_stand_ins  # the first that runs is compared with
     on_progress: Callable[[TuningProgress], None] = ignore_progress
 
 

@@ -13,8 +13,9 @@ HEAD = """# Command line
 {help} `seqtune --install-completion` sets up the shell.
 
 Answers go to standard output, progress goes to standard error. Every command has `--help` and `--json` (one JSON
-object). The exit code is 0 when the work is done, 1 when it failed or was interrupted, and 2 when the command line
-or an input is wrong; then one line on standard error says what to do. This page is generated from the program.
+object). The exit code is 0 when the work is done, 1 when it failed, 130 when it was interrupted (Ctrl-C), and 2 when
+the command line or an input is wrong; then one line on standard error says what to do. This page is generated from the
+program.
 """
 
 

@@ -6,17 +6,22 @@ JSON object with --json), progress to stderr. Nothing heavy is imported before a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
-from ..errors import MisuseError
+from ..errors import InterruptedTuning, MisuseError
 from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Seed, Words, answer, app
 from .arguments import one_problem, refuse_options, several_problems
+
+if TYPE_CHECKING:
+    from ..tuning.tuning_results import TuningReport
 
 SAMPLE = 200  # configurations of each family that are compiled
 
@@ -191,19 +196,26 @@ def tune(
     from . import progress, tables
 
     wanted = several_problems(words, problems)
-    if fleet is not None:
-        from . import fleet_view
+    search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
+                     seed=seed, journal=journal, retry_failed=retry_failed, replay=replay)
+    show: Callable[[TuningReport], None] = tables.tuned
+    stopped = None
+    try:
+        if fleet is not None:
+            from . import fleet_view
 
-        with fleet_view.FleetView() as view:
-            report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total, seed=seed,
-                              journal=journal, retry_failed=retry_failed, replay=replay, fleet=fleet,
-                              fleet_progress=view)
-        answer(report.to_json()) if as_json else fleet_view.tuned(report)
-        return
-    with progress.TuningProgressBar(seconds) as bar:
-        report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
-                          seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, progress=bar)
-    answer(report.to_json()) if as_json else tables.tuned(report)
+            show = fleet_view.tuned
+            with fleet_view.FleetView() as view:
+                report = search(fleet=fleet, fleet_progress=view)
+        else:
+            with progress.TuningProgressBar(seconds) as bar:
+                report = search(progress=bar)
+    except InterruptedTuning as stop:
+        report, stopped = stop.report, stop
+    if report is not None:
+        answer(report.to_json()) if as_json else show(report)
+    if stopped is not None:
+        raise stopped
 
 
 @app.command(epilog="Example: seqtune fleet status --fleet auto")
@@ -214,7 +226,7 @@ def fleet(
     as_json: AsJson = False,
 ) -> None:
     """Show a fleet: its nodes and what they offer, what every member does, and how far the run is."""
-    from ..fleet_tuning import fleet_status
+    from ..tuning.fleet_tuning import fleet_status
     from . import fleet_view
 
     if action != "status":

@@ -10,8 +10,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from ..fleet_tuning import FleetStatus, FleetTuned
-from ..results import TuningReport, duration
+from ..results import duration
+from ..tuning.fleet_tuning import FleetStatus, FleetTuned
+from ..tuning.tuning_results import TuningReport
 from . import tables
 from .progress import QUIET_SECONDS
 

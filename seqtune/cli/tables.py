@@ -20,8 +20,9 @@ from .progress import note
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
 
-    from ..results import Demonstration, Devices, Prediction, Proposal, TuningReport
+    from ..results import Demonstration, Devices, Prediction, Proposal
     from ..strategy_replay import Replayed
+    from ..tuning.tuning_results import TuningReport
 
 WIDTH = 200  # columns where there is no terminal
 LATE = 1.25  # times its budget that a verification takes before a note says so
@@ -183,13 +184,17 @@ def tuned(outcome: TuningReport) -> None:
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
     for result in outcome.results:
-        if result.best is None and result.failure is not None:
-            _out.print(f"{result.problem.brief()}: nothing ran; the most frequent failure is {result.failure}",
-                       markup=False, soft_wrap=True)
+        for remark in result.remarks():
+            _out.print(f"{result.problem.brief()}: {remark}", markup=False, soft_wrap=True)
+    for remark in outcome.remarks():
+        _out.print(remark, markup=False, soft_wrap=True)
     source = f"journal: {outcome.journal}" if outcome.replayed is None else (
         f"replayed from {outcome.replayed}, {outcome.device.name}: nothing was measured, and no journal is kept")
     _out.print(source, markup=False, soft_wrap=True)
-    if outcome.replayed is None:
+    if outcome.interrupted:
+        _out.print("stopped: the times are those of trials, and no finals were held for what was not finished",
+                   markup=False, soft_wrap=True)
+    elif outcome.replayed is None:
         _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
                    "because the least of many trials is too low; sure: confidence that the best is faster than the "
                    "runner-up (t-test)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from torch import nn
 
 import seqtune
-from seqtune.api import DEFAULT_TRIALS
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
 from seqtune.inputs import _loaded, as_problem, as_problems
@@ -21,11 +19,13 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import names
-from seqtune.results import Proposal, Tuned
+from seqtune.results import Proposal
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
 from seqtune.tuner.tune import Budget, TuningResult
+from seqtune.tuning.tuning_results import Tuned
+from seqtune.tuning.tuning_run import DEFAULT_TRIALS
 from tests.support import planted
 from tests.support.untrained import save
 
@@ -172,7 +172,9 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
         measurement = Measurement(Status.CORRECT, (2.0, 1.0), 0.0, resources=resources)
         proposal = Proposal(good, 0.5, measurement).to_json()
         assert {name: value for name, value in proposal.items() if name == "resources"} == told
-        result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400)
-        tuned = Tuned.of(result, Counter({"crash: signal 6": 1})).to_json()
+        failed = {planted.deed("segv"): Measurement(Status.CRASH, message="signal 6")}
+        result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400, failed)
+        tuned = Tuned.of(result).to_json()
         assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.0, **told}
-        assert (tuned["trials"], tuned["measured"], tuned["failed"], tuned["failure"]) == (3, 2, 1, "crash: signal 6")
+        assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)
+        assert tuned["failures"] == [{"status": "crash", "count": 1, "message": "signal 6"}]

@@ -22,6 +22,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.stand_ins import TRIES
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, TuningProgress, TuningResult, tasks_for, tune, tune_all
 from tests.support import planted
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
@@ -241,3 +242,48 @@ def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) ->
         assert len(trials) == len(set(trials)) == 320
         assert set(trials) == {(record.identity, record.measurement.status) for record in other.records()}
         assert all(record.measurement.status is Status.CORRECT for record in journal.records())
+
+
+class Failing(Fake):
+    """A measurer for which every configuration with x below 2 fails to compile."""
+
+    def time(self, configuration: Configuration, best_y: int) -> Measurement:
+        if configuration.number("x") < 2:
+            return Measurement(Status.COMPILE, message="no such tile")
+        return super().time(configuration, best_y)
+
+
+def test_a_default_that_fails_is_replaced_by_the_next_one_that_runs(journal: Journal) -> None:
+    measurer, stand_in = Failing(), Configuration.of("test.k", {"x": 2, "y": 2})
+    result = go(journal, measurer, "random", Budget(trials=12))
+    assert result.default == stand_in
+    assert dict(result.finalists)[stand_in].status is Status.CORRECT
+    assert result.failed_default.startswith(
+        "the default configuration of test.k failed: no such tile (x=0 y=0), and 1 further configurations failed")
+    assert result.failed_default.endswith("compared with x=2 y=2 instead")
+    kept = {record.configuration for record in journal.records() if record.measurement.status is Status.COMPILE}
+    assert {TASK.default, Configuration.of("test.k", {"x": 1, "y": 1})} <= kept  # failures are data
+    again = Failing()
+    resumed = go(journal, again, "random", Budget(trials=12))
+    assert (resumed.default, resumed.failed_default, again.compared) == (stand_in, result.failed_default, [])
+
+
+def test_where_all_fail_the_default_stays_and_the_number_of_tries_is_bounded(journal: Journal) -> None:
+    class Broken(Fake):
+        def time(self, configuration: Configuration, best_y: int) -> Measurement:
+            return Measurement(Status.CRASH, message="signal 6")
+
+    measurer = Broken()
+    result = go(journal, measurer, "random", Budget(trials=5))
+    assert (result.configuration, result.default) == (None, TASK.default)
+    assert len(measurer.compared) <= TRIES + 1
+    assert "and 7 further configurations failed, too" in result.failed_default
+    assert len(result.failed) == result.done == 5
+
+
+def test_ctrl_c_tells_the_best_so_far(journal: Journal) -> None:
+    with pytest.raises(InterruptedTuning) as stop:
+        go(journal, Fake(interrupt_at=25))
+    (so_far,) = stop.value.results
+    assert so_far.done == 25
+    assert so_far.measurement.seconds == min(record.measurement.seconds for record in journal.records())

@@ -17,6 +17,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
+from ..stop_request import StopRequest
 from ..tuning_options import UNLIMITED, Budget
 from .batch import is_sound
 from .block import BlockEntry
@@ -31,7 +32,6 @@ from .member_state import HandedBatch, MemberState
 from .progress import FleetProgress, MemberPhase
 from .reference_memory import ReferenceMemory
 from .roster import Roster
-from .stop_request import StopRequest
 
 DEFAULT_FLEET_OPTIONS = FleetOptions()
 REPORT_SECONDS = 1.0  # between two reports of the progress
@@ -84,7 +84,9 @@ class FleetRun:
             self._complain()
         except KeyboardInterrupt:
             self.memory.save(at_once=True)
-            raise InterruptedTuning(self._interruption()) from None
+            so_far = [GroupResult(group.device, tuple(group.members), search.search.so_far())
+                      for group in self._groups for search in group.searches.values()]
+            raise InterruptedTuning(self._interruption(), so_far) from None
         finally:
             self.engine.close()
 

@@ -183,7 +183,10 @@ class GroupSearch:
             if measured is None and not self._finalists:
                 measured = self.search.unmeasured_finals()
             if measured is not None and not self._needs_more(measured):
-                self._result = self.search.result_of(measured)
+                if self.search.settles(measured) or not self._finals:
+                    self._result = self.search.result_of(measured)
+                else:  # the default failed: once more, with its stand-in
+                    self._finalists, self._finals = [], {}
         return self._result
 
     def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:

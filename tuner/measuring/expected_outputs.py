@@ -1,32 +1,38 @@
 """ExpectedOutputs: the expected outputs of a problem whose operation declares them, and their comparison.
 
-They come from the operation's reference or data. Where it has neither, the outputs of the default configuration count:
-then all configurations must agree with it.
+They come from the operation's reference or data. Where it has neither, the outputs of the default configuration count,
+or of the one that stands in for it if it fails: then all configurations must agree with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ProblemError, SeqtuneError, one_line
+from seqtune.errors import ProblemError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.calls.contents import COPY_OF, all_contents
 from seqtune.kernels.calls.number_types import TOLERANCES, is_float
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
 from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, SeveralOutputs, build_executable
 from ..backends.called_executable import PATTERN_BYTE
+from ..stand_ins import default_and_stand_ins, failed_default
 
 Arrays = Mapping[str, NDArray[Any]]
+# Called before code runs that may end the process, with what it is and why the configurations before it failed (None:
+# it is no configuration).
+Announce = Callable[[str, Sequence[str] | None], None]
 
 
 class Expectation(Protocol):
@@ -147,40 +153,57 @@ def prepare_arrays(problem: Problem, seed: int = 0) -> tuple[Operands, Tensors]:
 
 
 def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
-                    note: Callable[[str], None]) -> ExpectedOutputs:
-    """The expected outputs, by the operation or by the default configuration; `note` announces the code that runs.
+                    announce: Announce, failures: Sequence[str] = ()) -> tuple[ExpectedOutputs, str]:
+    """The expected outputs, by the operation, by the default configuration or by its stand-in, with a note on that.
 
-    Raises SeqtuneError if the reference or the default configuration fails.
+    `failures` are the reasons why the first of default and stand-ins failed in an earlier process; they are not tried
+    again. Raises SeqtuneError if the reference fails, or the default and all of its stand-ins.
     """
     work = operation(problem.type)
     if work.results_by:
-        note(work.results_by)
+        announce(work.results_by, None)
     results: Arrays | None = work.results(problem, arrays)
     if results is not None:
-        return ExpectedOutputs(results, tensors.outputs)
-    return ExpectedOutputs(_outputs_of_default(problem, arrays, tensors, backend, note), tensors.outputs,
-                           tensors.inputs)
+        return ExpectedOutputs(results, tensors.outputs), ""
+    results, note = _outputs_of_default(problem, arrays, tensors, backend, announce, list(failures))
+    return ExpectedOutputs(results, tensors.outputs, tensors.inputs), note
 
 
 def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
-                        note: Callable[[str], None]) -> Arrays:
+                        announce: Announce, failures: list[str]) -> tuple[Arrays, str]:
     families = [family for family in kernels_for(problem, backend.device) if family.implementation is not None]
     spaces = (SearchSpace(family, problem, backend.device) for family in families)
-    space = next((space for space in spaces if len(space)), None)
-    if space is None:
+    task = Task(problem, backend.device, tuple(space for space in spaces if len(space)))
+    if not task.spaces:
         raise ProblemError(f"no kernel that runs on {backend.device.name} solves {problem.brief()}")
-    note(f"the default configuration of {space.kernel.name} ({space.default.brief()})")
-    try:
-        executable = build_executable(backend, problem, space.kernel, space.default)
+    kernels = {family.name: family for family in families}
+    for attempt, configuration in enumerate(default_and_stand_ins(task)):
+        if attempt < len(failures):
+            continue
+        announce(f"{'the default configuration' if not attempt else 'a stand-in for the default'} of "
+                 f"{configuration.kernel} ({configuration.brief()})", failures)
         try:
-            executable.load(arrays)
-            executable.poison()
-            executable.run()
-            if (buffer := executable.overrun()) is not None:
-                raise LaunchError(f"it wrote outside its buffer: {buffer}")
-            return {name: np.array(array) for name, array in outputs_of(executable, tensors.outputs).items()}
-        finally:
-            executable.close()
-    except (BuildError, LaunchError, SeqtuneError) as error:
-        raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because the default configuration of "
-                           f"{space.kernel.name} failed: {one_line(error)} ({space.default.brief()})") from None
+            outputs = _outputs(backend, problem, kernels[configuration.kernel], configuration, arrays, tensors)
+        except UnavailableError:  # a library that is not installed: no configuration can run
+            raise
+        except (BuildError, LaunchError, SeqtuneError) as error:
+            failures.append(one_line(error))
+            continue
+        return outputs, failed_default(task.default, failures[0], configuration) if failures else ""
+    raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because "
+                       f"{failed_default(task.default, failures[0], others=len(failures) - 1)}")
+
+
+def _outputs(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration, arrays: Operands,
+             tensors: Tensors) -> Arrays:
+    """Return what one configuration writes. Raises BuildError, LaunchError, SeqtuneError."""
+    executable = build_executable(backend, problem, kernel, configuration)
+    try:
+        executable.load(arrays)
+        executable.poison()
+        executable.run()
+        if (buffer := executable.overrun()) is not None:
+            raise LaunchError(f"it wrote outside its buffer: {buffer}")
+        return {name: np.array(array) for name, array in outputs_of(executable, tensors.outputs).items()}
+    finally:
+        executable.close()

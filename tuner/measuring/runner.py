@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import wait
 from types import TracebackType
@@ -26,6 +27,8 @@ from .timing import Options
 from .worker_message import Message
 from .worker_process import WorkerProcess
 from .worker_request import Limits, RequestState, WorkerRequest
+
+MOST_LOST = 3  # workers that configurations end which should compute the expected outputs: each may take a minute
 
 
 class Measurer(Protocol):
@@ -61,6 +64,8 @@ class Runner:
             "device": device.to_json(), "backend": backend, "libraries": messages_in_use(),
             "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
+        self._failed_outputs: dict[Problem, list[str]] = {}  # why configurations could not compute expected outputs
+        self._lost_workers = Counter[Problem]()  # by such configurations
         # A backend from outside compiles by itself: nobody knows what it needs.
         self._ahead: CompilerAhead | None = compiler_ahead(device) if backend is None else None
 
@@ -113,7 +118,8 @@ class Runner:
                 suspect = index  # measure it once more, in a new worker
             elif request.state in (RequestState.LATE, RequestState.DEAD):
                 if not request.prepared:
-                    raise request.unprepared()
+                    self._try_next(problem, request)
+                    continue
                 index += 1
                 yield configurations[index - 1], request.failure()
 
@@ -139,7 +145,7 @@ class Runner:
             elif request.entry >= 0:
                 measurements[remaining[request.entry]] = request.failure()
             elif request.state is RequestState.LATE or request.fresh:
-                raise request.unprepared()
+                self._try_next(problem, request)
             # Otherwise compare again, in a new worker: an earlier kernel may have damaged the memory of this one.
         return [measurements[index] for index in range(len(configurations))]
 
@@ -147,8 +153,20 @@ class Runner:
         """A request to the worker, started if none is alive. Raises UnavailableError if its backend does not open."""
         worker = self._opened()
         limits = Limits.of(problem, options, worker.build_allowance)
-        return WorkerRequest(worker, problem, limits,
-                             {**message, "problem": problem.to_json(), "options": options.to_json()})
+        return WorkerRequest(worker, problem, limits, {
+            **message, "problem": problem.to_json(), "options": options.to_json(),
+            "failed": self._failed_outputs.get(problem, [])})
+
+    def _try_next(self, problem: Problem, request: WorkerRequest) -> None:
+        """Let another configuration compute the expected outputs after the one that ended its worker.
+
+        Raises the request's error if something else did, or MOST_LOST workers were lost that way.
+        """
+        failed = request.failed_outputs()
+        self._lost_workers[problem] += 1
+        if failed is None or self._lost_workers[problem] >= MOST_LOST:
+            raise request.unprepared()
+        self._failed_outputs[problem] = failed
 
     def _compile(self, problem: Problem, configurations: Sequence[Configuration], options: Options) -> None:
         """Compile several kernels on all cores, into the cache that the worker reads; what takes too long is given up.

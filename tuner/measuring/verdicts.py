@@ -13,7 +13,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from .verification import HOPELESS, Verdict, decide
+from .verification import HOPELESS, StandIns, Verdict, decide
 
 ALONE, TOGETHER = "alone", "together"  # Record.stage: timed alone, or in rounds with the default
 
@@ -34,13 +34,15 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
 
 
 def find_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
-                 candidates: Collection[Configuration], default: Configuration, seconds: float) -> Verdict | None:
+                 candidates: Collection[Configuration], default: Configuration, seconds: float,
+                 stand_ins: StandIns = tuple) -> Verdict | None:
     """The verdict of the newest session that measured the default and all these candidates, or None.
 
     The session must be of this host and machine, of the current toolchain and kernel versions, and of a budget of at
     least `seconds`. A session with more candidates also answers for fewer, if it compared them: a candidate that was
     timed alone must have failed or be hopeless among these candidates, not only among those of the session. A session
-    under heavy load answers nothing: on a quiet machine another measurement says more.
+    under heavy load answers nothing: on a quiet machine another measurement says more. Where the default failed, the
+    session must have measured the first of `stand_ins()` that runs.
     """
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
@@ -49,7 +51,7 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
                 device.toolchain, versions):
             sessions.setdefault(record.session, []).append(record)
     for records in sorted(sessions.values(), key=lambda records: records[-1].when, reverse=True):
-        verdict = _verdict(records, wanted, default)
+        verdict = _verdict(records, wanted, default, stand_ins)
         if verdict is not None:
             return verdict
     return None
@@ -59,11 +61,20 @@ def _is_of_machine(record: Record, device: Device) -> bool:
     return bool(record.session) and record.host == platform.node() and record.machine == device.fingerprint
 
 
-def _verdict(records: Sequence[Record], wanted: Sequence[Configuration], default: Configuration) -> Verdict | None:
+def _verdict(records: Sequence[Record], wanted: Sequence[Configuration], default: Configuration,
+             stand_ins: StandIns) -> Verdict | None:
     stored = {record.configuration: record.measurement for record in records}
     if not all(configuration in stored for configuration in wanted):
         return None
     measurements = {configuration: stored[configuration] for configuration in wanted}
+    if stored[default].status is not Status.CORRECT:
+        for stand_in in stand_ins():
+            if stand_in not in stored:
+                return None
+            measurements[stand_in] = stored[stand_in]
+            if stored[stand_in].status is Status.CORRECT:
+                default = stand_in
+                break
     together = {record.configuration for record in records if record.stage == TOGETHER}
     if not _needs_rounds(measurements, default) <= together:
         return None

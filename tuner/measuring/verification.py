@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -55,6 +55,8 @@ MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine;
 FEWEST_LAUNCHES = 2 + BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: check and sample alone; in each batch
 #                                                           a check, then a launch that warms up and a sample per round
 
+StandIns = Callable[[], Iterable[Configuration]]  # what is compared with where the default fails, in order
+
 
 class OverBudget(Exception):
     """A verification cannot be made within its budget; `seconds` is about what the fewest measurements take."""
@@ -69,7 +71,7 @@ class Verdict:
     """The result of a verification."""
 
     measurements: Mapping[Configuration, Measurement]  # of the default and the candidates for which there was time
-    default: Configuration
+    default: Configuration  # or the stand-in that ran in its place
     winner: Configuration | None  # None if nothing ran correctly
     speedup: float | None  # least time of the default / of the winner; None if the default did not run
     significant: bool  # whether the winner is significantly faster than the default
@@ -79,8 +81,11 @@ class Verdict:
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
            seconds: float = SECONDS, progress: Callable[[str], None] = lambda text: None,
-           clock: Callable[[], float] = time.monotonic) -> Verdict:
+           clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple) -> Verdict:
     """Measure the candidates and the default within `seconds`.
+
+    Where the default fails, the first of `stand_ins()` that runs takes its place; one is tried, further ones until
+    OVERRUN times the budget.
 
     If the budget does not suffice for FEWEST_ROUNDS per batch of all, the slowest candidates of stage one are left out
     of the rounds. The fewest measurements, stage one and the rounds of one candidate, may take OVERRUN times the
@@ -97,6 +102,8 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     if 2 * FEWEST_LAUNCHES * least > OVERRUN * seconds:
         raise OverBudget(2 * FEWEST_LAUNCHES * least)
     measurements = _alone(measurer, problem, distinct, options, seconds, least, progress, clock)
+    default = _stand_in(measurer, problem, default, stand_ins, measurements, options,
+                        lambda: clock() - started < OVERRUN * seconds)
     best = min(measurement.seconds for measurement in measurements.values())
     finalists = [configuration for configuration, measurement in measurements.items()
                  if measurement.status is Status.CORRECT
@@ -172,6 +179,24 @@ def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuratio
             raise OverBudget(clock() - started) from None
         raise
     return measurements
+
+
+def _stand_in(measurer: Measurer, problem: Problem, default: Configuration, stand_ins: StandIns,
+              measurements: dict[Configuration, Measurement], options: Options,
+              has_time: Callable[[], bool]) -> Configuration:
+    """The default if it ran, else the first stand-in that does, else the default. Adds what it measures."""
+    if measurements[default].status is Status.CORRECT:
+        return default
+    tried = False
+    for stand_in in stand_ins():
+        if stand_in not in measurements:
+            if tried and not has_time():
+                break
+            tried = True
+            measurements.update(measurer.measure(problem, [stand_in], options))
+        if measurements[stand_in].status is Status.CORRECT:
+            return stand_in
+    return default
 
 
 def affordable(cost: Mapping[Configuration, float], default: Configuration, seconds: float) -> list[Configuration]:

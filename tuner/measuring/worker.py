@@ -5,11 +5,15 @@
     parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.messages` writes
                                                         them; `backend` is null and `kernels` empty except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text, misuse: false}
-    parent: {do: "measure", problem, kernel, configurations, options, best}
-    worker: {preparing: text} before a reference or a default configuration computes the expected outputs
-    worker: {prepared}, then for each configuration {built: true, resources, allowance} and {measurement}, then {done}
-    parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
-    worker: {prepared}, then {at: index, resources, allowance} before each step, then {compared: [...]} and {done}
+    parent: {do: "measure", problem, kernel, configurations, options, best, failed}
+    worker: {preparing: text, failed: null}             before a reference computes the expected outputs
+    worker: {preparing: text, failed: [text...]}        before the default configuration or a stand-in does; `failed`,
+                                                        also of a request, says why those before it failed
+    worker: {prepared: true, note: text}, then for each configuration {built: true, resources, allowance} and
+                                                        {measurement}, then {done}
+    parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options, failed}
+    worker: {prepared: true, note: text}, then {at: index, resources, allowance} before each step, then
+                                                        {compared: [...]} and {done}
     parent: {do: "cancel"}                              the worker stops after the current configuration
     worker: {error: text, misuse: bool}                 instead of {done}: the request cannot be answered; `misuse`
                                                         tells that the user's input is wrong
@@ -29,7 +33,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seqtune.data.record import Measurement, Status
@@ -85,8 +89,8 @@ class Worker:
     def answer(self, request: Message) -> None:
         """Send all replies to one request."""
         problem, options = Problem.from_json(request["problem"]), Options.from_json(request["options"])
-        operands, expected = self._prepare(problem, options.seed)
-        self.send({"prepared": True})
+        operands, expected, note = self._prepare(problem, options.seed, request["failed"])
+        self.send({"prepared": True, "note": note})
         if request["do"] == "measure":
             best = math.inf if request["best"] is None else request["best"]
             for settings in request["configurations"]:
@@ -100,21 +104,25 @@ class Worker:
             self._compare(problem, request, operands, expected, options)
         self.send({"done": True})
 
-    def _prepare(self, problem: Problem, seed: int) -> tuple[Operands, Expectation]:
+    def _prepare(self, problem: Problem, seed: int, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
+        """Operands and expected outputs, and a note on the latter if they were not known before."""
+        note = ""
         if self._prepared is None or self._prepared[:2] != (problem, seed):
             self._prepared = None  # frees the old operands before making the new ones
             self._spaces = {}
-            self._prepared = (problem, seed, *self._arrays(problem, seed))
-        return self._prepared[2], self._prepared[3]
+            operands, expected, note = self._arrays(problem, seed, failed)
+            self._prepared = problem, seed, operands, expected
+        return self._prepared[2], self._prepared[3], note
 
-    def _arrays(self, problem: Problem, seed: int) -> tuple[Operands, Expectation]:
+    def _arrays(self, problem: Problem, seed: int, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
         if isinstance(self.backend, SelfCheckingBackend):
-            return {}, NoExpectation()
+            return {}, NoExpectation(), ""
         if not operation(problem.type).declares_tensors:
-            return prepare(problem, seed)
+            return *prepare(problem, seed), ""
         arrays, tensors = prepare_arrays(problem, seed)
-        return arrays, prepare_outputs(problem, arrays, tensors, self.backend,
-                                       lambda step: self.send({"preparing": step}))
+        return arrays, *prepare_outputs(
+            problem, arrays, tensors, self.backend,
+            lambda step, before: self.send({"preparing": step, "failed": before}), failed)
 
     def _build(self, problem: Problem, configuration: Configuration) -> Executable | Measurement:
         try:

@@ -24,6 +24,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_texts(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(map(_is_text, value)))
+
+
 def _is_truth(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -54,8 +58,8 @@ _NEEDS: dict[str, Callable[[object], bool]] = {"resources": _is_resources, "allo
 _KINDS: dict[str, dict[str, Callable[[object], bool]]] = {  # first field -> all fields, with the check of each
     "ready": {"ready": _is_truth, "build_allowance": _is_duration},
     "error": {"error": _is_text, "misuse": _is_truth},
-    "preparing": {"preparing": _is_text},
-    "prepared": {"prepared": _is_truth},
+    "preparing": {"preparing": _is_text, "failed": _is_texts},
+    "prepared": {"prepared": _is_truth, "note": _is_text},
     "built": {"built": _is_truth, **_NEEDS},
     "measurement": {"measurement": _is_measurement},
     "at": {"at": _is_index, **_NEEDS},

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError
+from seqtune.errors import SeqtuneError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -72,7 +73,8 @@ class WorkerRequest:
         self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
         self._cause = ""
-        self._preparing = ""  # the reference or the default configuration that computes the expected outputs
+        self._preparing = ""  # the reference or the configuration that computes the expected outputs
+        self._failed: list[str] | None = None  # why configurations before it failed; None: it is no configuration
         self._resources: ResourceUsage | None = None  # of the executable that the worker runs now
 
     def __enter__(self) -> WorkerRequest:
@@ -81,8 +83,11 @@ class WorkerRequest:
         except WorkerDied:
             self._lose(RequestState.DEAD)
         while (reply := self._reply(self._limits.prepare, "preparing", "prepared")) and "preparing" in reply:
-            self._preparing = reply["preparing"]
-        self.prepared = reply is not None
+            self._preparing, self._failed = reply["preparing"], reply["failed"]
+        if reply is not None:
+            self.prepared = True
+            if reply["note"]:
+                warnings.warn(reply["note"], SeqtuneWarning, stacklevel=4)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -138,15 +143,27 @@ class WorkerRequest:
         return Measurement(Status.TIMEOUT, resources=self._resources, message=(
             f"no answer within {self._limits.build:.0f} s of building or {self._limits.run:.0f} s of running"))
 
+    def failed_outputs(self) -> list[str] | None:
+        """Why each configuration failed that should compute the expected outputs, the last one with its worker.
+
+        None if the worker was lost by something else.
+        """
+        if self.prepared or self._failed is None:
+            return None
+        return [*self._failed, f"it {self._outcome()}"]
+
     def unprepared(self) -> SeqtuneError:
         """The error to raise if operands or reference cannot be made: no configuration is to blame."""
-        limit = f"within {self._limits.prepare:.0f} s"
         if self._preparing:
-            outcome = f"ended its process ({self._cause})" if self._cause else f"did not end {limit}"
             return SeqtuneError(f"{self._problem.brief()}: there is nothing to compare with, because {self._preparing} "
-                                f"{outcome}")
+                                f"{self._outcome()}")
         return SeqtuneError(f"the operands of {self._problem.brief()} cannot be prepared "
-                            f"({self._cause or f'not {limit}'}): is it too large for this machine?")
+                            f"({self._cause or f'not within {self._limits.prepare:.0f} s'}): is it too large for this "
+                            "machine?")
+
+    def _outcome(self) -> str:
+        return (f"ended its process ({self._cause})" if self._cause else
+                f"did not end within {self._limits.prepare:.0f} s")
 
     def _reply(self, seconds: float, *kinds: str) -> Message | None:
         if self.state is not RequestState.UNDER_WAY:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import seqtune
-from seqtune import fleet_tuning
 from seqtune.__main__ import main
 from seqtune.errors import MisuseError
+from seqtune.tuning import fleet_tuning
 
 PROBLEM = "gemm m=16 n=16 k=16"
 

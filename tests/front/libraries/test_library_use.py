@@ -174,8 +174,10 @@ run = ["/bin/sh", "-c", "echo 'no such tile' >&2; exit 3"]
     words = ["tune", "work n=4", "--library", str(tmp_path / "library.toml"), "--allow-commands", "--device",
              "command:cpu", "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]
     assert main(words) == 0
-    assert "work n=4: nothing ran; the most frequent failure is runtime: " in capsys.readouterr().out
+    assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime: 'the program" in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     [result] = json.loads(capsys.readouterr().out)["results"]
     assert (result["failed"], result["best"]) == (2, None)
-    assert "no such tile" in result["failure"]
+    [failure] = result["failures"]
+    assert (failure["status"], failure["count"]) == ("runtime", 2)
+    assert "no such tile" in failure["message"]

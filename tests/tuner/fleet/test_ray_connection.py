@@ -23,7 +23,7 @@ from seqtune.tuner.fleet.on_ray.local_folder import LocalFolder
 from seqtune.tuner.fleet.on_ray.ray_cluster import Offer, RayCluster
 from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine, Seat
 from seqtune.tuner.fleet.on_ray.stderr_aside import StderrAside
-from seqtune.tuner.fleet.stop_request import StopRequest, interrupted_by_sigterm
+from seqtune.tuner.stop_request import StopRequest, interrupted_by_sigterm
 from tests.support.fleet.simulated import DEVICE
 
 SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what every gRPC server says first

@@ -8,7 +8,7 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.errors import KernelError, MisuseError, SeqtuneError
+from seqtune.errors import KernelError, MisuseError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -43,7 +43,8 @@ def measure(folder: Path, text: str = LIBRARY, body: str = "2 *", reference: str
     reason = opencl.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    (folder / "k.cl").write_text(SOURCE.replace("BODY", body))
+    endless = "({volatile int go = 1; while (width == 1 && go); 2;}) *"
+    (folder / "k.cl").write_text(SOURCE.replace("BODY", body).replace("ENDLESS", endless))
     (folder / "reference.py").write_text(f"import os, time\ndef run(x):\n    {reference or 'return 2 * x'}\n")
     seqtune.use_library(write(folder, text), allow_commands=True)
     with Runner(opencl.devices()[0]) as runner:
@@ -76,6 +77,14 @@ def test_the_default_configuration_s_error_comes_before_its_settings(tmp_path: P
     text = text.replace("[1, 2]}", "[1, 2]}\ndefault = {width = 1}")
     with pytest.raises(SeqtuneError, match=r"plain\.k failed: .*use of undeclared identifier 'nothing'"):
         measure(tmp_path, text, "nothing * ")
+
+
+@pytest.mark.device
+def test_a_default_configuration_that_never_ends_is_replaced_by_the_next_one(tmp_path: Path) -> None:
+    text = LIBRARY.replace('reference = "reference:run"\n', "")
+    with pytest.warns(SeqtuneWarning, match=r"plain\.k failed: it did not end within 2 s \(width=1\); compared with "
+                                            r"width=2 instead; to choose the default, write `default = \{width = 2\}`"):
+        measure(tmp_path, text, "ENDLESS", patience=2.0)
 
 
 @pytest.mark.device

@@ -201,3 +201,23 @@ def test_under_load_a_verdict_is_marked_and_demands_more(monkeypatch: pytest.Mon
         assert (verdict.winner == candidate, verdict.loaded) == (wins, loaded)
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(others=0.5))
     assert run([1.0, 0.5]).loaded
+
+
+def test_where_the_default_fails_the_first_stand_in_that_runs_takes_its_place() -> None:
+    candidate, broken, stand_in = choice(1), choice(2), choice(3)
+    measurer = NoisyMeasurer({candidate: 1.0, stand_in: 2.0}, 0,
+                             {DEFAULT: Status.COMPILE, broken: Status.TIMEOUT})
+    verdict = verify(measurer, PROBLEM, [candidate], DEFAULT, seconds=600.0, stand_ins=lambda: [broken, stand_in])
+    assert (verdict.default, verdict.winner, verdict.significant) == (stand_in, candidate, True)
+    assert verdict.speedup == pytest.approx(2.0, rel=0.15)
+    assert [verdict.measurements[failed].status for failed in (DEFAULT, broken)] == [Status.COMPILE, Status.TIMEOUT]
+
+
+def test_no_second_stand_in_is_tried_when_the_time_is_over() -> None:
+    now = iter(range(0, 100_000, 1000))
+    measurer = NoisyMeasurer({choice(1): 1.0, choice(3): 1.0}, 0, {DEFAULT: Status.COMPILE, choice(2): Status.COMPILE})
+    verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=10.0, clock=lambda: float(next(now)),
+                     stand_ins=lambda: [choice(2), choice(3)])
+    assert (verdict.default, verdict.winner, verdict.speedup) == (DEFAULT, choice(1), None)
+    assert choice(2) in verdict.measurements
+    assert choice(3) not in verdict.measurements

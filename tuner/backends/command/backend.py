@@ -17,7 +17,9 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.libraries.table import library_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
+from ...stand_ins import default_and_stand_ins, failed_default
 from ..backend import BuildError, LaunchError
 from ..llvm import backend as llvm
 from .executable import CommandExecutable
@@ -81,7 +83,7 @@ class CommandBackend:
         command = self._command(declaration, declaration.command(problem, self.device, configuration))
 
         def expected() -> float | str:
-            return self._checksum(problem, kernel)
+            return self._checksum(problem, kernel, declaration.timeout)
 
         return CommandExecutable(self._programs, declaration, command, time.perf_counter() - begin, expected)
 
@@ -104,21 +106,31 @@ class CommandBackend:
             self._built[key] = output
         return command.with_output(self._built[key])
 
-    def _checksum(self, problem: Problem, kernel: Kernel) -> float | str:
-        """The checksum of the default configuration, or the reason why there is none; found once a problem."""
+    def _checksum(self, problem: Problem, kernel: Kernel, seconds: float) -> float | str:
+        """The checksum of the default configuration or its stand-in, or why there is none; found once a problem."""
         key = kernel.name, problem
         if key not in self._checksums:
             self._checksums[key] = "the default configuration is being checked"
-            self._checksums[key] = self._default_checksum(problem, kernel)
+            self._checksums[key] = self._default_checksum(problem, kernel, seconds)
         return self._checksums[key]
 
-    def _default_checksum(self, problem: Problem, kernel: Kernel) -> float | str:
-        default = SearchSpace(kernel, problem, self.device).default
-        try:
-            checksum = self.build(problem, kernel, default).report().checksum
-        except (BuildError, LaunchError, SeqtuneError) as error:
-            return f"nothing to compare with: the default configuration failed: {one_line(error)} ({default.brief()})"
-        return checksum if checksum is not None else "nothing to compare with: the default configuration reports none"
+    def _default_checksum(self, problem: Problem, kernel: Kernel, seconds: float) -> float | str:
+        """No stand-in begins after `seconds`: the configuration that waits for the checksum has an allowance."""
+        task = Task(problem, self.device, (SearchSpace(kernel, problem, self.device),))
+        failures: list[str] = []
+        begin = time.perf_counter()
+        for configuration in default_and_stand_ins(task):
+            if failures and time.perf_counter() - begin > seconds:
+                break
+            try:
+                checksum = self.build(problem, kernel, configuration).report().checksum
+            except (BuildError, LaunchError, SeqtuneError) as error:
+                failures.append(one_line(error))
+                continue
+            return checksum if checksum is not None else (
+                f"nothing to compare with: {'a stand-in for ' if failures else ''}the default configuration reports "
+                "none")
+        return f"nothing to compare with: {failed_default(task.default, failures[0], others=len(failures) - 1)}"
 
     def close(self) -> None:
         """Remove the built files."""

@@ -26,7 +26,7 @@ class CommandExecutable:
 
     def __init__(self, programs: Programs, declaration: CommandDeclaration, command: Command, build_seconds: float,
                  expected: Callable[[], float | str]) -> None:
-        """`expected` returns the checksum of the default configuration, or the reason why there is none."""
+        """`expected` returns the checksum of the default configuration or its stand-in, or why there is none."""
         self.build_seconds = build_seconds
         self.run_allowance = RUNS * declaration.timeout
         self._programs, self._declaration, self._words, self._expected = programs, declaration, command.run, expected

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -14,15 +15,16 @@ class StopRequest:
     """A context in which the first signal only sets `asked`. Outside the main thread it changes nothing.
 
     A signal that the process ignores stays ignored, as Ctrl-C does in a job that a shell script has put into the
-    background.
+    background. `notice` is printed at the first signal. If it is not `active`, nothing changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notice: str = "", active: bool = True) -> None:
         self.asked = False
+        self._notice, self._active = notice, active
         self._handlers: dict[int, Any] = {}  # signal -> the handler that is replaced
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
+        if self._active and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
                 if callable(handler) or (handler == signal.SIG_DFL and number == signal.SIGTERM):
@@ -33,6 +35,9 @@ class StopRequest:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             self._handlers.get(signal.SIGINT, _interrupt)(number, frame)
+        elif self._notice:  # without a buffer: the program may be in the middle of printing
+            with suppress(OSError):
+                os.write(2, f"{self._notice}\n".encode())
         self.asked = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -43,7 +48,7 @@ class StopRequest:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """A context in which SIGTERM raises KeyboardInterrupt, so that whatever was started is ended.
+    """A context in which SIGTERM does what Ctrl-C does, so that whatever was started is ended.
 
     Outside the main thread it changes nothing, and a handler of the program stays.
     """
@@ -59,4 +64,8 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):  # it may hold interrupts back for a moment
+        handler(signal.SIGINT, frame)
+    else:
+        raise KeyboardInterrupt

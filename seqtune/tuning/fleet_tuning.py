@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
@@ -24,12 +23,12 @@ from seqtune.tuner.fleet.fleet_options import FleetOptions, GroupResult
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
-from seqtune.tuner.fleet.stop_request import interrupted_by_sigterm
+from seqtune.tuner.stop_request import interrupted_by_sigterm
 from seqtune.tuner.tuning_options import Budget
 
-from .errors import DeviceError, MisuseError
-from .families import check_allowed
-from .results import Tuned, TuningReport
+from ..errors import DeviceError, InterruptedTuning, MisuseError
+from ..families import check_allowed
+from .tuning_results import Tuned, TuningReport
 
 if TYPE_CHECKING:
     from seqtune.tuner.fleet.progress import FleetProgress
@@ -86,7 +85,7 @@ def fleet_device(device: Device | str | None) -> str:
 
 
 def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, fleet: str, budget: Budget,
-                  journal: str | Path | None, options: FleetOptions, failures: dict[Problem, Counter[str]],
+                  journal: str | Path | None, options: FleetOptions,
                   on_fleet: OnFleet | None = None) -> FleetReport:
     """Tune problems on all members of a fleet that have the device. Raises MisuseError, SeqtuneError.
 
@@ -102,9 +101,20 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
         with Journal(journal) as records:
             run = FleetRun(problems, engine, records, budget,
                            replace(options, on_fleet_progress=_Report(engine, on_fleet)))
-            results = tuple(_tuned(result, failures) for result in run.results())
-            skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
-            return FleetReport(first, records.path, results, skipped, fleet=fleet)
+            results: list[Tuned] = []
+
+            def report(interrupted: bool = False) -> FleetReport:
+                skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
+                return FleetReport(first, records.path, tuple(results), skipped, interrupted=interrupted, fleet=fleet)
+
+            try:
+                for result in run.results():
+                    results.append(_tuned(result))
+            except InterruptedTuning as stop:
+                results.extend(map(_tuned, stop.results))
+                stop.report = report(interrupted=True)
+                raise
+            return report()
 
 
 def _check_files(journal: str | Path | None) -> None:
@@ -119,8 +129,8 @@ def _check_files(journal: str | Path | None) -> None:
     ReferenceMemory(path, time.time, time.monotonic)
 
 
-def _tuned(result: GroupResult, failures: dict[Problem, Counter[str]]) -> FleetTuned:
-    tuned = Tuned.of(result.result, failures[result.result.problem])
+def _tuned(result: GroupResult) -> FleetTuned:
+    tuned = Tuned.of(result.result)
     return FleetTuned(**{field.name: getattr(tuned, field.name) for field in fields(tuned)}, device=result.device.name,
                       members=result.members)
 

@@ -1,0 +1,134 @@
+"""A declared default that fails while others would run: the next one serves, and the messages say so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqtune
+from seqtune.__main__ import main
+from seqtune.data.journal import Journal
+from seqtune.data.record import Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.tuner.backends.command import backend as command
+from seqtune.tuner.backends.opencl import backend as opencl
+from tests.support.libraries.stencil import write
+from tests.support.untrained import save
+
+# As Kernel Tuner's reduction.cl: the first value of a parameter does not compile.
+PROGRAM = """name = "tool"
+[operations.work]
+features = {n = "size"}
+[kernels.unrolled]
+parameters = {unroll = [0, 1, 2], block = [1, 2]}
+[kernels.unrolled.command]
+run = ["/bin/sh", "bench.sh", "{unroll}", "{block}"]
+"""
+SCRIPT = """[ "$1" = 0 ] && { echo "error: invalid value '0'" >&2; exit 1; }
+echo '{"seconds": 0.00'$((1 + $1 + $2))', "checksum": 7.5}'
+"""
+DEFAULT = "the default configuration of tool.unrolled failed: the program ended with status 1: error: invalid value '0'"
+OPENCL = """name = "unrolled"
+[operations.copies]
+features = {n = "numbers"}
+inputs = {x = "n"}
+outputs = {y = "n"}
+[kernels.k]
+parameters = {unroll = [0, 1, 2]}
+[kernels.k.opencl]
+text = '''__kernel void k(__global const float *x, __global float *y) {
+    float bad[unroll - 1 < 0 ? -1 : 1]; y[get_global_id(0)] = 2 * x[get_global_id(0)];
+}'''
+entry = "k"
+arguments = ["x", "y"]
+global = ["n"]
+"""
+on_linux = pytest.mark.skipif(sys.platform != "linux" or bool(command.unavailable()), reason="no programs here")
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """The words of a command after its verb, with a library whose default fails."""
+    (tmp_path / "bench.sh").write_text(SCRIPT)
+    return ["work n=4", "--library", str(write(tmp_path, PROGRAM)), "--allow-commands", "--device", "command:cpu",
+            "--journal", str(tmp_path / "journal.sqlite")]
+
+
+def checkpoint(tmp_path: Path, device: Device, kernel: str) -> tuple[str, str]:
+    """The option that names a checkpoint for the library's kernel, without which nothing is predicted."""
+    seqtune.use_library(tmp_path / "library.toml", allow_commands=True)
+    return "--checkpoint", str(save(tmp_path / "checkpoint", device, kernel))
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@on_linux
+def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
+        tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    [result] = answer(capsys, "tune", *words, "--trials", "6")["results"]
+    assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
+    assert result["default"]["seconds"] == pytest.approx(0.004)
+    assert result["best"]["configuration"] == {"unroll": 1, "block": 1}
+    assert result["failed"] == 2
+    assert result["failures"] == [{"status": "runtime", "count": 2, "message": DEFAULT.partition("failed: ")[2]}]
+    assert result["failed_default"].startswith(DEFAULT)
+    assert "compared with unroll=1 block=2 instead" in result["failed_default"]
+    assert "write `default = {unroll = 1, block = 2}` for tool.unrolled in " in result["failed_default"]
+    assert str(tmp_path / "library.toml") in result["failed_default"]
+    assert main(["tune", *words, "--trials", "6"]) == 0
+    shown = capsys.readouterr().out
+    assert f"work n=4: {DEFAULT}" in shown
+    assert "work n=4: 2 of 6 trials failed: 2 runtime: \"the program ended" in shown
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        failed = {record.configuration.brief() for record in journal.records(parse_problem("work n=4"))
+                  if record.measurement.status is Status.RUNTIME}
+    assert failed == {"unroll=0 block=1", "unroll=0 block=2"}
+
+
+@on_linux
+def test_a_verification_compares_with_the_next_configuration_also_from_the_journal(
+        tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
+    for cached in (False, True):
+        result = answer(capsys, "predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe)
+        assert result["cached"] is cached
+        assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
+        assert result["speedup"] >= 1.0
+        assert result["failed_default"].startswith(DEFAULT)
+    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe]) == 0
+    assert DEFAULT in capsys.readouterr().out
+
+
+@on_linux
+def test_where_no_stand_in_runs_the_error_says_how_many_were_tried(
+        tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bench.sh").write_text("echo 'error: no tile' >&2; exit 1\n")
+    safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
+    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe]) == 1
+    errors = capsys.readouterr().err
+    assert "nothing ran on command:cpu: the default configuration of tool.unrolled failed: " in errors
+    assert "and 5 further configurations failed, too" in errors
+
+
+@pytest.mark.device
+def test_the_next_configuration_computes_the_expected_outputs(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if (reason := opencl.unavailable()) is not None:
+        pytest.skip(reason)
+    words = ["tune", "copies n=64", "--library", str(write(tmp_path, OPENCL)), "--device", "opencl:0", "--trials", "3",
+             "--journal", str(tmp_path / "journal.sqlite")]
+    assert main([*words, "--json"]) == 0
+    printed = capsys.readouterr()
+    [result] = json.loads(printed.out)["results"]
+    assert (result["default"]["configuration"], result["failed"]) == ({"unroll": 1}, 1)
+    notes = [line for line in printed.err.splitlines() if "the default configuration of unrolled.k failed: " in line]
+    assert len(notes) == 1
+    assert "compared with unroll=1 instead; to choose the default, write `default = {unroll = 1}`" in notes[0]
