@@ -106,6 +106,7 @@ class TrainingRequest:
     extra_problems: int | None = None  # problems that a teacher labels, in addition to those of the data set
     refit: bool = False  # finally train again, on the validation problems too
     state: Path | None = None  # folder of an unfinished training, to resume it
+    end_now: bool = False  # train no further than that state
     seed: int = 0
     minutes: float | None = None  # time limit of a retraining
     force: bool = False  # train on data that look like noise

@@ -15,7 +15,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
 from .device_evidence import Correctable
-from .errors import DeviceError, MisuseError, check_installed, shown
+from .errors import DeviceError, InterruptedTraining, MisuseError, check_installed, shown
 from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
 from .results import Evaluation, Written
 
@@ -50,36 +50,61 @@ def read_measurements(data: str | Path | None) -> Dataset:
 
 
 def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
-          seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
-          progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
+          seed: int = 0, refit: bool = False, state: str | Path | None = None, end_now: bool = False,
+          force: bool = False, progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
     """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
     `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
     the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
-    further problems that boosted trees label. `state` is a folder that keeps an unfinished training; the same call
-    resumes it. `progress` is called after every epoch (after some, if there are few problems), `say` for other steps.
-    Of your data, all training problems are learned from, and held-out problems near one judge no longer (`not_judged`);
-    of the shipped data, none near a held-out one is. With few problems, the report has a cross-validation. `force`
-    overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for wrong arguments and for
-    data that no model learns from, MissingPackageError without PyTorch. Under torchrun all processes share the work,
-    and the first one saves the checkpoint.
+    further problems that boosted trees label. `state` is a folder that keeps an unfinished training (None: OUT.training
+    until the checkpoint is written, but nothing for several processes); the same call resumes it, and with `end_now`
+    writes the checkpoint of what it has learned. `progress` is called after every epoch (after some, if there are few
+    problems), `say` for other steps. Of your data, all training problems are learned from, and held-out problems near
+    one judge no longer (`not_judged`); of the shipped data, none near a held-out one is. With few problems, the report
+    has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError
+    for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch, and
+    InterruptedTraining on Ctrl-C or SIGTERM. Under torchrun all processes share the work, and the first one saves the
+    checkpoint.
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import is_shipped, read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
-    from seqtune.predictor.training.process_group import rank_here
+    from seqtune.predictor.training.process_group import is_alone, rank_here
+    from seqtune.predictor.training.unfinished import UnfinishedTraining
+    from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     check_free(Path(out), force, checkpoint=True)
-    if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
-        raise MisuseError(f"{state} is not a folder and cannot be created")
+    unfinished = None
+    if state is not None or is_alone():
+        unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state), {
+            "data": "shipped" if data is None else str(Path(data).absolute()), "epochs": epochs, "extra": extra,
+            "seed": seed, "refit": refit})
+    elif end_now:
+        raise MisuseError("several processes keep no state without --state, so there is no training to end")
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
     check_measured(dataset.provenance, data)
-    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force,
-                              protect_held_out=is_shipped(data))
-    model, report = learner(dataset).train(dataset, request, progress, say)
-    if sampling is not None:
-        report["sampling"] = sampling.to_json()
-    return Written(model.save(out) if rank_here() == 0 else Path(out), report)
+    request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
+                              force=force)
+    kind = learner(dataset)
+    if unfinished is not None and rank_here() == 0:
+        unfinished.begin(end_now)
+    try:
+        with interrupted_by_sigterm():
+            model, report = kind.train(dataset, request, progress, say)
+            if sampling is not None:
+                report["sampling"] = sampling.to_json()
+            written = Written(model.save(out) if rank_here() == 0 else Path(out), report)
+    except KeyboardInterrupt:
+        if unfinished is None:
+            raise
+        raise InterruptedTraining(unfinished.stopped()) from None
+    except MisuseError:
+        if unfinished is not None:
+            unfinished.give_up()
+        raise
+    if unfinished is not None:
+        unfinished.end()
+    return written
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,

@@ -43,7 +43,7 @@ class LabelModel(LabelCheckpoint):
         from .label_options import LabelOptions
         from .whole_training import train_whole
 
-        options = LabelOptions(seed=request.seed, state=request.state)
+        options = LabelOptions(seed=request.seed, state=request.state, end_now=request.end_now)
         if request.epochs is not None:
             options = replace(options, epochs=request.epochs)
         checkpoint, report = train_whole(data, options, everything=request.refit, progress=progress, say=say)

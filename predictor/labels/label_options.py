@@ -37,3 +37,4 @@ class LabelOptions:
     threads: int = 2
     state: Path | None = None  # folder to which the training is saved and from which it is resumed
     save_every: int = 1  # epochs between two saved states
+    end_now: bool = False  # train no further than the saved state

@@ -21,7 +21,7 @@ from seqtune.kernels.miopen.solver import BACKEND
 from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation, fit
-from ..training.state import TrainingState, describe
+from ..training.state import OUTSIDE, TrainingState, describe
 from .label_examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
 from .label_options import LabelOptions
 from .translator import LabelTranslator, SentenceModel
@@ -57,8 +57,9 @@ def train(labels: Mapping[str, Labels], timings: SolverTimings | None = None, op
           make: ModelFactory = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> LabelTrainingResult:
     """Train a model on labels by kernel and on timings of solvers.
 
-    `start` continues from the weights of another training and keeps its vocabulary. Raises MisuseError without labels,
-    and FormatError where the folder of states holds another training.
+    `start` continues from the weights of another training and keeps its vocabulary. Ctrl-C ends the training and keeps
+    the best weights so far, or raises KeyboardInterrupt where the options name a folder of states. Raises MisuseError
+    without labels, and FormatError where the folder of states holds another training.
     """
     options = options or LabelOptions()
     if not labels:
@@ -77,6 +78,8 @@ def train(labels: Mapping[str, Labels], timings: SolverTimings | None = None, op
     timing_examples = None if timings is None else SolverTimingExamples.of(timings, vocabulary)
     state = fit_examples(model, examples, validation, timing_examples, options,
                          fingerprint(model, labels, timings, options), on_progress, say)
+    if state.interrupted and options.state is not None:
+        raise KeyboardInterrupt
     report = {"labels": sum(map(len, labels.values())), "races": 0 if timings is None else len(timings),
               "kernels": len(labels), "parameters": sum(tensor.numel() for tensor in model.parameters()),
               "epochs": state.epoch, "history": state.history}
@@ -161,7 +164,7 @@ def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: SolverT
                 options: LabelOptions) -> str:
     """Identify a training that begins with this model: a hash of its weights, the options and the training data."""
     digest = hashlib.sha256(repr({name: value for name, value in describe(options).items()
-                                  if name not in ("state", "save_every", "threads")}).encode())
+                                  if name not in OUTSIDE}).encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.numpy().tobytes())
     for kernel_labels in labels.values():

@@ -16,6 +16,7 @@ from ..networks.threads import one_thread
 from ..say import Say, silent
 from ..training.loop import Progress
 from ..training.state import describe
+from ..training.unfinished import FINISH
 from .checkpoint import LabelCheckpoint
 from .label_evaluation import judged_rows, training_part
 from .label_options import LabelOptions
@@ -34,7 +35,8 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
 
     Returns the checkpoint and a report. With `trees` chains of boosted trees are mixed with the transformer. With
     `everything` the checkpoint is judged on the held-out problems (its metrics keep the scores), then trained for
-    FINISH_EPOCHS on all problems, and its trees are grown on all problems. Raises MisuseError, FormatError.
+    FINISH_EPOCHS on all problems, and its trees are grown on all problems; options that end the training now leave this
+    out. Raises MisuseError, FormatError.
     """
     say("reading the labels")
     labels, timings = read_labels(data), read_solver_timings(data)
@@ -59,7 +61,7 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     checkpoint = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data),
                                  chains, weight, weights, _learned(fitting, fitting_timings), provenance, metrics,
                                  options.seed)
-    if everything:
+    if everything and not options.end_now:
         checkpoint = _finished(checkpoint, labels, timings, options, progress, say)
     return checkpoint, trained.report
 
@@ -73,7 +75,7 @@ def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: S
     known_labels = {name: kernel_labels for name, kernel_labels in labels.items() if name in checkpoint.kernels()}
     say("finishing on all problems")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
-                     state=None if options.state is None else options.state / "finish")
+                     state=None if options.state is None else options.state / FINISH)
     start = LabelTrainingResult(checkpoint.model, checkpoint.vocabulary, {})
     trained = train(known_labels, timings, finish, progress, start, say=say)
     assert isinstance(trained.model, LabelTranslator)

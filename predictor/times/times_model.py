@@ -68,7 +68,7 @@ class TimesModel(Checkpoint):
         if near:
             say(f"note: {not_judging(briefs(near))}")
         check_sufficient(training, data)
-        options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state)
+        options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if is_small(training):
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)

@@ -29,7 +29,7 @@ from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation
 from ..training.loop import fit as fit_network
-from ..training.state import TrainingState, describe
+from ..training.state import OUTSIDE, TrainingState, describe
 from ..trees.cost_trees import Trees
 from ..trees.ranker import Ranker
 from .checkpoint import Checkpoint
@@ -55,10 +55,10 @@ def train(data: Data, options: TrainingOptions | None = None,
           on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training part of a data set; return it and a report that JSON can hold.
 
-    The same seed, data and machine give the same weights. Ctrl-C ends the
-    training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which
-    are the refitting, the confidence model and the final trees. Raises MisuseError if the data set has no training
-    problem.
+    The same seed, data and machine give the same weights. Ctrl-C raises KeyboardInterrupt where the options name a
+    folder of states, from which the same call goes on. Without one it ends the training and keeps the best weights so
+    far; after the last epoch it leaves out the steps that follow, which are the refitting, the confidence model and the
+    final trees. Raises MisuseError if the data set has no training problem.
     """
     return train_tasks(measured_tasks(data, held_out=False), held_out_problems(data), options, on_progress)
 
@@ -77,6 +77,8 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     teacher = make_teacher(fitting, options)
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
     state = fit(model, vocabulary, examples, validation, options, on_progress, began=began)
+    if state.interrupted and options.state is not None:
+        raise KeyboardInterrupt
     about = describe_tasks(training)
     report: dict[str, Any] = {
         "problems": about["problems"], "devices": about["devices"],
@@ -84,7 +86,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         "measurements": about["measurements"],
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
-        "interrupted": state.interrupted,
+        "interrupted": state.interrupted or options.end_now,
         "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
@@ -94,7 +96,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation
     try:
-        if options.refit and validation and not state.interrupted:
+        if options.refit and validation and not state.interrupted and not options.end_now:
             teacher = make_teacher(training, options)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
             again = fit(_untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
@@ -106,6 +108,8 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         if teacher is not None and not state.interrupted:
             checkpoint = _completed(checkpoint, training, unseen, options)
     except KeyboardInterrupt:
+        if options.state is not None:
+            raise
         report["interrupted"] = True
     report["seconds"] = time.monotonic() - began
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
@@ -255,7 +259,7 @@ def _fingerprint(vocabulary: Vocabulary, examples: Sequence[TrainingExample], ju
                  options: TrainingOptions) -> str:
     """A digest of all that determines a training's weights."""
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
-                                               if name not in ("state", "save_every", "threads")})).encode())
+                                               if name not in OUTSIDE})).encode())
     for example in examples:
         digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
     for measured in judged:

@@ -48,3 +48,4 @@ class TrainingOptions:
     threads: int = 2
     state: Path | None = None  # folder in which the training's state is saved and from which it resumes
     save_every: int = 5  # epochs between two saved states
+    end_now: bool = False  # train no further than the saved state, and leave out the refitting

@@ -15,11 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqtune.errors import MisuseError
+from seqtune.tuner.stop_request import StopRequest
+
 from .process_group import ProcessGroup, process_group
 from .schedule import schedule
 from .state import TrainingState
 
 Net = TypeVar("Net", bound=nn.Module)
+SAVE_SECONDS = 10.0  # a state is saved after an epoch if the last one is that old: a killed training loses little
+STOPPING = "stopping after this epoch; Ctrl-C again stops at once, with the epoch that was saved last"
 
 
 class LoopOptions(Protocol):
@@ -60,7 +65,11 @@ class LoopOptions(Protocol):
 
     @property
     def save_every(self) -> int:
-        """The number of epochs between two saved states."""
+        """The number of epochs between two saved states, if they take less than SAVE_SECONDS."""
+
+    @property
+    def end_now(self) -> bool:
+        """Whether to train no further than the saved state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +132,53 @@ def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str 
         began: float | None = None) -> TrainingState[Net]:
     """Train a model and return the final state, whose `kept` is the trained network.
 
-    Ctrl-C ends the training after at least one epoch. The same seed, data and machine give the same weights. The
-    processes of torchrun share every batch; their models are equal at the end of every epoch.
+    Ctrl-C ends the training after at least one epoch. Where states are saved, the first Ctrl-C or SIGTERM lets the
+    epoch end and saves its state, and the last epoch is always saved. The same seed, data and machine give the same
+    weights. The processes of torchrun share every batch; their models are equal at the end of every epoch.
     `fingerprint` identifies the training in a folder of states; `began` is the `time.monotonic` from which progress
-    counts its seconds. Raises FormatError if the folder of states holds another training.
+    counts its seconds. Raises FormatError if the folder of states holds another training, and MisuseError if the
+    options ask to end one and it holds none.
     """
-    with process_group() as group:
-        return _fit(model, course, options, fingerprint, on_progress, say, began, group)
+    with process_group() as group, StopRequest(
+            STOPPING, options.state is not None and group.size == 1) as stop:
+        return _fit(model, course, options, fingerprint, on_progress, say, began, group, stop)
 
 
 def _fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str, on_progress: OnProgress | None,
-         say: Callable[[str], None], began: float | None, group: ProcessGroup) -> TrainingState[Net]:
+         say: Callable[[str], None], began: float | None, group: ProcessGroup,
+         stop: StopRequest) -> TrainingState[Net]:
     began = time.monotonic() if began is None else began
     state = TrainingState.begin(model, _optimizer(model, course, options))
     folder = options.state if course.until is None else None
     if folder is not None and state.load(folder, fingerprint) and group.rank == 0:
         say(f"resuming after epoch {state.epoch} of {options.epochs}")
+    end_now = options.end_now and course.until is None
+    if end_now and not state.epoch:
+        raise MisuseError(f"{folder} holds no unfinished training to end; leave out --end-now")
     stage, epochs = ("training", options.epochs) if course.until is None else ("refitting", course.until)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     started, before = time.monotonic(), state.epoch
+    saved, saved_at = state.epoch, started
     try:
-        while state.epoch < epochs and not _stalled(state, course) and not group.agreed({"late": float(_late(
-                course, (time.monotonic() - started) / max(1, state.epoch - before)))})["late"]:
+        while state.epoch < epochs and not end_now and not stop.asked and not _stalled(state, course) \
+                and not group.agreed({"late": float(_late(
+                    course, (time.monotonic() - started) / max(1, state.epoch - before)))})["late"]:
             loss = _epoch(state, course, options, group)
             validation = _validation(state.average, course, group)
             state.finish_epoch(loss, validation.figures, validation.score)
-            if folder is not None and state.epoch % options.save_every == 0 and group.rank == 0:
+            due = (state.epoch % options.save_every == 0 or time.monotonic() - saved_at > SAVE_SECONDS
+                   or stop.asked or state.epoch == epochs or _stalled(state, course))
+            if folder is not None and due and group.rank == 0:
                 state.save(folder, fingerprint)
+                saved, saved_at = state.epoch, time.monotonic()
             if on_progress is not None and group.rank == 0:
                 on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, time.monotonic() - began,
                                      validation.figures))
+        if stop.asked:
+            if folder is not None and saved < state.epoch:
+                state.save(folder, fingerprint)
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not state.epoch:
             raise

@@ -80,6 +80,11 @@ def rank_here() -> int:
     return _ranks()[0]
 
 
+def is_alone() -> bool:
+    """Whether torchrun did not start several processes. Raises MisuseError as `rank_here` does."""
+    return _ranks()[1] == 1
+
+
 def check_alone(why: str) -> None:
     """Raise MisuseError, with the reason, if torchrun started several processes."""
     if _ranks()[1] > 1:

@@ -22,6 +22,8 @@ from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels.files import replacing
 
 Model = TypeVar("Model", bound=nn.Module)
+STATE = "state.safetensors"
+OUTSIDE = ("state", "save_every", "threads", "end_now")  # options that what is learned does not depend on
 
 
 @dataclass
@@ -70,7 +72,7 @@ class TrainingState(Generic[Model]):
                  "best_score": self.best_score if self.best_epoch else None, "history": self.history}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with replacing(folder / "state.safetensors") as scratch:
+            with replacing(folder / STATE) as scratch:
                 scratch.write_bytes(save(tensors, metadata={"facts": json.dumps(facts)}))
         except (OSError, SeqtuneError, SafetensorError) as error:
             raise SeqtuneError(f"cannot save the training state in {folder}: {error!s:.100}") from None
@@ -80,7 +82,7 @@ class TrainingState(Generic[Model]):
 
         Raises FormatError if the state belongs to another training (other data, options or vocabulary) or is damaged.
         """
-        state = folder / "state.safetensors"
+        state = folder / STATE
         if not state.is_file():
             return False
         advice = f"remove {folder} to start again, or choose another folder"
@@ -111,4 +113,13 @@ class TrainingState(Generic[Model]):
 def describe(options: object) -> dict[str, object]:
     """The fields of a dataclass of options as a JSON object, without paths, which are private to a machine."""
     fields: dict[str, object] = asdict(options)  # type: ignore[call-overload]
-    return {name: value for name, value in fields.items() if not isinstance(value, Path)}
+    return {name: value for name, value in fields.items() if not isinstance(value, Path) and name != "end_now"}
+
+
+def saved_epoch(folder: Path) -> int | None:
+    """The epoch of the state in a folder; None if there is none that can be read."""
+    try:
+        with safe_open(folder / STATE, framework="pt") as file:
+            return int(json.loads((file.metadata() or {})["facts"])["epoch"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return None

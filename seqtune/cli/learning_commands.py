@@ -37,20 +37,23 @@ def train(
         "--refit", help="Train again in the end, on the validation problems as well.")] = False,
     state: Annotated[Path | None, typer.Option(
         "--state", show_default=False,
-        help="Folder that keeps an unfinished training; the same command resumes it.")] = None,
+        help="Folder that keeps an unfinished training; the same command resumes it.  [default: OUT.training, until "
+             "the checkpoint is written]")] = None,
+    end_now: Annotated[bool, typer.Option(
+        "--end-now", help="End an unfinished training: write the checkpoint of what it has learned.")] = False,
     seed: Seed = 0,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on a data set; few problems are cross-validated. Ctrl-C keeps the best so far.
+    """Train a model on a data set; few problems are cross-validated. Ctrl-C keeps what was learned, to go on with.
 
     Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
     """
     from .. import api
     from . import progress, tables
 
-    report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
-                       progress=progress.epoch, say=progress.line)
+    report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now, seed=seed,
+                       force=force, progress=progress.epoch, say=progress.line)
     from seqtune.predictor.training.process_group import rank_here  # loads PyTorch, which `train` has found
 
     if rank_here() == 0:  # the other processes of torchrun say nothing

@@ -20,7 +20,8 @@ from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.task import MeasuredTask
 
 from ...say import Say, silent
-from ...training.state import describe
+from ...training.state import OUTSIDE, describe
+from ...training.unfinished import CROSS_VALIDATION
 from ..evaluation import fitted, replayed
 from ..shares import OURS, EvaluationRow, Outcome, rows
 from ..training import train_tasks
@@ -29,7 +30,6 @@ from .folds import Fold
 
 METHODS = (OURS, "trees", "nearest", "fixed", "random", "default")
 COUNTS = (0, 5)  # the first proposal without measuring, and the best of five measured ones
-FILE = "cross_validation.json"  # in the folder of states
 LARGEST_FILE = 50_000_000  # bytes
 
 
@@ -65,17 +65,23 @@ class CrossValidation:
 
 def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = silent,
                    methods: Sequence[str] = METHODS, counts: Sequence[int] = COUNTS) -> CrossValidation | None:
-    """Train and judge in every fold. Ctrl-C ends it with the folds that are finished; None if there is none."""
+    """Train and judge in every fold; None if none is finished.
+
+    Ctrl-C ends it with the folds that are finished, or raises KeyboardInterrupt where the options name a folder of
+    states. Options that end the training now take the finished folds of that folder.
+    """
     fingerprint = _fingerprint(folds, options, methods, counts)
     finished = _finished(options.state, fingerprint)[:len(folds)]
     try:
-        for number in range(len(finished), len(folds)):
+        for number in range(len(finished), len(folds) if not options.end_now else 0):
             say(f"cross-validation: fold {number + 1} of {len(folds)}")
             finished.append(_outcomes(folds[number], options, methods, counts))
             if options.state is not None:
                 _write(options.state, fingerprint, finished)
     except KeyboardInterrupt:
         say(f"cross-validation: interrupted after {len(finished)} of {len(folds)} folds")
+        if options.state is not None:
+            raise
     if not finished:
         return None
     return CrossValidation([outcome for outcomes in finished for outcome in outcomes], len(finished), len(folds),
@@ -95,7 +101,7 @@ def _fingerprint(folds: Sequence[Fold], options: TrainingOptions, methods: Seque
                  counts: Sequence[int]) -> str:
     """A digest of all that determines the outcomes."""
     settings = {name: value for name, value in describe(options).items()
-                if name not in ("state", "save_every", "threads", "confidence")}
+                if name not in (*OUTSIDE, "confidence")}
     digest = hashlib.sha256(repr((settings, list(methods), list(counts))).encode())
     for fold in folds:
         for part in (fold.fitting, fold.judged):
@@ -116,14 +122,14 @@ def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Outcome]]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SeqtuneError(f"cannot write into {folder}: {error.strerror}") from None
-    write_whole(folder / FILE, json.dumps(content))
+    write_whole(folder / CROSS_VALIDATION, json.dumps(content))
 
 
 def _finished(folder: Path | None, fingerprint: str) -> list[list[Outcome]]:
     """The finished folds that a folder of states keeps; none if they are of another training. Raises FormatError."""
-    if folder is None or not (folder / FILE).is_file():
+    if folder is None or not (folder / CROSS_VALIDATION).is_file():
         return []
-    path = folder / FILE
+    path = folder / CROSS_VALIDATION
     try:
         content = json.loads(read_bounded(path, LARGEST_FILE))
         if content["fingerprint"] != fingerprint:

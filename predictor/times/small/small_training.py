@@ -3,7 +3,7 @@
 1. Data whose times have nothing to do with the configurations are refused (see `sufficiency`).
 2. A checkpoint is trained on all problems, with options for few of them.
 3. Cross-validation repeats the training without a fold of the problems; its figures become part of the checkpoint's
-   metrics. Ctrl-C there keeps the checkpoint and the finished folds.
+   metrics. Ctrl-C there keeps the checkpoint and the finished folds, or where states are saved these, to go on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
         raise MisuseError(f"{remarks[0]}; measure again on a quiet device, or train all the same (--force)")
     checkpoint, report = train_tasks(training, held_out, options, _thinned(on_progress, options.epochs))
     report["relation"] = related.correlation
-    validated = None if report["interrupted"] else cross_validate(folds, options, say)
+    validated = None if report["interrupted"] and not options.end_now else cross_validate(folds, options, say)
     if validated is not None:
         report["cross_validation"] = validated.to_json()
         report["interrupted"] = validated.folds < validated.of

@@ -53,7 +53,10 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
         if progress.epoch == 2 and len(epochs) == 2:
             raise KeyboardInterrupt
 
-    train(label_parts[0], None, options, stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(label_parts[0], None, options, stop)
+    ended = train(label_parts[0], None, replace(options, end_now=True))
+    assert ended.report["epochs"] == 2
     messages: list[str] = []
     resumed = train(label_parts[0], None, options, epochs.append, say=messages.append)
     assert messages == ["resuming after epoch 2 of 3"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +14,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.predictor.training.loop import Batch, Course, Progress, Validation, fit
+from seqtune.predictor.training.state import saved_epoch
+from seqtune.tuner.stop_request import interrupted_by_sigterm
 
 POINTS = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
 
@@ -30,6 +34,7 @@ class Options:
     threads: int = 1
     state: Path | None = None
     save_every: int = 2
+    end_now: bool = False
 
 
 def line() -> nn.Linear:
@@ -93,6 +98,50 @@ def test_ctrl_c_ends_a_training_after_its_first_epoch_but_not_before() -> None:
     assert (state.interrupted, state.epoch) == (True, 1)
     with pytest.raises(KeyboardInterrupt):
         fit(line(), Course(never), Options())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_states_are_saved_a_signal_lets_the_epoch_end_and_its_state_is_kept(
+        tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    epochs = itertools.count(1)
+
+    def interrupted(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+        if next(epochs) == 3:
+            signal.raise_signal(number)
+        return batches(generator)
+
+    options, messages = Options(state=tmp_path), list[str]()
+    with interrupted_by_sigterm():
+        state = fit(line(), Course(interrupted), options, "toy")
+    assert (state.interrupted, state.epoch, saved_epoch(tmp_path)) == (True, 3, 3)
+    assert "stopping after this epoch" in capfd.readouterr().err
+    resumed = fit(line(), Course(batches), options, "toy", say=messages.append)
+    assert messages == ["resuming after epoch 3 of 6"]
+    assert weights(resumed.kept) == weights(fit(line(), Course(batches), Options()).kept)
+    assert saved_epoch(tmp_path) == 6
+
+
+def test_a_second_ctrl_c_stops_at_once_with_the_state_that_was_saved_last(tmp_path: Path) -> None:
+    epochs = itertools.count(1)
+
+    def interrupted(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+        if next(epochs) == 4:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return batches(generator)
+
+    state = fit(line(), Course(interrupted), Options(state=tmp_path), "toy")
+    assert (state.interrupted, saved_epoch(tmp_path)) == (True, 2)
+
+
+def test_an_unfinished_training_ends_now_with_what_it_has_learned(tmp_path: Path) -> None:
+    options = Options(state=tmp_path)
+    with pytest.raises(MisuseError, match="holds no unfinished training"):
+        fit(line(), Course(batches), replace(options, end_now=True), "toy")
+    three = fit(line(), Course(batches, until=3), Options())
+    three.save(tmp_path, "toy")
+    ended = fit(line(), Course(batches), replace(options, end_now=True), "toy")
+    assert (ended.epoch, weights(ended.kept)) == (3, weights(three.kept))
 
 
 def test_a_shortened_training_follows_the_same_schedule_and_keeps_no_state(tmp_path: Path) -> None:

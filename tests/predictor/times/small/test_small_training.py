@@ -14,12 +14,13 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.small import cross_validation
-from seqtune.predictor.times.small.cross_validation import COUNTS, FILE, METHODS, cross_validate
+from seqtune.predictor.times.small.cross_validation import COUNTS, METHODS, cross_validate
 from seqtune.predictor.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.times.small.small_options import is_small, options_of, small_options
 from seqtune.predictor.times.small.small_training import train_small
 from seqtune.predictor.times.training import train_tasks
 from seqtune.predictor.times.training_options import TrainingOptions
+from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.short_training import QUICK
 from tests.support.synthetic import NARROW, WIDE, data
@@ -52,7 +53,7 @@ def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has
     assert Checkpoint.load(tmp_path / "checkpoint").metrics["cross_validation"] == validated
 
 
-def test_an_interrupted_cross_validation_keeps_the_checkpoint_and_is_resumed(
+def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_folds(
         tasks: list[MeasuredTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options, original, trained = replace(OPTIONS, state=tmp_path / "state"), train_tasks, []
 
@@ -63,9 +64,12 @@ def test_an_interrupted_cross_validation_keeps_the_checkpoint_and_is_resumed(
         return original(*given)
 
     monkeypatch.setattr(cross_validation, "train_tasks", interrupting)
-    _, report = train_small(tasks, [], options)
+    with pytest.raises(KeyboardInterrupt):
+        train_small(tasks, [], options)
+    _, report = train_small(tasks, [], replace(options, end_now=True))
     assert report["interrupted"]
     assert report["cross_validation"]["folds"] == 2
+    assert len(trained) == 3
     said: list[str] = []
     _, report = train_small(tasks, [], options, say=said.append)
     assert not report["interrupted"]
@@ -75,7 +79,7 @@ def test_an_interrupted_cross_validation_keeps_the_checkpoint_and_is_resumed(
     whole = cross_validate(folds_of(tasks, OPTIONS.seed), OPTIONS)
     assert whole is not None
     assert report["cross_validation"] == whole.to_json()
-    (tmp_path / "state" / FILE).write_text("[]")
+    (tmp_path / "state" / CROSS_VALIDATION).write_text("[]")
     with pytest.raises(FormatError, match="does not hold a cross-validation"):
         cross_validate(folds_of(tasks, 0), options)
 
