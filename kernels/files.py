@@ -13,11 +13,27 @@ from pathlib import Path
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 
 SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
+# The system's errors for which the name or the place of an output is to blame; others, as of a full disk, are failures.
+MISPLACED = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS,
+             errno.ELOOP)
 
 
 def reason(error: OSError) -> str:
     """The system's error message in one line; Parquet's readers raise OSErrors of several lines."""
     return error.strerror or one_line(error, 200)
+
+
+def cannot_write(path: str | Path, error: OSError, kind: str = "") -> SeqtuneError:
+    """The error for an output that cannot be written: MisuseError if its name or place is wrong, else SeqtuneError."""
+    path = Path(path)
+    if error.errno == errno.ENAMETOOLONG:
+        return MisuseError(f"the file name {path.name:.60}{'...' if len(path.name) > 60 else ''} is too long; choose a "
+                           "shorter one")
+    return _fault(error)(f"cannot write {kind}{path}: {reason(error)}")
+
+
+def _fault(error: OSError) -> type[SeqtuneError]:
+    return MisuseError if error.errno in MISPLACED else SeqtuneError
 
 
 def read_bounded(path: Path, most: int, advice: str = "", only_regular: bool = False) -> bytes:
@@ -53,12 +69,16 @@ def replacing(path: str | Path, only_new: bool = False, durable: bool = True) ->
     file that it replaces, or those of any new file. A symbolic link is kept, and its target is replaced. With
     `only_new`, a file that another process made in the meantime is not replaced. Without `durable`, nobody waits for
     the disk: after a power cut the file may be empty or torn, which its reader must find. A device, a pipe or a folder
-    is never replaced. Raises SeqtuneError for these and for any OSError.
+    is never replaced. Raises MisuseError for these and for wrong names and places, and SeqtuneError for any other
+    OSError.
     """
     path = Path(path)
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise SeqtuneError(f"cannot write {path}: it is not a regular file")
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            raise MisuseError(f"cannot write {path}: it is not a regular file")
+    except OSError as error:
+        raise cannot_write(path, error) from None
     scratch = _scratch_of(target)
     try:
         yield scratch
@@ -71,7 +91,7 @@ def replacing(path: str | Path, only_new: bool = False, durable: bool = True) ->
         else:
             os.replace(scratch, target)
     except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {reason(error)}") from None
+        raise cannot_write(path, error) from None
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)
@@ -102,13 +122,16 @@ def write_together(texts: Mapping[Path, str]) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Create a file in the folder and remove it, to find errors before long work. Raises SeqtuneError if that fails."""
+    """Create a file in the folder and remove it, to find errors before long work.
+
+    Raises MisuseError if the folder is the wrong one, and SeqtuneError if that fails otherwise.
+    """
     scratch = _scratch_of(folder / "try")
     try:
         scratch.touch(exist_ok=False)
         scratch.unlink()
     except OSError as error:
-        raise SeqtuneError(f"cannot write into {folder}: {reason(error)}") from None
+        raise _fault(error)(f"cannot write into {folder}: {reason(error)}") from None
 
 
 def _scratch_of(target: Path) -> Path:

@@ -23,7 +23,8 @@ from platformdirs import user_data_dir
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from seqtune.errors import CheckpointError, SeqtuneError
+from seqtune.errors import CheckpointError
+from seqtune.kernels.files import cannot_write
 
 from .networks.dimensions import Dimensions
 from .sequence.declaration import Declaration
@@ -162,14 +163,13 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder to write a checkpoint into, then rename it to `path`.
 
     A reader sees the old checkpoint or the new one, never a part. Between the two renames `path` is absent for an
-    instant, and the old checkpoint is in the same parent folder with a name that ends in `.old`.
-
-    A folder that is not a checkpoint is not overwritten. Write tensors as bytes: files written by safetensors'
-    `save_file` can be read only by their owner. Raises CheckpointError, and SeqtuneError where the disk is full.
+    instant, and the old checkpoint is in the same parent folder with a name that ends in `.old`. A folder that is not a
+    checkpoint is not overwritten. Write tensors as bytes: files written by safetensors' `save_file` can be read only by
+    their owner. Raises CheckpointError, and what `cannot_write` makes of an OSError.
     """
     if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
         raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
-    fresh = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+    fresh = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}"  # a name has at most 255 bytes
     try:
         fresh.mkdir(parents=True)
         yield fresh
@@ -179,7 +179,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         fresh.rename(path)
         shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
-        raise SeqtuneError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
+        raise cannot_write(path, error, "the checkpoint ") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

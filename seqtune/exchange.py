@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.formats.table import find_files, format_of
+from seqtune.data.formats.table import FORMATS, find_files, format_of
 from seqtune.kernels.device import Device
 from seqtune.predictor.say import Say
 
 from .errors import MisuseError
-from .inputs import as_problem, check_folder, check_free, check_journal, load_checkpoint, warned
+from .inputs import as_problem, check_ending, check_folder, check_free, check_journal, load_checkpoint, warned
 from .predictor_code import CODE, code_writer
 from .results import Written
 
@@ -33,6 +33,7 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     """
     form = format_of(source, "read")
     assert form.read is not None
+    check_ending(Path(out), FORMATS["parquet"].meaning, *FORMATS["parquet"].endings)
     check_free(Path(out), force)
     if form.devices is not None and len(devices) > form.devices:
         raise MisuseError("one --device for all of these files" if form.devices else
@@ -82,7 +83,12 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     if "journal" in chosen.takes and data is None:
         source = default_path() if journal is None else Path(journal)
         check_journal(source)
-    check_folder(Path(out)) if chosen.folder else check_free(Path(out), force)
+    if chosen.folder:
+        check_folder(Path(out))
+    else:
+        if not code:  # that format checks its own names
+            check_ending(Path(out), FORMATS[form].meaning, *FORMATS[form].endings)
+        check_free(Path(out), force)
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import check_writable, reason
+from seqtune.kernels.files import cannot_write, check_writable, reason
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
@@ -24,6 +25,10 @@ from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, Seq
 if TYPE_CHECKING:
     from seqtune.predictor.model import Model
 
+Check = TypeVar("Check", bound=Callable[..., None])
+# Endings that say what a file holds, where it is something that one could expect of an output here.
+ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C",
+           ".onnx": "ONNX"}
 LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
 
 
@@ -157,6 +162,21 @@ def check_journal(path: Path) -> None:
         raise MisuseError(f"the journal {path} holds no trials")
 
 
+def _of_output(check: Check) -> Check:
+    """The check of an output, with one line for a name that the file system refuses, such as one of 300 characters."""
+    @functools.wraps(check)
+    def checked(out: Path, *arguments: Any, **options: Any) -> None:
+        try:
+            check(out, *arguments, **options)
+        except OSError as error:
+            raise cannot_write(out, error) from None
+        except ValueError as error:  # a NUL
+            raise MisuseError(f"{str(out)!r:.80} is no file name: {error}") from None
+
+    return checked  # type: ignore[return-value]
+
+
+@_of_output
 def check_folder(out: Path) -> None:
     """Check that files can be written into a folder, which may not exist yet. Raises MisuseError, SeqtuneError."""
     if out.exists() and not out.is_dir():
@@ -166,6 +186,7 @@ def check_folder(out: Path) -> None:
     check_writable(out if out.is_dir() else out.parent)
 
 
+@_of_output
 def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
     """Check that an output can be written: its folder exists, and it exists itself only with `force`.
 
@@ -185,6 +206,15 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
         raise MisuseError(f"the folder {out.parent} does not exist" if file is None else
                           f"{file} is a file, so {out} cannot be written into it")
     check_writable(out.parent)
+
+
+def check_ending(out: Path, content: str, *endings: str) -> None:
+    """Refuse an output whose name ends as that of another kind of file. `endings` are its own. Raises MisuseError."""
+    ending = out.suffix.lower()
+    if ending in ENDINGS and ending not in endings:
+        advice = f"that ends with {endings[0]}" if endings else "with another ending"
+        raise MisuseError(f"{out.name:.80} is named as {ENDINGS[ending]}, but {content} would be written into it; "
+                          f"choose a name {advice}")
 
 
 def check_predictable(problem: Problem, device: Device | str) -> None:

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 
 class FormatEntry(NamedTuple):
-    """One format: `module:attribute` of its Format, the meaning of its files, and its abilities."""
+    """One format: `module:attribute` of its Format, the meaning of its files, its abilities, and its files' endings."""
 
     reference: str
     meaning: str
     can: str  # "read", "write" or "read and write"
+    endings: tuple[str, ...] = ()  # of a file that is written; empty: there is no usual one
 
 
 _HERE = "seqtune.data.formats"
 FORMATS: Mapping[str, FormatEntry] = {
-    "parquet": FormatEntry(f"{_HERE}.dataset_file:PARQUET", "a data set of seqtune", "read and write"),
-    "t4": FormatEntry(f"{_HERE}.t4:T4", "T4 results (.json, .json.gz)", "read and write"),
+    "parquet": FormatEntry(f"{_HERE}.dataset_file:PARQUET", "a data set of seqtune", "read and write", (".parquet",)),
+    "t4": FormatEntry(f"{_HERE}.t4:T4", "T4 results (.json, .json.gz)", "read and write", (".json",)),
     "kernel-tuner": FormatEntry(f"{_HERE}.kernel_tuner:KERNEL_TUNER", "caches of Kernel Tuner (.json, .json.gz)",
                                 "read"),
     "triton": FormatEntry(f"{_HERE}.triton_cache:TRITON", "results of triton.autotune (.autotune.json)", "read"),
@@ -42,7 +43,7 @@ FORMATS: Mapping[str, FormatEntry] = {
     "sglang": FormatEntry(f"{_HERE}.served_tables:SGLANG", "a folder of SGLang's tuned Triton settings",
                           "read and write"),
     "clblast": FormatEntry(f"{_HERE}.clblast_export:JSON", "a folder of JSON files as CLBlast's tuners write", "write"),
-    "clblast-cpp": FormatEntry(f"{_HERE}.clblast_export:CPP", "rows of CLBlast's C++ database", "write"),
+    "clblast-cpp": FormatEntry(f"{_HERE}.clblast_export:CPP", "rows of CLBlast's C++ database", "write", (".hpp",)),
 }
 
 

@@ -15,6 +15,7 @@ from .arguments import several_problems
 if TYPE_CHECKING:
     from ..bulk import BulkAnswer
 
+ENDINGS = {"csv": ("CSV", ".csv"), "jsonl": ("a line of JSON a problem", ".jsonl", ".json")}  # meaning, endings
 LARGEST_INPUT = 10_000_000  # characters that are read from stdin
 
 
@@ -30,7 +31,7 @@ def predict_set(words: list[str] | None, problems: str, device: str, top: int, c
 
     from .. import api
     from ..bulk import FORMATS
-    from ..inputs import check_free
+    from ..inputs import check_ending, check_free
     from . import progress
 
     if form is None:
@@ -38,6 +39,7 @@ def predict_set(words: list[str] | None, problems: str, device: str, top: int, c
     if form not in FORMATS:
         raise MisuseError(f"--format {form!r:.40} is not one of {', '.join(FORMATS)}")
     if out is not None:
+        check_ending(out, *ENDINGS[form])
         check_free(out, force)
     wanted = _from_stdin() if problems == "-" and not words else several_problems(words, problems)
     with progress.spinner() as say:

@@ -7,7 +7,7 @@ from pathlib import Path
 from seqtune.predictor.say import Say, silent
 
 from ..errors import MisuseError, shown
-from ..inputs import check_free, warned
+from ..inputs import check_ending, check_free, warned
 from ..results import Written
 
 
@@ -23,6 +23,7 @@ def report(data: str | Path, out: str | Path, *, device: str | None = None, chec
     CheckpointError, and SeqtuneError if `out` cannot be written.
     """
     path = Path(out)
+    check_ending(path, "a page in HTML", ".html")
     check_free(path, force)
     if seed < 0:
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")

@@ -1,0 +1,129 @@
+"""Outputs that cannot be written: one clear line, exit code 2 where the name or the place is wrong, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.inputs import check_ending
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import cannot_write, check_writable
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.checkpoint_folder import replacing_folder
+
+DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
+LONG = "a" * 300
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as records:
+        records.add_device(DEVICE)
+        records.add(Record(Problem.make("gemm", m=8, n=8, k=8), DEVICE.key, 1, Configuration.of("llvm.gemm", {}),
+                           DEVICE.toolchain, Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The line of a command that is misused."""
+    assert main([*arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
+    """Commands without their output, each with the ending of its output."""
+    return {
+        "parquet": (["export", "--journal", str(journal)], ".parquet"),
+        "t4": (["export", "--journal", str(journal), "--format", "t4"], ".json"),
+        "c": (["export", "--format", "c"], ".c"), "onnx": (["export", "--format", "onnx"], ".onnx"),
+        "clblast-cpp": (["export", "--journal", str(journal), "--format", "clblast-cpp"], ".hpp"),
+        "clblast": (["export", "--journal", str(journal), "--format", "clblast"], ""),
+        "report": (["report", str(journal)], ".html"), "train": (["train", "shipped"], ""),
+        "predict": (["predict", "--problems", str(problems)], ".csv"),
+        "import": (["import", "t4", str(problems)], ".parquet")}
+
+
+@pytest.mark.parametrize("name", ["parquet", "t4", "c", "onnx", "clblast-cpp", "clblast", "report", "train", "predict",
+                                  "import"])
+def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_one_line(
+        name: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")
+    words, ending = commands(journal, tmp_path / "p.txt")[name]
+    before = sorted(os.listdir(tmp_path))
+    line = refused(capsys, *words, "--out", str(tmp_path / f"{LONG}{ending}"))
+    assert line == f"seqtune: the file name {'a' * 60}... is too long; choose a shorter one"
+    assert "does not exist" in refused(capsys, *words, "--out", str(tmp_path / "none" / f"a{ending}"))
+    assert "p.txt" in refused(capsys, *words, "--out", str(tmp_path / "p.txt" / f"a{ending}"))
+    if ending:
+        (tmp_path / f"folder{ending}").mkdir()
+        assert "is a folder; name a file" in refused(capsys, *words, "--out", str(tmp_path / f"folder{ending}"))
+        (tmp_path / f"folder{ending}").rmdir()
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize(("name", "ending", "says"), [
+    ("parquet", ".csv", "is named as CSV, but a data set of seqtune would be written into it; choose a name that ends "
+                        "with .parquet"),
+    ("t4", ".parquet", "is named as Parquet, but T4 results"),
+    ("report", ".json", "is named as JSON, but a page in HTML"),
+    ("import", ".csv", "is named as CSV"), ("predict", ".parquet", "is named as Parquet, but a line of JSON a problem"),
+    ("clblast-cpp", ".csv", "is named as CSV, but rows of CLBlast's C++ database")])
+def test_a_name_that_contradicts_the_format_is_refused(
+        name: str, ending: str, says: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")
+    words, _ = commands(journal, tmp_path / "p.txt")[name]
+    assert says in refused(capsys, *words, "--out", str(tmp_path / f"a{ending}"))
+    assert not (tmp_path / f"a{ending}").exists()
+
+
+def test_a_name_without_a_telling_ending_is_accepted() -> None:
+    for name in ("records", "records.v2", "records.PARQUET", "a.data"):
+        check_ending(Path(name), "a data set", ".parquet")
+
+
+@pytest.mark.parametrize(("number", "code"), [
+    (errno.EACCES, 2), (errno.EROFS, 2), (errno.EISDIR, 2), (errno.ENOSPC, 1), (errno.EIO, 1)])
+def test_a_wrong_place_is_a_misuse_and_a_full_disk_a_failure(number: int, code: int) -> None:
+    error = cannot_write("out.csv", OSError(number, os.strerror(number)))
+    assert error.exit_code == code
+    assert str(error) == f"cannot write out.csv: {os.strerror(number)}"
+
+
+def test_a_folder_without_permission_is_a_misuse_before_the_work(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, *arguments: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(Exception, match=r"^cannot write into .*: Permission denied$") as refusal:
+        check_writable(tmp_path)
+    assert getattr(refusal.value, "exit_code", None) == 2
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
+        journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "old.parquet"
+    out.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["export", "--journal", str(journal), "--out", str(out), "--force"]) == 1
+    assert capsys.readouterr().err == f"seqtune: cannot write {out}: No space left on device\n"
+    assert out.read_text() == "old"
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_a_checkpoint_may_have_the_longest_name(tmp_path: Path) -> None:
+    with replacing_folder(tmp_path / ("x" * 255)) as folder:
+        (folder / "file").touch()
+    assert os.listdir(tmp_path) == ["x" * 255]
