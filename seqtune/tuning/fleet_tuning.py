@@ -111,7 +111,7 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
                 for result in run.results():
                     results.append(_tuned(result))
             except InterruptedTuning as stop:
-                results.extend(map(_tuned, stop.results))
+                results.extend(_tuned(result).unfinished() for result in stop.results)
                 stop.report = report(interrupted=True)
                 raise
             return report()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
@@ -70,6 +70,10 @@ class Tuned:
                    result.default, None if default is None else finite(default.seconds), result.done,
                    result.done - result.resumed, failures, result.space, result.confidence,
                    None if best is None else best.resources, result.failed_default)
+
+    def unfinished(self) -> Self:
+        """The result of trials alone, which were not interleaved: there is no confidence in the best."""
+        return replace(self, confidence=None)
 
     @property
     def failed(self) -> int:

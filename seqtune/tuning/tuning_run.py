@@ -130,7 +130,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                                else campaign(tasks, records, measurer, total, options)):
                     results.append(tuned(result))
             except InterruptedTuning as stop:
-                results.extend(map(tuned, stop.results))
+                results.extend(tuned(result).unfinished() for result in stop.results)
                 stop.report = report(interrupted=True)
                 raise
         return report()

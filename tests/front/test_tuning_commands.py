@@ -108,6 +108,7 @@ def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Any, tmp_path: Path) -> 
     assert process.returncode == 130
     assert "gemm m=64 n=64 k=64" in out  # the best so far
     assert "stopped: the times are those of trials" in out
+    assert "%" not in out  # no confidence without finals
     lines = [line for line in errors.splitlines() if line.startswith("seqtune: ")]
     assert len(lines) == 1
     assert "run again to resume" in lines[0]
@@ -118,3 +119,16 @@ def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Any, tmp_path: Path) -> 
     found = run(*arguments[:4], "--trials", str(held + 5), *arguments[4:])
     assert found["results"][0]["trials"] == held + 5
     assert found["results"][0]["measured"] <= 5 + 1
+
+
+def test_a_budget_that_the_journal_uses_up_is_noted(
+        run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["tune", "gemm", "m=8", "n=8", "k=8", "--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
+    assert "remarks" not in run(*words, "--total", "4")
+    for option, number in (("--total", "4"), ("--total", "3"), ("--trials", "4")):
+        [remark] = run(*words, option, number)["remarks"]
+        assert remark == (f"no new trial: the 4 trials in the journal count towards {option} {number}, which they use "
+                          "up; a larger number goes on")
+    assert main([*words, "--total", "4"]) == 0
+    assert "no new trial: the 4 trials in the journal" in capsys.readouterr().out
+    assert "remarks" not in run(*words, "--total", "5")

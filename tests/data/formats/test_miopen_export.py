@@ -39,7 +39,7 @@ def test_an_interrupted_import_or_export_leaves_nothing_half_written(form: str, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr("os.replace", interrupt)
-    assert main(asked) == 1
+    assert main(asked) == 130
     assert sorted(tmp_path.iterdir()) == before
     monkeypatch.undo()
     assert main(asked) == 0

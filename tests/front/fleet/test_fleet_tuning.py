@@ -59,7 +59,7 @@ def test_files_of_the_journal_that_cannot_be_used_are_found_before_a_fleet_is_st
     for path, code, reason in ((tmp_path / "nowhere" / "j.sqlite", 2, "the folder of the journal "),
                                (tmp_path / "j.sqlite", 2, "is not JSON"), (tmp_path / "k.sqlite", 2, "remove the file"),
                                (tmp_path / ("j" * 245), 2, "is too long"), (tmp_path, 2, "is a folder, not a journal"),
-                               (Path("/proc/j.sqlite"), 1, "cannot write into /proc")):
+                               (Path("/proc/j.sqlite"), 2, "cannot write into /proc")):
         assert main([*tune, str(path)]) == code
         (line,) = capfd.readouterr().err.splitlines()
         assert reason in line

@@ -107,7 +107,7 @@ def test_two_nodes_make_the_records_of_one_machine_though_a_member_and_a_node_ar
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_writes_what_was_measured_and_leaves_nothing(folder: Path, name: str) -> None:
     answer, errors = tuned(folder, "stopped", str(folder / "fleet.sqlite"), name)
-    assert answer["code"] == 1
+    assert answer["code"] == 130
     assert "run again to resume" in errors.splitlines()[-1]
     assert len(trials(folder / "fleet.sqlite")) >= BLOCK
     assert [path.name for path in folder.iterdir() if path.is_dir() and "ray" in path.name] == []
