@@ -52,7 +52,7 @@ def failed_default(default: Configuration, reason: str, stand_in: Configuration 
 
     `others` is the number of stand-ins that failed as well.
     """
-    more = f", and {others} further configurations failed, too" if others else ""
+    more = f", and so did {others} more" if others else ""
     instead = "" if stand_in is None else (
         f"; compared with {stand_in.kernel + ' ' if stand_in.kernel != default.kernel else ''}{stand_in.brief()} "
         "instead")

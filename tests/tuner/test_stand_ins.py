@@ -37,4 +37,4 @@ def test_the_sentence_names_the_default_the_reason_and_the_stand_in() -> None:
     assert failed_default(default, "no such tile", stand_in) == (
         "the default configuration of test.k failed: no such tile (x=0 y=0); compared with x=1 y=0 instead")
     assert failed_default(default, "no such tile", others=3).endswith(
-        "(x=0 y=0), and 3 further configurations failed, too")
+        "(x=0 y=0), and so did 3 more")

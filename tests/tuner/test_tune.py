@@ -259,7 +259,7 @@ def test_a_default_that_fails_is_replaced_by_the_next_one_that_runs(journal: Jou
     assert result.default == stand_in
     assert dict(result.finalists)[stand_in].status is Status.CORRECT
     assert result.failed_default.startswith(
-        "the default configuration of test.k failed: no such tile (x=0 y=0), and 1 further configurations failed")
+        "the default configuration of test.k failed: no such tile (x=0 y=0), and so did 1 more")
     assert result.failed_default.endswith("compared with x=2 y=2 instead")
     kept = {record.configuration for record in journal.records() if record.measurement.status is Status.COMPILE}
     assert {TASK.default, Configuration.of("test.k", {"x": 1, "y": 1})} <= kept  # failures are data
@@ -277,7 +277,7 @@ def test_where_all_fail_the_default_stays_and_the_number_of_tries_is_bounded(jou
     result = go(journal, measurer, "random", Budget(trials=5))
     assert (result.configuration, result.default) == (None, TASK.default)
     assert len(measurer.compared) <= TRIES + 1
-    assert "and 7 further configurations failed, too" in result.failed_default
+    assert "and so did 7 more" in result.failed_default
     assert len(result.failed) == result.done == 5
 
 

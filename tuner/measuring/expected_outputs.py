@@ -184,6 +184,8 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
                  f"{configuration.kernel} ({configuration.brief()})", failures)
         try:
             outputs = _outputs(backend, problem, kernels[configuration.kernel], configuration, arrays, tensors)
+            if attempt:  # of the default itself, numbers that are not finite are the library's mistake
+                ExpectedOutputs(outputs, tensors.outputs)
         except UnavailableError:  # a library that is not installed: no configuration can run
             raise
         except (BuildError, LaunchError, SeqtuneError) as error:
