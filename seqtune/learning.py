@@ -61,13 +61,12 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     writes the checkpoint of what it has learned. `progress` is called after every epoch (after some, if there are few
     problems), `say` for other steps. Of your data, all training problems are learned from, and held-out problems near
     one judge no longer (`not_judged`); of the shipped data, none near a held-out one is. With few problems, the report
-    has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError
-    for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch, and
-    InterruptedTraining on Ctrl-C or SIGTERM. Under torchrun all processes share the work, and the first one saves the
-    checkpoint.
+    has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under torchrun
+    all processes share the work, and the first one saves the checkpoint. Raises MisuseError for wrong arguments and for
+    data that no model learns from, MissingPackageError without PyTorch, InterruptedTraining on Ctrl-C or SIGTERM.
     """
     check_installed("train", "torch")
-    from seqtune.data.formats.dataset_file import is_shipped, read_training_data
+    from seqtune.data.formats.dataset_file import read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import is_alone, rank_here
     from seqtune.predictor.training.unfinished import UnfinishedTraining

@@ -81,9 +81,9 @@ def questions(folder: Path, problems: int, devices: Sequence[str]) -> Iterator[Q
     yield Question("search recorded spaces", (
         "replay", "shipped", "--held-out", "--strategies", STRATEGIES, "--budgets", "0,25,50", "--repeats", "2",
         "--seed", str(SEED), "--spaces", ",".join(searched()), "--jobs", "1", "--json"))
-    for checkpoint, options in CHECKPOINTS.items():
+    for checkpoint, export in CHECKPOINTS.items():
         yield Question(f"export {checkpoint} to C", (
-            "export", "--format", "c", "--checkpoint", checkpoint, *options, "--out", "{out}"), "predictor.c")
+            "export", "--format", "c", "--checkpoint", checkpoint, *export, "--out", "{out}"), "predictor.c")
     journal = folder / "journal.sqlite"
     for form, file in (("parquet", "records.parquet"), ("t4", "records.json")):
         yield Question(f"export a journal to {form}", (
