@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+pytestmark = [needs("torch"), pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
               pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")]
 
 
