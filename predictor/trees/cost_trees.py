@@ -27,6 +27,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.analytic import term_columns
 from seqtune.tuner.cost_models.encoding import encode_facts, encode_features, tiling
 from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
+from seqtune.tuner.cost_models.word_codes import word_codes
 
 from .machine_columns import UNKNOWN, Columns, machine_columns
 
@@ -99,7 +100,7 @@ def _own_features(space: SearchSpace, values_by_name: Columns) -> Table:
         if values.dtype.kind in "biuf":
             columns.append(values.astype(np.float32))
         else:  # words
-            columns.append(np.unique(values, return_inverse=True)[1].astype(np.float32))
+            columns.append(word_codes(space.kernel, name, values).astype(np.float32))
     names = problem.names()
     lengths = np.stack(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
     for name in operation(problem.type).tiled_sizes:

@@ -26,6 +26,7 @@ from seqtune.kernels.task import Floats
 
 from .analytic import term_columns
 from .encoding import LARGEST, encode_facts, tiling
+from .word_codes import word_codes
 
 MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
 MAX_PAIRS = 45  # the products of ten parameters
@@ -70,7 +71,7 @@ def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
             value = np.full(len(rows), np.nan)
         names[name] = value
         numbers[name] = (value.astype(float) if value.dtype.kind in "biuf"
-                         else np.unique(value.astype(str), return_inverse=True)[1].astype(float))
+                         else word_codes(space.kernel, name, value))
     return numbers
 
 
