@@ -21,7 +21,6 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from ..times.proposing import Proposals
 from ..trees.cost_trees import WORST
 from ..trees.forest import Forest
-from ..trees.narrowed_forest import margins
 from ..trees.ranker import Ranker, feature_rows
 from .carried_over import CarriedOver
 from .observations import Expected, observe
@@ -87,7 +86,7 @@ class Correction:
             indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(indices) and name in self.forests:
                 table = feature_rows(space, numbers[indices] - part.start, self.ranker.listed)
-                changes[indices] = margins(self.forests[name], table)
+                changes[indices] = self.forests[name].margins(table)[:, 0]
         return changes
 
     def _joined(self, proposals: Proposals, seconds: Floats) -> Proposals:

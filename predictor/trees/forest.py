@@ -1,4 +1,4 @@
-"""Forest: boosted trees as plain arrays, evaluated with NumPy, so that a checkpoint can hold them.
+"""Forest: boosted trees as plain arrays, so that a checkpoint can hold them.
 
 A node with a positive `left` is an inner node: rows whose feature is below `value` go to node `left`, others to
 `left + 1`. Any other node is a leaf, and `value` is the tree's prediction with 11 significant bits. Tree t belongs to
@@ -9,7 +9,7 @@ the index of a threshold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +22,12 @@ from safetensors.numpy import load_file
 
 from seqtune.errors import CheckpointError
 
+from .descent import NODE, Nodes, add_trees
+
 Floats = NDArray[np.float32]
 MAX_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
 MAX_DEPTH = 64
-TOGETHER = 51_200  # pairs of a row and a tree that descend together within the processor's cache
 UNREADABLE = (AttributeError, KeyError, TypeError)  # raised by safetensors for types that NumPy lacks
 
 
@@ -41,21 +42,20 @@ class Forest:
     left: NDArray[np.uint16]  # (node,) 0 at a leaf
 
     @cached_property
-    def descent(self) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64], int]:
-        """The left child, threshold and feature of each node, and the depth: the most steps from a root to a leaf.
-
-        Rows go to the right child from the threshold on. A leaf is its own child, with a threshold of NaN, so a descent
-        stays there.
-        """
+    def _descent(self) -> tuple[Nodes, NDArray[np.int64], int]:
+        """The nodes and roots as `add_trees` reads them, and the depth: the most steps from a root to a leaf."""
         index = np.arange(len(self.value), dtype=np.int64)
-        tree = np.repeat(self.roots, np.diff(np.append(self.roots, len(index))))
-        inner = self.left > 0
-        following = np.where(inner, tree + self.left.astype(np.int64), index)
-        depth, nodes = 0, self.roots.astype(np.int64)
-        while depth < MAX_DEPTH and len(nodes := nodes[inner[nodes]]):
+        roots = np.append(self.roots, len(index)).astype(np.int64)
+        tree, inner = np.repeat(roots[:-1], np.diff(roots)), self.left > 0
+        nodes = np.empty(len(index), NODE)
+        nodes["value"], nodes["left"] = self.value, np.where(inner, self.left, index - tree)
+        nodes["feature"] = np.where(inner, self.feature.astype(np.uint16) + 1, 0)
+        depth, level = 0, roots[:-1]
+        while depth < MAX_DEPTH and len(level := level[inner[level]]):
             depth += 1
-            nodes = distinct(len(index), following[nodes], following[nodes] + 1)
-        return following, np.where(inner, self.value, np.float32(np.nan)), self.feature.astype(np.int64), depth
+            left = tree[level] + self.left[level]
+            level = distinct(len(index), left, left + 1)
+        return nodes, roots, depth
 
     @classmethod
     def of(cls, booster: Any, classes: int) -> Forest:
@@ -69,55 +69,9 @@ class Forest:
         value[left == 0] = value[left == 0].astype(np.float16)
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
-    def leaves(self, rows: Floats) -> NDArray[np.int64]:
-        """The index of the leaf node that each row (row, feature) reaches in each tree: (tree, row).
-
-        Rows of one problem are alike, so they descend together until a node sends some to the left and some to the
-        right. Then the trees that are furthest from their leaves come first, so that the others can stop earlier.
-        """
-        following, threshold, feature, depth = self.descent
-        least, most = np.minimum.reduce(rows, axis=0), np.maximum.reduce(rows, axis=0)
-        node, steps = self.roots.astype(np.int64), np.zeros(len(self.roots), np.int64)
-        for _ in range(depth):
-            limit, name = threshold.take(node), feature.take(node)
-            right = least.take(name) >= limit
-            agree = right | (most.take(name) < limit)
-            node = np.where(agree, following.take(node) + right, node)
-            steps += agree
-        order = np.argsort(steps, kind="stable")
-        values, first = np.ascontiguousarray(rows).ravel(), np.arange(len(rows)) * rows.shape[1]
-        nodes = np.repeat(node[order][:, None], len(rows), axis=1)
-        for count in np.searchsorted(steps[order], np.arange(depth, 0, -1)).tolist():
-            active = nodes[:count]
-            above = values.take(feature.take(active) + first) >= threshold.take(active)
-            np.add(following.take(active), above, out=active)
-        leaves = np.empty_like(nodes)
-        leaves[order] = nodes
-        return leaves
-
     def margins(self, rows: Floats) -> Floats:
         """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
-        return self._sums(rows, (-1, self.classes), 0)
-
-    def members(self, rows: Floats, count: int) -> Floats:
-        """Score rows (row, feature) by each of the `count` forests that `joined` put together: (row, forest)."""
-        return self._sums(rows, (count, -1), 1)
-
-    def _sums(self, rows: Floats, shape: tuple[int, int], axis: int) -> Floats:
-        """The sums over one axis of what the trees, arranged in a shape, predict: (row, other axis)."""
-        size = max(1, TOGETHER // len(self.roots))
-        parts = [np.add.reduce(self.value.take(self.leaves(part)).reshape(*shape, len(part)), axis=axis).T
-                 for part in (rows[begin:begin + size] for begin in range(0, len(rows), size))]
-        return np.concatenate([np.empty((0, shape[1 - axis]), np.float32), *parts])
-
-    @classmethod
-    def joined(cls, forests: Sequence[Forest]) -> Forest:
-        """The trees of several forests of one class with equally many trees, one forest after the other."""
-        starts = np.cumsum([0, *(len(forest.value) for forest in forests[:-1])], dtype=np.int32)
-        return cls(1, np.concatenate([forest.roots + start for forest, start in zip(forests, starts, strict=True)]),
-                   np.concatenate([forest.feature for forest in forests]),
-                   np.concatenate([forest.value for forest in forests]),
-                   np.concatenate([forest.left for forest in forests]))
+        return add_trees(rows, *self._descent, self.classes)
 
     def thinned(self, step: int) -> Forest:
         """Every `step`-th tree as a forest of its own, for one class."""

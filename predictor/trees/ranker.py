@@ -9,7 +9,7 @@ decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from seqtune.kernels.task import Task
 
 from .cost_trees import FeatureList, Trees, features
 from .forest import Forest, read_arrays, read_forest
-from .narrowed_forest import MANY, margins
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
 TAU = 0.01  # 1 % slower is e times less probable; half of it or twice as much gives about the same
@@ -39,7 +38,6 @@ class Ranker:
     features: Mapping[str, int]
     forests: Mapping[str, tuple[Forest, ...]]
     listed: FeatureList = "ratios"
-    _joined: dict[str, Forest] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, trees: Trees) -> Ranker:
@@ -98,12 +96,7 @@ class Ranker:
                     tables.setdefault(name, []).append((number, indices, table))
         for name, parts in tables.items():
             forests, rows = self.forests[name], np.concatenate([table for _, _, table in parts])
-            alike = len({len(forest.roots) for forest in forests}) == 1  # `members` needs equally many trees in each
-            if alike and len(forests) > 1 and (len(parts) > 1 or len(rows) < MANY):
-                scores = self._joined_forest(name).members(rows, len(forests))
-            else:  # the rows of several tasks are not alike
-                scores = np.stack([margins(forest, rows) if len(parts) == 1 else forest.margins(rows)[:, 0]
-                                   for forest in forests], axis=1)
+            scores = np.concatenate([forest.margins(rows) for forest in forests], axis=1)
             if len(forests) < largest:
                 scores = np.repeat(scores.mean(axis=1, keepdims=True), largest, axis=1)
             begin = 0
@@ -111,13 +104,6 @@ class Ranker:
                 predicted[number][indices] = scores[begin:begin + len(table)]
                 begin += len(table)
         return predicted
-
-    def _joined_forest(self, name: str) -> Forest:
-        """All trees of a kernel as one forest, which is made once."""
-        forest = self._joined.get(name)
-        if forest is None:
-            forest = self._joined[name] = Forest.joined(self.forests[name])
-        return forest
 
 
 def feature_rows(space: SearchSpace, rows: Numbers, listed: FeatureList) -> NDArray[np.float32]:

@@ -1,0 +1,32 @@
+"""Compiled: functions in LLVM IR as Python functions, compiled for this CPU.
+
+They run on the calling thread. The user's cache keeps the machine code for other processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Functions = Mapping[str, Callable[..., None]]
+
+
+def compiled(text: Callable[[int], str], signatures: Mapping[str, str]) -> Functions:
+    """Compile the functions whose parameters (`ptr %x, i64 %rows`) are given by name; call them with whole numbers.
+
+    `text` makes the module for a CPU whose vectors have so many bits.
+    """
+    from seqtune.tuner.backends.image_cache import ImageCache
+    from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
+
+    name = (instruction_sets() or ["neon"])[0]  # LLVM cuts vectors into what the CPU has, whatever it is called
+    compiler = Compiler(name, ImageCache("object"))
+    module, _ = compiler.build(text(INSTRUCTION_SETS[name][2]))
+    functions: dict[str, Any] = {}
+    for entry, signature in signatures.items():
+        kinds = [ctypes.c_void_p if part.startswith("ptr") else ctypes.c_ssize_t for part in signature.split(", ")]
+        # A call is short, so it keeps the interpreter's lock: to get it back from a busy thread would take 5 ms
+        functions[entry] = ctypes.PYFUNCTYPE(None, *kinds)(module.address(entry))
+        functions[entry].code = compiler, module  # the machine code lives as long as they do
+    return functions
