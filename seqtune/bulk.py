@@ -177,4 +177,4 @@ def _proposed(layer: TaskPredictor, tasks: Sequence[Task], top: int,
 
     if not isinstance(layer, Checkpoint):
         return layer.propose(tasks, top)
-    return layer.propose_together(tasks, top, None if known is None else known.correction)
+    return layer.propose(tasks, top, None if known is None else known.correction)

@@ -17,7 +17,7 @@ from seqtune.kernels.registry import is_registered, kernel, table
 from ..labels.checkpoint import LabelCheckpoint
 from ..labels.inputs import FACTS
 from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import GELU_TAIL
+from ..networks.row_text import GELU_TAIL
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
 from ..times.checkpoint import Checkpoint
@@ -148,7 +148,7 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
     if head % PANEL or size.hidden % PANEL or size.judge % PANEL or size.judge > 2 * size.width:
         raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
                           f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
-    tail = {f"TAIL_{number}": f"{np.float32(coefficient / math.log(2))!s}f"  # of log2
+    tail = {f"TAIL_{number}": f"{np.float32(coefficient) / np.float32(math.log(2))!s}f"  # of log2
             for number, coefficient in enumerate(GELU_TAIL)}
     return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
             "ROWS_OF_BEAM": _ROWS_OF_BEAM, "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..labels.inputs import CODE, FACTS, HELPERS, MAGNITUDES, NUMBERS, PARSED, SHARES, SIZES, TOKENS, WORDS
-from ..labels.numpy_translator import target_vectors
+from ..labels.numpy_translator import target_biases, target_vectors
 from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import Linear, Tensors, centred
+from ..networks.numpy_layers import Linear, Tensors
+from ..networks.rows import centred
 from ..sequence.vocabulary import Vocabulary
 from .c_library import CLibrary
 from .c_names import RATE_FACTS, NameTable
@@ -34,7 +35,7 @@ def label_tables(size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> 
     weights.table("sq_input_rows", centred(target_vectors(tensors, "asked", vocabulary)))
     answered = target_vectors(tensors, "answered", vocabulary)
     weights.table("sq_target_rows", answered * tensors["decoded.weight"])
-    weights.lines.append(floats("sq_target_bias", answered @ tensors["decoded.bias"] / np.float32(np.sqrt(size.width))))
+    weights.lines.append(floats("sq_target_bias", target_biases(answered, tensors)))
     return weights
 
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import ArrayLayer, Floats, Linear, Tensors, centred, gelu
+from ..networks.numpy_layers import ArrayLayer, Linear, Tensors
+from ..networks.rows import Floats, centred, gelu
 from ..sequence.vocabulary import Vocabulary
 from ..times.arrays.word_vectors import RESOLVED_SIZE, described_arrays
 from .c_weights import Weights, floats

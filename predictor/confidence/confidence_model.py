@@ -85,7 +85,9 @@ class RegretModel(BaseModel):
     def expected(self, signals: Floats, device: str = "") -> Floats:
         """The expected log regret for signals (proposal, signal) on a device, given by its `identity`: (proposal,)."""
         complete = np.where(np.isnan(signals), self.usual_doubt, signals)  # only a doubt can be unknown
-        regret: Floats = self.constant + complete[:, :len(self.weights)] @ np.array(self.weights)
+        regret = np.full(len(complete), self.constant)
+        for weight, signal in zip(self.weights, complete.T, strict=False):
+            regret += weight * signal
         return np.maximum(self.scales.get(device, 1.0) * regret, LEAST_REGRET)
 
     def confidences(self, signals: Floats, is_known: bool, device: str = "") -> list[Confidence]:

@@ -73,8 +73,8 @@ class ParameterClassifier:
         if self.trees is None:
             result[:, self.seen] = 0.0
             return result
-        margins = self.trees.margins(rows)
-        margins = margins - margins.max(axis=1, keepdims=True)
+        margins = np.ascontiguousarray(self.trees.margins(rows), np.float64)  # in another order, sums differ
+        margins -= margins.max(axis=1, keepdims=True)
         result[:, self.seen] = np.maximum(margins - np.log(np.exp(margins).sum(axis=1, keepdims=True)), UNSEEN)
         return result
 

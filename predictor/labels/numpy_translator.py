@@ -1,7 +1,7 @@
 """ArrayTranslator: a LabelTranslator for prediction, computed with NumPy alone.
 
 The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes.
-Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder, A heads.
+Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import ArrayLayer, Linear, Tensors, attend, centred, gelu, layer_shapes, unit, with_biases
+from ..networks.numpy_layers import ArrayLayer, Linear, Tensors, layer_shapes, with_biases
+from ..networks.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
-from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
+from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayDecoding:
     """The state of a beam search."""
 
-    memory: Floats  # (Q, S, E, 2, A, W/A) keys and values of the source
-    owners: NDArray[np.int64]  # (hypothesis,) number of its query
-    past: Floats  # (E, H, words, 2, A, W/A) keys and values of the words so far
+    memory: Floats  # (Q S, 2 E W) keys and values of the sources for each layer
+    owners: Numbers  # (hypothesis,) number of its query
+    past: Floats  # (E, H, words, 2 W) keys and values of the words so far
 
 
 class ArrayTranslator:
@@ -40,8 +41,8 @@ class ArrayTranslator:
 
     def __init__(self, size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._heads = (size.heads, size.width // size.heads)
-        sizes = [tensors["reader.number"][begin:end].reshape(-1, size.width) for begin, end in _spans()]
+        self._size = size
+        sizes = [Matrix(tensors["reader.number"][begin:end].reshape(-1, size.width)) for begin, end in _spans()]
         self._numbers, self._token = sizes, tensors["reader.token"]
         self._work, self._word = Linear.of(tensors, "reader.work"), tensors["reader.word.weight"]
         self._mix = Linear.of(tensors, "reader.mix")
@@ -53,13 +54,13 @@ class ArrayTranslator:
         self._position = centred(tensors["position.weight"])
         answered = target_vectors(tensors, "answered", vocabulary)
         self._target_vectors = answered * tensors["decoded.weight"]
-        self._target_bias: Floats = answered @ tensors["decoded.bias"] / np.float32(math.sqrt(size.width))
+        self._target_bias = target_biases(answered, tensors)
 
     def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
               allowed: Allowed) -> tuple[ArrayDecoding, Scores]:
         """Start one empty hypothesis per query, and score the words allowed first."""
         inputs, rows = Inputs.of(Queries.of(queries), self.vocabulary.words), np.arange(len(queries))
-        no_past = np.zeros((len(self._decoder), len(rows), 0, 2, *self._heads), np.float32)
+        no_past = np.zeros((len(self._decoder), len(rows), 0, 2 * self._size.width), np.float32)
         state = ArrayDecoding(self._read_source(*inputs.batch(rows)), rows, no_past)
         if len(allowed.words) == len(rows):  # one word each, for example of the only solver: there is nothing to choose
             return state, np.zeros(len(rows), np.float32)
@@ -73,41 +74,41 @@ class ArrayTranslator:
 
     def _read_source(self, numbers: Floats, magnitudes: Floats, words: NDArray[np.int64]) -> Floats:
         """The keys and values of the source, see `ArrayDecoding.memory`."""
-        count, length = len(words), len(TOKENS)
+        count, length, width = len(words), len(TOKENS), self._size.width
         x = np.tile(self._token, (count, 1, 1))
         for token, ((begin, end), weight) in enumerate(zip(_spans(), self._numbers, strict=True)):
-            x[:, token] += numbers[:, begin:end].reshape(count, -1) @ weight
+            x[:, token] += weight.multiply(numbers[:, begin:end].reshape(count, -1))
         x[:, TOKENS.index("work")] += self._work(magnitudes)
         x[:, TOKENS.index("words")] += self._word[words].sum(axis=1)
-        x = centred(x + self._mix(gelu(x)))
+        x = centred(x + self._mix(gelu(x))).reshape(-1, width)
+        starts, counts = np.repeat(np.arange(count) * length, length), np.full(count * length, length)
         for layer in self._encoder:
-            query, keys, values = np.moveaxis(layer.words(unit(x)).reshape(count, length, 3, *self._heads), 2, 0)
-            x += layer.out(attend(query, keys, values))
+            parts = layer.words(x)
+            layer.out.add_to(x, attend(parts[:, :width], parts[:, width:], starts, counts, self._size.heads))
             layer.feed(x)
-        return self._pairs(unit(x)).reshape(count, length, len(self._decoder), 2, *self._heads)
+        return self._pairs(x)
 
     def _read_word(self, words: Words, before: ArrayDecoding) -> tuple[Floats, Floats]:
         """Read a word per hypothesis: the states (H, W), without the last norm's gain and offset, and the new past."""
-        position = before.past.shape[2]
+        position, count, width, heads = before.past.shape[2], len(words), self._size.width, self._size.heads
         x = self._input_vectors[words] + self._position[position]
-        past = np.concatenate([before.past, np.empty_like(before.past, shape=(
-            len(self._decoder), len(words), 1, 2, *self._heads))], axis=2)
-        memory = before.memory
-        if len(memory) > 1 and not np.array_equal(before.owners, np.arange(len(memory))):
-            memory = memory[before.owners]
+        past = np.empty((len(self._decoder), count, position + 1, 2 * width), np.float32)
+        past[:, :, :position] = before.past
+        own = np.arange(count) * (position + 1), np.full(count, position + 1)
+        source = before.owners * len(TOKENS), np.full(count, len(TOKENS))
         for number, layer in enumerate(self._decoder):
-            parts = layer.words(unit(x)).reshape(len(words), 1, 3, *self._heads)
-            past[number, :, position:] = parts[:, :, 1:]
-            x += layer.out(attend(parts[:, :, 0], past[number, :, :, 0], past[number, :, :, 1])[:, 0])
-            query = layer.cross_query(unit(x)).reshape(len(words), 1, *self._heads)
-            x += layer.cross_out(attend(query, memory[:, :, number, 0], memory[:, :, number, 1])[:, 0])
+            parts = layer.words(x)
+            past[number, :, position] = parts[:, width:]
+            layer.out.add_to(x, attend(parts[:, :width], past[number].reshape(-1, 2 * width), *own, heads))
+            pairs = before.memory[:, 2 * width * number:2 * width * (number + 1)]
+            layer.cross_out.add_to(x, attend(layer.cross_query(x), pairs, *source, heads))
             layer.feed(x)
         return unit(x), past
 
     def _scores(self, states: Floats, allowed: Allowed) -> Scores:
         """Score the allowed words. The model divides by the square root of the width; here that cancels out, as `unit`
         does not multiply by it."""
-        scores: Scores = np.einsum("ij,ij->i", states[allowed.after], self._target_vectors[allowed.words])
+        scores: Scores = dots(states[allowed.after], self._target_vectors[allowed.words])
         scores += self._target_bias[allowed.words]
         return scores
 
@@ -137,3 +138,10 @@ def target_vectors(tensors: Tensors, name: str, vocabulary: Vocabulary) -> Float
     code = Linear.of(tensors, f"{name}.code")(codes(vocabulary.target_values()))
     vectors: Floats = tensors[f"{name}.word.weight"] + group + Linear.of(tensors, f"{name}.mix")(gelu(code + group))
     return vectors
+
+
+def target_biases(answered: Floats, tensors: Tensors) -> Floats:
+    """The parts of the target words' scores that the last norm's offset adds, (word,); `answered`: their vectors."""
+    bias = tensors["decoded.bias"]
+    biases: Floats = Matrix(bias[:, None]).multiply(answered)[:, 0] / np.float32(math.sqrt(len(bias)))
+    return biases

@@ -4,120 +4,77 @@ A prediction is a few hundred products of a few rows each; PyTorch would spend m
 functions as in `seqtune.predictor.networks.transformer` are rearranged here, exactly. Everything that is added to the
 residual stream is centred beforehand: only layer norms read the stream, so they only have to scale it. Gains, offsets
 and scales are merged into the products that follow. Query, keys and values are one product.
-Shapes: B sentences, T positions, S source positions, W width, A heads.
+`rows` computes the products, so each row of a result depends on nothing but the same row of what goes in.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .dimensions import Dimensions
+from .rows import Floats, Matrix, centred
 
-EPSILON = 1e-5  # of PyTorch's layer norm
-
-Floats = NDArray[np.float32]
 Tensors = Mapping[str, Floats]  # the state of a network by name
-
-
-# ln of the normal distribution function of -|x| as a polynomial of |x|; the first coefficient is that of |x|^5. It was
-# fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
-GELU_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824,
-                                   -0.3188424656785892, -0.7976653527835121, -0.6931732588960425)))
-
-
-def gelu(x: Floats) -> Floats:
-    """x times the normal distribution function of x, with errors below 1e-6."""
-    size = np.abs(x)
-    tail = size * GELU_TAIL[0]
-    for coefficient in GELU_TAIL[1:-1]:
-        tail += coefficient
-        tail *= size
-    tail += GELU_TAIL[-1]
-    np.exp(tail, out=tail)
-    tail *= size
-    result: Floats = np.maximum(x, 0)
-    result -= tail
-    return result
-
-
-def unit(x: Floats) -> Floats:
-    """Scale centred rows to length 1. Layer norm would scale them to the square root of their number of elements."""
-    length = np.einsum("...i,...i->...", x, x)
-    length += EPSILON * x.shape[-1]
-    np.sqrt(length, out=length)
-    scaled: Floats = x / length[..., None]
-    return scaled
-
-
-def attend(query: Floats, keys: Floats, values: Floats, bias: Floats | None = None) -> Floats:
-    """Attend from a scaled query (B, T, A, W/A) to keys and values (B or 1, S, A, W/A): (B, T, W).
-
-    `bias` is added to the scores; it can be broadcast to (B, A, T, S).
-    """
-    scores: Floats = query.transpose(0, 2, 1, 3) @ keys.transpose(0, 2, 3, 1)
-    if bias is not None:
-        scores += bias
-    soften(scores)
-    attended: Floats = (scores @ values.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3).reshape(*query.shape[:2], -1)
-    return attended
-
-
-def soften(scores: Floats) -> None:
-    """Replace scores by their softmax over the last axis."""
-    scores -= np.maximum.reduce(scores, axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= np.add.reduce(scores, axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear map: x @ weight + bias."""
+    """A linear map of rows: x @ weight + bias; or, with `of_unit`, of centred rows that are scaled to length 1."""
 
     weight: Floats  # (in, out)
     bias: Floats  # (out,)
+    of_unit: bool = False
 
     @classmethod
     def of(cls, tensors: Tensors, name: str) -> Linear:
         """Make the map from a PyTorch layer's tensors."""
         return cls(np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"])
 
-    def __call__(self, x: Floats) -> Floats:
-        result: Floats = x.reshape(-1, len(self.weight)) @ self.weight  # one product, not one for each sentence
-        result += self.bias
-        return result.reshape(*x.shape[:-1], len(self.bias))
+    @cached_property
+    def _matrix(self) -> Matrix:
+        return Matrix(self.weight, self.bias)
+
+    def __call__(self, x: Floats, gelu: bool = False) -> Floats:
+        """The result, or gelu of it, for the last axis of x."""
+        rows = x if x.ndim == 2 else x.reshape(-1, len(self.weight))
+        result = self._matrix.multiply(rows, self.of_unit, gelu)
+        return result if x.ndim == 2 else result.reshape(*x.shape[:-1], len(self.bias))
+
+    def add_to(self, sums: Floats, x: Floats) -> None:
+        """Add the result for rows x (row, in) to `sums` (row, out)."""
+        assert not self.of_unit
+        self._matrix.add_to(sums, x)
 
     def after(self, tensors: Tensors, norm: str) -> Linear:
-        """The map of `unit(x)` that equals this map of the layer norm of x."""
-        gain = tensors[f"{norm}.weight"] * math.sqrt(len(self.weight))
-        return Linear(gain[:, None] * self.weight, self.bias + tensors[f"{norm}.bias"] @ self.weight)
+        """The map of rows of length 1 that equals this map of the layer norm of the rows."""
+        gain = tensors[f"{norm}.weight"] * np.float32(math.sqrt(len(self.weight)))
+        return Linear(gain[:, None] * self.weight, self(tensors[f"{norm}.bias"][None])[0], True)
 
     def centred(self) -> Linear:
         """The map with a centred result, for adding to the residual stream."""
-        return Linear(centred(self.weight), centred(self.bias))
+        return replace(self, weight=centred(self.weight), bias=centred(self.bias))
 
     def times(self, factor: float) -> Linear:
         """The map multiplied by a factor."""
-        return Linear(self.weight * factor, self.bias * factor)
+        return replace(self, weight=self.weight * np.float32(factor), bias=self.bias * np.float32(factor))
 
     def joined(self, *others: Linear) -> Linear:
         """Join several maps of the same x into one, with their results side by side."""
         maps = (self, *others)
-        return Linear(np.ascontiguousarray(np.concatenate([linear.weight for linear in maps], axis=1)),
-                      np.concatenate([linear.bias for linear in maps]))
-
-
-def centred(x: Floats) -> Floats:
-    """Subtract the mean of each row."""
-    return np.ascontiguousarray(x - np.add.reduce(x, axis=-1, keepdims=True) / np.float32(x.shape[-1]))
+        return replace(self, weight=np.ascontiguousarray(np.concatenate([linear.weight for linear in maps], axis=1)),
+                       bias=np.concatenate([linear.bias for linear in maps]))
 
 
 class ArrayLayer:
-    """The products of one layer of the encoder or, with `cross` attention to the source, of the decoder."""
+    """The products of one layer of the encoder or, with `cross` attention to the source, of the decoder.
+
+    `words`, `cross_query` and `inner` scale the rows of the residual stream that they read.
+    """
 
     def __init__(self, tensors: Tensors, name: str, heads: int, cross: bool) -> None:
         query, pair, out = (Linear.of(tensors, f"{name}.attention.{part}") for part in ("query", "pair", "out"))
@@ -132,7 +89,7 @@ class ArrayLayer:
 
     def feed(self, x: Floats) -> None:
         """Add the feed-forward block to x in place."""
-        x += self.outer(gelu(self.inner(unit(x))))
+        self.outer.add_to(x, self.inner(x, gelu=True))
 
 
 def layer_shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:

@@ -29,6 +29,7 @@ from .derived_quantities import Quantities, ResolvedQuantities
 from .prefix_batch import BatchGrammar, Prefixes, first_of_each
 from .vocabulary import Vocabulary, Words
 
+TOGETHER = 32  # tasks that are searched together; more would leave the processor's caches
 WIDTH = 8  # width of the beam in predictions and evaluations; validation during training uses a narrower one
 
 State = TypeVar("State")
@@ -141,10 +142,7 @@ def beam_search(words: NextWord[State], task: Task, width: int = 5, count: int =
 
 def beam_search_many(words: NextWord[State], tasks: Sequence[Task], width: int = 5,
                      count: int = 5) -> list[list[Candidate]]:
-    """Run `beam_search` for several tasks at once.
-
-    Scores can differ in their last digits from those of a task that is searched alone.
-    """
+    """Run `beam_search` for several tasks at once: with the same results, if no score depends on the other tasks."""
     return [[Candidate(task[number], log_probability) for number, log_probability
              in zip(numbers.tolist(), log_probabilities.tolist(), strict=True)]
             for task, (numbers, log_probabilities) in zip(tasks, search_numbers_many(words, tasks, width, count),

@@ -64,7 +64,7 @@ def _blend(results: Sequence[tuple[Any, Scores]], weights: NDArray[np.float64], 
     lengths = np.diff(np.append(starts, len(allowed.after)))
     total, counted = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
     for part, (_, scores) in enumerate(results):
-        shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
+        shifted = (scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)).astype(np.float64)
         logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
         weight = weights[allowed.after, part]
         total += np.where(np.isnan(logs), 0, weight * logs)

@@ -31,6 +31,7 @@ from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoi
 from ..confidence.confidence_model import ConfidenceModel
 from ..networks.dimensions import Dimensions
 from ..networks.numpy_layers import Tensors
+from ..sequence.beam import TOGETHER
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
@@ -61,8 +62,8 @@ class Checkpoint:
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
 
     A retrained checkpoint keeps the `former` one, from which the retraining began, so that no answer for another device
-    changes. It is the newest layer, its former one the next. `propose` and `propose_together` ask the layer that
-    answers for a task; `ranker`, `expected` and so on are of this layer alone, and `on` gives the layer to ask.
+    changes. It is the newest layer, its former one the next. `propose` asks the layer that answers for a task;
+    `ranker`, `expected` and so on are of this layer alone, and `on` gives the layer to ask.
     """
 
     size: Dimensions
@@ -239,20 +240,17 @@ class Checkpoint:
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.
 
-        Tasks are searched one after another: in a batch, the last digits of a score depend on the other tasks.
+        Tasks of a layer are searched together, which changes no number.
         """
-        return [self.on(task.device, task.kernels).proposer(evidence).candidates([task], count)[0] for task in tasks]
-
-    def propose_together(self, tasks: Sequence[Task], count: int,
-                         evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose as `propose` does, with one search for all tasks of a layer: the last digits of scores may differ."""
         answered: dict[Checkpoint, list[int]] = {}  # the indices of the tasks that each layer answers
         for index, task in enumerate(tasks):
             answered.setdefault(self.on(task.device, task.kernels), []).append(index)
         candidates: dict[int, list[Candidate]] = {}
         for layer, indices in answered.items():
-            proposed = layer.proposer(evidence).candidates([tasks[index] for index in indices], count)
-            candidates.update(zip(indices, proposed, strict=True))
+            proposer = layer.proposer(evidence)
+            for begin in range(0, len(indices), TOGETHER):
+                part = indices[begin:begin + TOGETHER]
+                candidates.update(zip(part, proposer.candidates([tasks[index] for index in part], count), strict=True))
         return [candidates[index] for index in range(len(tasks))]
 
 

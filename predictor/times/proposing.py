@@ -57,9 +57,9 @@ class Proposals:
         return shifted
 
     def ordered(self) -> Proposals:
-        """The same proposals, most probable first; the log-probabilities are those of `posterior`."""
+        """The same proposals, most probable first, equal ones by their number; log-probabilities of `posterior`."""
         posterior = self.posterior()
-        return replace(self, log_probabilities=posterior).select(np.argsort(-posterior, kind="stable"))
+        return replace(self, log_probabilities=posterior).select(np.lexsort((self.numbers, -posterior)))
 
 
 class ConfigurationJudge(Protocol):
@@ -101,10 +101,7 @@ class Proposer:
         return self.proposals_of([task], count)[0]
 
     def proposals_of(self, tasks: Sequence[Task], count: int) -> list[Proposals]:
-        """The proposals of several tasks, whose beams are searched together.
-
-        Scores can differ in their last digits from those of a task that is searched alone.
-        """
+        """The proposals of several tasks, whose beams are searched together; no number depends on the other tasks."""
         width = max(WIDTH if self.ranker is None and self.judge is None else PROPOSALS, count)
         searched = search_numbers_many(self.words, tasks, width, width)
         expected: Sequence[NDArray[np.float32] | None] = (

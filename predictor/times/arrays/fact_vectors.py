@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
-from ...networks.numpy_layers import Floats, Linear, Tensors, centred, gelu
+from ...networks.numpy_layers import Linear, Tensors
+from ...networks.rows import Floats, Numbers, centred, gelu
 from ...sequence.vocabulary import Vocabulary
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
@@ -29,20 +29,16 @@ class FactVectors:
         self._code, self._mix = Linear.of(tensors, "source.code"), Linear.of(tensors, "source.mix")
         self._remembered: dict[tuple[str, Value], Floats] = {}
 
-    def read(self, queries: Sequence[tuple[Problem, Device]]) -> tuple[Floats, NDArray[np.bool_], Floats]:
-        """The vectors (query, position, W) of the source sentences, the mask of positions that exist, and quantities.
+    def read(self, queries: Sequence[tuple[Problem, Device]]) -> tuple[Floats, Numbers, Floats]:
+        """The vectors (position, W) of the source sentences, one after the other; their lengths; and quantities.
 
-        Shapes: mask (query, position), quantities (query, quantity).
+        Shapes: lengths (query,), quantities (query, quantity).
         """
         sources = [self._vocabulary.facts(problem, device) for problem, device in queries]
         remembered = self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
-        longest = max(map(len, sources))
-        vectors = np.zeros((len(sources), longest, self._name.shape[1]), np.float32)
-        mask = np.zeros((len(sources), longest), np.bool_)
-        for row, facts in enumerate(sources):
-            vectors[row, :len(facts)] = [remembered[fact] for fact in facts]
-            mask[row, :len(facts)] = True
-        return vectors, mask, np.stack([self._vocabulary.fact_quantities(facts) for facts in sources])
+        return (np.stack([remembered[fact] for facts in sources for fact in facts]),
+                np.array([len(facts) for facts in sources]),
+                np.stack([self._vocabulary.fact_quantities(facts) for facts in sources]))
 
     def _remember(self, facts: Mapping[tuple[str, Value], None]) -> Mapping[tuple[str, Value], Floats]:
         """Vectors of these facts and of others. Threads share the dictionary, so it only grows, or is replaced."""

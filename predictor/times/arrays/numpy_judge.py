@@ -11,7 +11,8 @@ import numpy as np
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
-from ...networks.numpy_layers import Floats, Linear, Tensors, gelu
+from ...networks.numpy_layers import Linear, Tensors
+from ...networks.rows import Floats, Matrix, gelu
 from ...sequence.derived_quantities import ResolvedByRow
 from ...sequence.vocabulary import Words
 from .numpy_translator import NumpyTranslator
@@ -29,21 +30,21 @@ class NumpyJudge:
         self._quantity = quantity.weight.reshape(-1, RESOLVED_SIZE, quantity.weight.shape[1])  # (D, numbers, hidden)
         self._bias = quantity.bias
         self._problem = Linear.of(tensors, "judge.problem")
-        self._words = np.ascontiguousarray(tensors["judge.words.weight"].T)
-        self._known: dict[str, tuple[Words, tuple[int, ...], Floats]] = {}
+        self._words = Matrix(tensors["judge.words.weight"].T)
+        self._known: dict[str, tuple[Words, tuple[int, ...], Matrix]] = {}
         self._inner, self._outer = Linear.of(tensors, "judge.inner"), Linear.of(tensors, "judge.outer")
         self._slowness = Linear.of(tensors, "judge.slowness")
 
     def slowness(self, task: Task, numbers: Numbers) -> Floats:
         """The estimates for configurations given by their numbers: (configuration,)."""
         vectors, mean = self._translator.encoded(task.problem, task.device)
-        first, second = np.split(self._problem(mean), 2)
+        first, second = np.split(self._problem(mean[None])[0], 2)
         estimates = np.empty(len(numbers), np.float32)
         for begin in range(0, len(numbers), LARGEST_PART):
             part = numbers[begin:begin + LARGEST_PART]
             x = gelu(self._combined(task, part, vectors) + (self._bias + first))
             x += gelu(self._inner(x) + second)
-            x += gelu(self._outer(x))
+            x += self._outer(x, gelu=True)
             estimates[begin:begin + len(part)] = self._slowness(x)[:, 0]
         return estimates
 
@@ -60,11 +61,11 @@ class NumpyJudge:
                 words, weight = self._of_kernel(name, tuple(indices))
                 chosen_words = words[np.arange(words.shape[0]), space.rows[rows]]  # (configuration, parameter)
                 sums[chosen] = np.add.reduce(vectors[chosen_words], axis=1) + vectors[vocabulary.kernel(name)]
-                added[chosen] = resolved_numbers(quantities) @ weight
-        added += sums @ self._words
+                added[chosen] = weight.multiply(resolved_numbers(quantities))
+        self._words.add_to(added, sums)
         return added
 
-    def _of_kernel(self, name: str, indices: tuple[int, ...]) -> tuple[Words, Floats]:
+    def _of_kernel(self, name: str, indices: tuple[int, ...]) -> tuple[Words, Matrix]:
         """The words of a kernel's values (parameter, value), padded with 0, and the weights of its quantities.
 
         `indices` are those of the quantities that are numbers; they are the same for nearly all problems.
@@ -75,6 +76,6 @@ class NumpyJudge:
             words = np.zeros((len(listed), max(map(len, listed), default=0)), np.int64)
             for row, values in zip(words, listed, strict=True):
                 row[:len(values)] = values
-            weight = self._quantity[list(indices)].reshape(-1, self._quantity.shape[2])
+            weight = Matrix(self._quantity[list(indices)].reshape(-1, self._quantity.shape[2]))
             self._known[name] = words, indices, weight
         return words, weight

@@ -4,10 +4,13 @@ The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers
 - A source position depends on one fact, so the vectors of facts are remembered; most facts occur again.
 - Target words with equal values fit a problem equally, and words without a number need no problem.
 - A word adds only the quantities that it resolves itself to the sum of its prefix.
-- Where every hypothesis has one word that may follow, nothing is scored: the word is read together with the next one.
+- Where every hypothesis has one word that may follow, nothing is scored: the word is read together with the next one,
+  which gives the same numbers.
 - The last product of a score is made once for a hypothesis, not for each word after it.
-Shapes: Q queries, H hypotheses, R words to be scored, T words read at once, S source positions, V target vocabulary,
-D derived quantities, W width, E layers of the decoder, A heads.
+No number depends on the other queries of a search: sources lie one after the other, without padding, and products are
+those of `seqtune.predictor.networks.rows`.
+Shapes: Q queries, H hypotheses, R words to be scored, T words read at once, P source positions of all queries,
+V target vocabulary, D derived quantities, W width, E layers of the decoder.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ...networks.dimensions import Dimensions
-from ...networks.numpy_layers import ArrayLayer, Floats, Linear, Tensors, attend, centred, gelu, soften, unit
+from ...networks.numpy_layers import ArrayLayer, Linear, Tensors
+from ...networks.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from ...sequence.beam import Allowed, Scores
 from ...sequence.vocabulary import BEGIN, Vocabulary
 from .fact_vectors import FactVectors
@@ -33,11 +36,11 @@ from .word_vectors import WordVectors, resolved_numbers
 
 @dataclass(frozen=True, eq=False)
 class SourceMemory:
-    """The encoded sources of all queries."""
+    """The encoded sources of all queries, one after the other."""
 
-    keys: Floats  # (E, Q, A, W/A, S)
-    values: Floats  # (E, Q, A, S, W/A)
-    bias: Floats | None  # (Q, 1, 1, S) -inf at padding; None: there is none
+    pairs: Floats  # (P, 2 E W) keys and values for each layer
+    starts: Numbers  # (Q,) first position
+    counts: Numbers  # (Q,) positions
     vectors: Floats  # (Q, V, W) vectors of the target words
     mean: Floats  # (Q, W) mean of the encoder's states
 
@@ -47,14 +50,14 @@ class NumpyDecoding:
     """The state of a beam search."""
 
     memory: SourceMemory
-    owners: NDArray[np.int64]  # (H,) number of the query
-    past: Floats  # (E, H, words, 2, A, W/A) keys and values of the words that were read
+    owners: Numbers  # (H,) number of the query
+    past: Floats  # (E, H, words, 2 W) keys and values of the words that were read
     waiting: Floats  # (H, T, W) what the decoder reads next, without positions
     sums: Floats  # (H, W) sum of what the prefix's resolved quantities add
     resolved: NDArray[np.bool_]  # (H, D) the quantities in the sum
     offered: Floats | None = None  # (R, W) the sums with each word that may follow; None: nothing was scored
 
-    def follow(self, after: NDArray[np.int64]) -> NumpyDecoding:
+    def follow(self, after: Numbers) -> NumpyDecoding:
         """The state in which hypothesis i is the old hypothesis `after[i]`."""
         if len(after) == len(self.owners) and (after[:-1] < after[1:]).all():  # each has one successor: all as before
             return self
@@ -67,7 +70,7 @@ class NumpyTranslator:
 
     def __init__(self, size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._size, self._heads = size, (size.heads, size.width // size.heads)
+        self._size = size
         self._facts, self._words = FactVectors(tensors, vocabulary), WordVectors(tensors, vocabulary)
         self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
         self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
@@ -90,11 +93,10 @@ class NumpyTranslator:
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
-        count, derived = len(queries), self._size.derived
+        count, derived, width = len(queries), self._size.derived, self._size.width
         state = NumpyDecoding(
-            self._read_source(queries), np.arange(count),
-            np.zeros((self._size.depth, count, 0, 2, *self._heads), np.float32),
-            np.zeros((count, 0, self._size.width), np.float32), np.zeros((count, self._size.width), np.float32),
+            self._read_source(queries), np.arange(count), np.zeros((self._size.depth, count, 0, 2 * width), np.float32),
+            np.zeros((count, 0, width), np.float32), np.zeros((count, width), np.float32),
             np.zeros((count, derived), np.bool_))
         begin = Allowed(np.arange(count), np.full(count, BEGIN), np.full((count, derived), np.nan, np.float32))
         return self.advance(state, begin, allowed)
@@ -103,19 +105,19 @@ class NumpyTranslator:
         """Continue hypotheses with one more word each, and score the words allowed next."""
         offered = state.offered
         state = state.follow(words.after)
-        vectors = state.memory.vectors[state.owners, words.words]
+        read = state.memory.vectors[state.owners, words.words]
         if offered is None or words.rows is None:
             sums = self._resolve(words, state.resolved, state.sums)
         else:
             sums = offered[words.rows]
-        read = vectors + self._read_resolved(gelu(sums + vectors))
+        self._read_resolved.add_to(read, gelu(sums + read))
         state = NumpyDecoding(state.memory, state.owners, state.past,
                               np.concatenate([state.waiting, centred(read)[:, None]], axis=1), sums,
                               ~np.isnan(words.resolved))
         if len(allowed.words) == len(words.words):  # one word after each: there is nothing to choose
             return state, np.zeros(len(allowed.words), np.float32)
-        states, past = self._read(state)
-        scores, sums = self._scores(states, state, allowed)
+        last, past = self._read(state)
+        scores, sums = self._scores(last, state, allowed)
         return replace(state, past=past, waiting=state.waiting[:, :0], offered=sums), scores
 
     def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
@@ -130,20 +132,20 @@ class NumpyTranslator:
         return encoded
 
     def _read_source(self, queries: Sequence[tuple[Problem, Device]]) -> SourceMemory:
-        x, mask, quantities = self._facts.read(queries)
-        count, length, _ = x.shape
-        bias = None if mask.all() else np.where(mask, 0, -np.inf).astype(np.float32)[:, None, None, :]
+        x, counts, quantities = self._facts.read(queries)
+        width, ends = x.shape[1], np.cumsum(counts)
+        starts = ends - counts
+        start_of_row, count_of_row = np.repeat(starts, counts), np.repeat(counts, counts)
         for layer in self._encoder:
-            query, keys, values = np.moveaxis(layer.words(unit(x)).reshape(count, length, 3, *self._heads), 2, 0)
-            x += layer.out(attend(query, keys, values, bias))
+            words = layer.words(x)
+            layer.out.add_to(x, attend(words[:, :width], words[:, width:], start_of_row, count_of_row,
+                                       self._size.heads))
             layer.feed(x)
         states = unit(x)
-        pairs = self._pairs(states).reshape(count, length, self._size.depth, 2, *self._heads)
-        share = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
-        mean = (share[:, None] @ states)[:, 0]
-        memory = SourceMemory(np.ascontiguousarray(pairs[:, :, :, 0].transpose(2, 0, 3, 4, 1)),
-                              np.ascontiguousarray(pairs[:, :, :, 1].transpose(2, 0, 3, 1, 4)), bias,
-                              self._words.vectors(quantities), mean * self._gain + self._offset)
+        mean = np.stack([np.add.reduce(states[start:end]) / np.float32(end - start)
+                         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])
+        memory = SourceMemory(self._pairs(x), starts, counts, self._words.vectors(quantities),
+                              mean * self._gain + self._offset)
         self._last = dict(zip(queries, zip(memory.vectors, memory.mean, strict=True), strict=True))
         return memory
 
@@ -157,77 +159,40 @@ class NumpyTranslator:
         values = resolved[:, columns]
         chosen = (values == values) > before[:, columns]  # a number is equal to itself, NaN is not
         numbers = resolved_numbers(values if chosen.all() else np.where(chosen, values, np.float32(np.nan)))
-        added: Floats = sums + numbers @ self._quantity[columns].reshape(-1, sums.shape[1])
+        added = np.array(sums, order="C")
+        Matrix(self._quantity[columns].reshape(-1, sums.shape[1])).add_to(added, numbers)
         return added
 
     def _read(self, state: NumpyDecoding) -> tuple[Floats, Floats]:
-        """Read the waiting words: the states (H, W) after the last, scaled to length 1, and the new past."""
+        """Read the waiting words: what the decoder makes (H, W) of the last one, and the new past."""
         memory, waiting, done = state.memory, state.waiting, state.past.shape[2]
         count, length, width = waiting.shape
         x = (waiting + self._position[done:done + length]).reshape(-1, width)
-        causal = None
-        if length > 1:
-            later = np.arange(done + length) > done + np.arange(length)[:, None]
-            causal = np.where(later, -np.inf, 0).astype(np.float32)
-        past = np.empty((len(self._decoder), count, done + length, 2, *self._heads), np.float32)
+        owners, heads = np.repeat(state.owners, length), self._size.heads
+        start_of_row = np.repeat(np.arange(count) * (done + length), length)
+        count_of_row = np.tile(np.arange(done + 1, done + length + 1), count)  # a word sees itself and earlier ones
+        past = np.empty((len(self._decoder), count, done + length, 2 * width), np.float32)
         past[:, :, :done] = state.past
-        slots = _Slots.of(state.owners, len(memory.vectors))
         for number, layer in enumerate(self._decoder):
-            parts = layer.words(unit(x)).reshape(count, length, 3, *self._heads)
-            past[number, :, done:] = parts[:, :, 1:]
-            x += layer.out(attend(parts[:, :, 0], past[number, :, :, 0], past[number, :, :, 1], causal).reshape(
-                -1, width))
-            query = layer.cross_query(unit(x)).reshape(count, length, *self._heads)
-            x += layer.cross_out(slots.attend(query, memory.keys[number], memory.values[number], memory.bias).reshape(
-                -1, width))
+            words = layer.words(x)
+            past[number, :, done:] = words[:, width:].reshape(count, length, -1)
+            layer.out.add_to(x, attend(words[:, :width], past[number].reshape(-1, 2 * width), start_of_row,
+                                       count_of_row, heads))
+            layer.cross_out.add_to(x, attend(
+                layer.cross_query(x), memory.pairs[:, 2 * width * number:2 * width * (number + 1)],
+                memory.starts[owners], memory.counts[owners], heads))
             layer.feed(x)
-        return unit(x.reshape(count, length, width)[:, -1]), past
+        return x.reshape(count, length, width)[:, -1], past
 
-    def _scores(self, states: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
+    def _scores(self, last: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
         """Score the allowed words, up to a constant for each hypothesis; also the sums with what each resolves."""
         after, width = allowed.after, self._size.width
-        asked, (gain, offset) = self._ask(states)[after], self._state
+        asked, (gain, offset) = self._ask(last)[after], self._state
         vectors = state.memory.vectors[state.owners[after], allowed.words]
         sums = self._resolve(allowed, state.resolved[after], state.sums[after])
         combined = sums + vectors
         combined += asked[:, :width]
-        hidden = gelu(self._answer(gelu(combined)))
-        scores: Scores = np.einsum("ij,ij->i", (states * gain + offset)[after], vectors)
-        scores += np.einsum("ij,ij->i", asked[:, width:], hidden)
+        hidden = self._answer(gelu(combined), gelu=True)
+        scores: Scores = dots((unit(last) * gain + offset)[after], vectors)
+        scores += dots(asked[:, width:], hidden)
         return scores, sums
-
-
-@dataclass(frozen=True, eq=False)
-class _Slots:
-    """The hypotheses of each query side by side, so that each query's source is read once: (Q, slots) with gaps."""
-
-    queries: int
-    count: int  # slots of a query
-    owners: NDArray[np.int64]  # (H,)
-    slot: NDArray[np.int64] | None  # (H,) within the query; None: one query, whose hypotheses are in their order
-
-    @classmethod
-    def of(cls, owners: NDArray[np.int64], queries: int) -> _Slots:
-        if queries == 1:
-            return cls(1, len(owners), owners, None)
-        order = np.argsort(owners, kind="stable")
-        counts = np.bincount(owners, minlength=queries)
-        slot = np.empty_like(owners)
-        slot[order] = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return cls(queries, int(counts.max()), owners, slot)
-
-    def attend(self, query: Floats, keys: Floats, values: Floats, bias: Floats | None) -> Floats:
-        """Attend from (H, T, A, W/A) to the sources' keys (Q, A, W/A, S) and values (Q, A, S, W/A): (H, T, W)."""
-        shape = query.shape
-        if self.slot is None:
-            side_by_side = query[None]
-        else:
-            side_by_side = np.zeros((self.queries, self.count, *shape[1:]), np.float32)
-            side_by_side[self.owners, self.slot] = query
-        rows: Any = side_by_side.reshape(self.queries, -1, *shape[2:]).transpose(0, 2, 1, 3)  # (Q, A, slots * T, W/A)
-        scores: Floats = rows @ keys
-        if bias is not None:
-            scores += bias
-        soften(scores)
-        attended = (scores @ values).transpose(0, 2, 1, 3).reshape(self.queries, self.count, shape[1], -1)
-        return attended[0] if self.slot is None else attended[self.owners, self.slot]

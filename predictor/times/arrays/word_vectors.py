@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...networks.dimensions import Dimensions
-from ...networks.numpy_layers import Floats, Linear, Tensors, gelu, layer_shapes, with_biases
+from ...networks.numpy_layers import Linear, Tensors, layer_shapes, with_biases
+from ...networks.rows import Floats, Matrix, gelu
 from ...sequence.numeric_codes import codes
 from ...sequence.vocabulary import Vocabulary
 
@@ -65,8 +66,9 @@ def resolved_numbers(resolved: Floats) -> Floats:
     np.multiply(octave, np.float32(0.125), out=numbers[..., 1])
     numbers[..., 2] = 2 * np.minimum(np.maximum(octave, -1), 1)
     np.less(np.abs(octave), np.float32(1e-3), out=numbers[..., 3], casting="unsafe")
-    numbers[..., 4] = np.exp2(-np.maximum(octave, 0))
-    numbers[..., 5] = np.exp2(np.minimum(octave, 5)) / 16
+    # in float64, in which CPUs differ by so little that nearly all results are rounded to the same float32
+    np.exp2(-np.maximum(octave, 0), out=numbers[..., 4], dtype=np.float64)
+    np.exp2(np.minimum(octave, 5) - 4, out=numbers[..., 5], dtype=np.float64)
     if partly:
         numbers[missing] = 0
     return numbers.reshape(len(octave), -1)
@@ -83,7 +85,8 @@ def fit_numbers(quantities: Floats, values: Floats) -> Floats:
     times = np.ceil(ratio)
     share = q / (times * values[None, :, None])
     numbers = np.empty((*ratio.shape, FIT_SIZE), np.float32)
-    numbers[..., 0] = np.log2(ratio) / 8
+    np.log2(ratio, out=numbers[..., 0], dtype=np.float64)  # as in `resolved_numbers`
+    numbers[..., 0] /= 8
     numbers[..., 1] = share
     numbers[..., 2] = share == 1
     numbers[..., 3] = times == 1
@@ -104,13 +107,14 @@ class WordVectors:
         self._numeric = np.flatnonzero(described["target.values"] > 0)
         self._values, self._inverse = np.unique(described["target.values"][self._numeric], return_inverse=True)
         self._base, self._inputs = base[self._numeric], inputs[self._numeric]
-        self._fit = np.ascontiguousarray(tensors["target.fit.weight"].T)
+        self._fit = Matrix(tensors["target.fit.weight"].T)
 
     def vectors(self, quantities: Floats) -> Floats:
         """The vectors (problem, word, W) for quantities (problem, quantity)."""
         result = np.repeat(self._constant[None], len(quantities), axis=0)
         if len(self._numeric):
-            inputs = (fit_numbers(quantities, self._values) @ self._fit)[:, self._inverse]
-            inputs += self._inputs
+            numbers = fit_numbers(quantities, self._values)  # (problem, value, number)
+            fits = self._fit.multiply(numbers.reshape(-1, numbers.shape[2])).reshape(*numbers.shape[:2], -1)
+            inputs = fits[:, self._inverse] + self._inputs
             result[:, self._numeric] = self._base + self._mix(gelu(inputs))
         return result

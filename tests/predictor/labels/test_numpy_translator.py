@@ -22,7 +22,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator, shapes
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.networks.dimensions import Dimensions
-from seqtune.predictor.networks.numpy_layers import gelu
+from seqtune.predictor.networks.rows import gelu
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.interpreter import loaded_after
