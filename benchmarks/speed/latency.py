@@ -1,10 +1,11 @@
 """Time a prediction: `python -m benchmarks.latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
-Warm: predictions of 5 configurations on one thread in a running process, for many problems on each device: `new`
-problems, whose search space has to be enumerated, and the same ones `again`. Cold: the least time of several new
-processes, with byte code as an installed package has it, and without a journal; `seqtune predict` uses its default beam
-there. Calls: a kernel with almost no work, called from Python on threads that are awake; the second row has the
-dispatch to the threads in addition.
+Warm: predictions of 5 configurations in a running process, for many problems on each device: `new` problems, whose
+search space has to be enumerated, and the same ones `again`. NumPy keeps its own number of threads, of which a
+prediction takes one. Busy: known problems on the first device, beside no, one and two busy processes in turns. Cold:
+the least time of several new processes, with byte code as an installed package has it, and without a journal;
+`seqtune predict` uses its default beam there. Calls: a kernel with almost no work, called from Python on threads that
+are awake; the second row has the dispatch to the threads in addition.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import machine, markdown
+from benchmarks.speed.busy_processes import beside_busy_processes, busy_table
 from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
 from seqtune.errors import KernelError, SeqtuneError
 
@@ -28,6 +30,8 @@ PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
 BEAM = 5
 WARM_UP = 5  # problems of each type that are not counted
 SEED = 77
+BESIDE = ("`beside a busy process`: known problems on the first device, while other processes compute without end; the "
+          "rows were measured in turns. ")
 CALLS = 500  # calls of a block: about a millisecond, so that most blocks are not interrupted
 
 
@@ -85,6 +89,28 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
                           "p90_ms": times[len(times) * 9 // 10]}
         rows.append(row)
     return rows
+
+
+def beside(checkpoint: str, name: str, count: int, rounds: int) -> list[dict[str, Any]]:
+    """Make a row for each number of busy processes: milliseconds of known convolutions on one device."""
+    from seqtune.inputs import load_checkpoint
+    from seqtune.kernels.problem import Problem
+    from seqtune.kernels.problem_sets.sampler import sample_problems
+    from seqtune.kernels.task import Task
+    from seqtune.tuner.backends.discovery import find
+
+    loaded, device = load_checkpoint(checkpoint), find(name)
+
+    def answer(problem: Problem) -> None:
+        loaded.propose([Task.of(problem, device)], BEAM)
+
+    def milliseconds(problem: Problem) -> float | None:
+        return timed(answer, problem)
+
+    answered = [problem for problem in sample_problems("conv2d", count, SEED + 4) if milliseconds(problem) is not None]
+    if not answered:
+        raise SeqtuneError(f"no kernel of {name} solves any of the problems; ask for more")
+    return beside_busy_processes(milliseconds, answered, rounds)
 
 
 def calls(times: int) -> dict[str, float]:
@@ -152,9 +178,10 @@ def page(results: Results) -> Page:
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks.latency --out docs",
         "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
-                     *parts_tables(results)]), measured_on(results),
+                     *busy_table(results), *parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
         "be enumerated; `again`: the same problems a second time. "
+        f"{BESIDE if 'beside_busy' in results else ''}"
         f"The beam is {results.get('width', 32)} wide, so that the boosted trees can "
         "choose from it. `cold`: whole programs, each in a new process that finds compiled modules, as an installed "
         "package has them, and no measurements of its own. `a call` is a kernel with almost no work, "
@@ -180,7 +207,6 @@ def main() -> None:
 def run(given: argparse.Namespace) -> None:
     """Measure and write the results; new processes find byte code, whatever the environment says."""
     check_ready(given.out)
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is loaded; new processes inherit it
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["PYTHONPYCACHEPREFIX"] = scratch
@@ -188,7 +214,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def measure(given: argparse.Namespace) -> None:
-    """Measure on one thread, and write the results."""
+    """Measure, and write the results."""
     from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.predictor.times.checkpoint import Checkpoint
@@ -207,6 +233,7 @@ def measure(given: argparse.Namespace) -> None:
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch, "width": PROPOSALS,
              "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
+             "beside_busy": beside(given.checkpoint, names[0], given.problems, given.times),
              "bulk": bulk(given.checkpoint, first, sample_problems("conv2d", given.bulk, SEED + 3))}
     if isinstance(model, Checkpoint):
         results["warm_parts"] = [warm_parts(model, find(name), problems, BEAM) for name in names]
