@@ -29,7 +29,7 @@ from .inputs import as_device, as_problems
 from .proposals import checkpoint_for, predictor_for
 from .results import Proposal
 
-BATCH = 32  # problems that are searched together; larger batches leave the processor's caches
+BATCH = 32  # problems that a process answers at once; they are searched together, which changes no number
 FEW = 256  # problems for which a further process is worth its start of half a second
 FORMATS = ("csv", "jsonl")
 COLUMNS = ("problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high", "reason")

@@ -34,7 +34,8 @@ from ..candidate import Candidate
 from ..checkpoint_folder import About, CheckpointFolder, facts
 from ..networks.dimensions import Dimensions
 from ..networks.numpy_layers import Tensors
-from ..sequence.beam import TOGETHER, WIDTH, NextWord, beam_search_many
+from ..sequence import beam
+from ..sequence.beam import WIDTH, NextWord, beam_search_many
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
 from ..trees.forest import UNREADABLE, Forest, of_numpy, read_forest
@@ -193,8 +194,8 @@ class LabelCheckpoint:
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """The beam's most probable configurations of each task; tasks are searched together, which changes no number.
         """
-        return [candidates for begin in range(0, len(tasks), TOGETHER) for candidates in beam_search_many(
-            self.next_word(), tasks[begin:begin + TOGETHER], max(WIDTH, count), count)]
+        return [candidates for begin in range(0, len(tasks), beam.TOGETHER) for candidates in beam_search_many(
+            self.next_word(), tasks[begin:begin + beam.TOGETHER], max(WIDTH, count), count)]
 
     @cached_property
     def model(self) -> LabelTranslator:

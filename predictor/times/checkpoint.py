@@ -31,7 +31,7 @@ from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoi
 from ..confidence.confidence_model import ConfidenceModel
 from ..networks.dimensions import Dimensions
 from ..networks.numpy_layers import Tensors
-from ..sequence.beam import TOGETHER
+from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
@@ -248,8 +248,8 @@ class Checkpoint:
         candidates: dict[int, list[Candidate]] = {}
         for layer, indices in answered.items():
             proposer = layer.proposer(evidence)
-            for begin in range(0, len(indices), TOGETHER):
-                part = indices[begin:begin + TOGETHER]
+            for begin in range(0, len(indices), beam.TOGETHER):
+                part = indices[begin:begin + beam.TOGETHER]
                 candidates.update(zip(part, proposer.candidates([tasks[index] for index in part], count), strict=True))
         return [candidates[index] for index in range(len(tasks))]
 

@@ -30,7 +30,7 @@ PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "e
             "runtimes_left_out", "gpu_day", "gpu_results",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
-            "soak", "networks", "network_calls", "linear_layers")
+            "soak", "networks", "network_calls", "linear_layers", "purity")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
