@@ -1,4 +1,4 @@
-"""ArrayTranslator: a LabelTranslator for prediction, computed with NumPy alone.
+"""ArrayTranslator: a LabelTranslator for prediction, computed without PyTorch.
 
 The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes.
 Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder.

@@ -1,4 +1,4 @@
-"""NumpyJudge: the translator's judge of whole configurations, with NumPy alone.
+"""NumpyJudge: the translator's judge of whole configurations, without PyTorch.
 
 The function is that of `seqtune.predictor.times.judge.Judge`. It reads what the beam search has encoded. The vectors of
 a configuration's words are summed before they are projected, and only the quantities of its kernel are read.

@@ -1,4 +1,4 @@
-"""NumpyTranslator: a Translator for prediction, computed with NumPy alone, as a source of next words.
+"""NumpyTranslator: a Translator for prediction, computed without PyTorch, as a source of next words.
 
 The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes. In addition:
 - A source position depends on one fact, so the vectors of facts are remembered; most facts occur again.

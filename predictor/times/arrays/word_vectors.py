@@ -1,4 +1,4 @@
-"""WordVectors: the vectors of target words for a problem, with NumPy alone.
+"""WordVectors: the vectors of target words for a problem, without PyTorch.
 
 They are what `seqtune.predictor.times.translator.TargetWords` computes. The buffers that describe the target words and
 the numbers of resolved quantities are made here, too.
