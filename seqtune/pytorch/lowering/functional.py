@@ -2,7 +2,8 @@
 
 PyTorch does it for every graph by a second trace (`ExportedProgram.run_decompositions`), which takes longer than the
 export itself. Most graphs only have activations and sums that are computed in place, in a tensor that nothing else
-reads any more: these become the operations that return a new tensor.
+reads any more: these become the operations that return a new tensor. An operation that PyTorch computes by calling
+others becomes these where it may make a view; only its own part of the graph is traced for this.
 """
 
 from __future__ import annotations
@@ -14,36 +15,59 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
+from .composites import Composites, is_composite
 from .lowering import arguments
 from .table import MAKERS
 
 aten = torch.ops.aten
 _DROP_OUTS = (aten.dropout.default, aten.dropout_.default)
-_NORMS = (aten.batch_norm.default, aten.native_batch_norm.default)  # with `training` they write their statistics
+_NORMS = (aten.batch_norm.default, aten.native_batch_norm.default)  # their schemas do not say that they write
+_ALIASING = getattr(torch.Tag, "maybe_aliasing_or_mutating", None)  # marks schemas that are wrong; not in PyTorch 2.6
 _SAME = (*_DROP_OUTS, aten.pad.default, aten._unsafe_view.default)  # may share memory, which their schemas do not say
 
 
 def make_functional(graph: fx.Graph) -> bool:
-    """Replace the operations that work in place; False where a second trace is needed, also for unknown composite ones.
+    """Replace operations that work in place or may hide a view; False where a second trace is needed.
 
     Every change keeps the meaning of the graph, also if the result is False.
     """
-    nodes = [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
-    for node in nodes:
+    composites = Composites()
+    for node in _operations(graph):
         if node.target in _DROP_OUTS and not arguments(node)["train"]:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-        elif not isinstance(node.target, OpOverload) or (node.target in _NORMS and arguments(node)["training"]):
+        elif _writes_statistics(node) or (_makes_hidden_view(node.target) and not composites.replace(node)):
             return False
-        elif node.target._schema.is_mutable:
+    for node in _operations(graph):
+        if not isinstance(node.target, OpOverload):
+            return False
+        if node.target._schema.is_mutable:
             form = _functional_form(node)
             if form is None or not _owns_its_memory(node.args[0], node):
                 return False
             _replace(graph, node, form)
-        elif _is_composite(node.target) and node.target not in MAKERS:
-            return False
     graph.eliminate_dead_code()
     return True
+
+
+def _operations(graph: fx.Graph) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+
+
+def _makes_hidden_view(target: Any) -> bool:
+    """Whether an operation calls others, perhaps one that makes a view; PyTorch's trace splits the same ones."""
+    if not _is_untranslated_composite(target) or target._schema.is_mutable:
+        return False
+    return _ALIASING is None or _ALIASING in target.tags or any(
+        argument.alias_info is not None for argument in target._schema.arguments)
+
+
+def _writes_statistics(node: fx.Node) -> bool:
+    """Whether a normalisation keeps the statistics that it computes."""
+    if node.target not in _NORMS:
+        return False
+    given = arguments(node)
+    return bool(given["training"]) and given["running_mean"] is not None
 
 
 def _functional_form(node: fx.Node) -> OpOverload | None:
@@ -76,16 +100,11 @@ def _may_share(node: fx.Node) -> bool:
         return True
     if any(result.alias_info is not None for result in node.target._schema.returns):
         return True
-    return _is_composite(node.target) and node.target not in MAKERS
+    return _is_untranslated_composite(node.target)
 
 
-def _is_composite(target: OpOverload) -> bool:
-    """Whether PyTorch computes the operation by calling others, whatever the device."""
-    name: str = target.name()  # type: ignore[no-untyped-call]
-    try:
-        return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-    except RuntimeError:  # the dispatcher does not know the operation
-        return True
+def _is_untranslated_composite(target: Any) -> bool:
+    return isinstance(target, OpOverload) and target not in MAKERS and is_composite(target)
 
 
 def _replace(graph: fx.Graph, node: fx.Node, form: OpOverload) -> None:
@@ -95,8 +114,7 @@ def _replace(graph: fx.Graph, node: fx.Node, form: OpOverload) -> None:
     with graph.inserting_before(node):
         new = graph.call_function(form, node.args, dict(node.kwargs))
     new.meta = dict(node.meta)
-    order = {other: index for index, other in enumerate(graph.nodes)}
-    for user in [user for user in written.users if order[user] > order[node]]:
+    for user in [user for user in written.users if node < user]:
         user.replace_input_with(written, new)
     node.replace_all_uses_with(new)
     graph.erase_node(node)
