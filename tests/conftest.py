@@ -6,14 +6,16 @@ They import what they need when they are asked for: PyTorch takes a second, whic
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import site
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from platformdirs import user_cache_dir
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
@@ -31,6 +33,36 @@ shift_seeds()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 
 
+# Folders of the user by the variables that name them. Journals, caches and settings of the user may be in use and
+# would change answers; compiled kernels of other versions must not answer.
+OWN_FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state",
+               "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+USERS_OWN = ("MPLCONFIGDIR", "HF_HOME", "POCL_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "RAY_AUTH_TOKEN_PATH")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run folders of its own, which its processes and those that tests start share; see `OWN_FOLDERS`.
+
+    Each process of tests has a journal of its own (XDG_DATA_HOME).
+    """
+    if not hasattr(config, "workerinput"):  # xdist's processes inherit the environment of the one that starts them
+        from tests.support.measuring import recorded_rates
+
+        base = Path(tempfile.mkdtemp(prefix="seqtune tests "))
+        config.add_cleanup(lambda: shutil.rmtree(base, ignore_errors=True))
+        os.environ["PYTHONUSERBASE"] = site.getuserbase()  # where pip --user installs, which depends on HOME
+        for variable, name in OWN_FOLDERS.items():
+            (base / name).mkdir()
+            os.environ[variable] = str(base / name)
+        for variable in USERS_OWN:
+            os.environ.pop(variable, None)
+        recorded_rates.keep()
+    data = Path(os.environ["HOME"]).parent / f"data {os.environ.get('PYTEST_XDIST_WORKER', '')}".strip()
+    data.mkdir(exist_ok=True)
+    os.environ["XDG_DATA_HOME"] = str(data)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: many tests wait for a program that starts or for a time limit."""
@@ -42,28 +74,15 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return OptionalFile.from_parent(parent, path=module_path)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files with slow tests first: with several processes, a long file at the end would leave the others idle."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run files with slow tests first: with several processes, a long file at the end would leave the others idle.
+
+    A random order (pytest-randomly, `make test-anywhere`) stays random.
+    """
+    if config.pluginmanager.has_plugin("randomly"):
+        return
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The default journal is one of the tests: the user's may be in use, and its records would change answers.
-
-    So are the compiled kernels: those of other versions must not answer. The devices' rates are the user's, because
-    measuring them takes seconds. A test that sets XDG_CACHE_HOME has all in its own folder.
-    """
-    users, kernels = user_cache_dir("seqtune"), str(tmp_path_factory.mktemp("kernels"))
-
-    def cache_dir(name: str) -> str:
-        return kernels if user_cache_dir(name) == users else user_cache_dir(name)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        patch.setattr("seqtune.tuner.backends.image_cache.user_cache_dir", cache_dir)
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +93,18 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
     monkeypatch.setattr(Waiting, "seconds", lambda waiting: 0.0)
+
+
+@pytest.fixture
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifications in this process have few rounds, whatever their budget.
+
+    A test can then give a budget that no busy machine exceeds: with a short one, what is measured depends on the load.
+    """
+    from seqtune.tuner.measuring import verification
+
+    monkeypatch.setattr(verification, "BATCHES", 2)
+    monkeypatch.setattr(verification, "MOST_ROUNDS", verification.FEWEST_ROUNDS)
 
 
 @pytest.fixture(autouse=True)

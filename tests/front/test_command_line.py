@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -192,7 +193,7 @@ def test_a_file_name_that_is_too_long_is_one_line(arguments: list[str], capsys: 
 
 
 def test_output_that_the_shell_has_closed_is_no_error() -> None:
-    done = subprocess.run(["/bin/sh", "-c", f"{sys.executable} -m seqtune kernels >&-"], cwd=ROOT,
+    done = subprocess.run(["/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m seqtune kernels >&-"], cwd=ROOT,
                           stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

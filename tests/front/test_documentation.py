@@ -39,6 +39,7 @@ README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("page", [page for page in pages() if any(not one.shown_by for one in snippets(page))])
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -135,6 +135,7 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
 
 @pytest.mark.slow
 @needs("torch")
+@pytest.mark.usefixtures("few_rounds")
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     problems = sample_problems("row_sum", 8, seed=1)
     report = seqtune.tune(problems, "llvm:0", strategy="random", trials=6, journal=tmp_path / "journal.sqlite")
@@ -143,7 +144,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     seqtune.export(tmp_path / "data.parquet", journal=tmp_path / "journal.sqlite")
     seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=20)
     assert {"row_sum.rows", "row_sum.columns"} <= set(Checkpoint.load(tmp_path / "checkpoint").vocabulary.quantities)
-    prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=1,
+    prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=60,
                                  checkpoint=tmp_path / "checkpoint", journal=tmp_path / "verified.sqlite")
     assert prediction.configuration.kernel == "sums.row_sum"
     for candidate in [*prediction.candidates, prediction.default]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.times import live
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
+
+pytestmark = pytest.mark.usefixtures("few_rounds")
 
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
@@ -25,7 +30,7 @@ CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 def test_a_verified_prediction_says_what_was_measured(
         run: Any, checkpoint: Path, tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.sqlite")
-    arguments = ["predict", *CONV, "--device", "llvm:0", "--top", "3", "--verify", "--seconds", "2",
+    arguments = ["predict", *CONV, "--device", "llvm:0", "--top", "3", "--verify", "--seconds", "60",
                  "--checkpoint", str(checkpoint), "--journal", journal]
     found = run(*arguments)
     for one in [*found["candidates"], found["default"], found["winner"]]:
@@ -93,7 +98,9 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
 
 @pytest.mark.slow
 def test_a_live_evaluation_measures_what_the_judge_brings(
-        run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "hold_contest", partial(hold_contest, options=ContestOptions(builds=2, rounds=1)))
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
     problems.write_text("gemm m=20 n=20 k=20\n")
     run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", str(journal))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -104,10 +105,11 @@ def test_limits_hold(programs: Programs, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="more than 64 kB"):
         run("while :; do echo 1234567890; done")
     begin = time.monotonic()
+    script = "import sys; [sys.stderr.write(chr(88) * 10**6) for _ in range(10**6)]"
     with pytest.raises(LaunchError, match="more than 16 MB to standard error"):
-        run(f"{sys.executable} -S -c 'import sys; [sys.stderr.write(chr(88) * 10**6) for _ in range(10**6)]'")
+        run(shlex.join((sys.executable, "-S", "-c", script)))
     assert run("sleep 60 & echo started") == b"started\n"  # its child holds the output open
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 50  # a minute would mean that it waited for the child
     words = (sys.executable, "-S", "-c", "x = bytearray(2 * 10**9)")
     assert programs.run(words, tmp_path, 5.0, 10**9).code == 1
     with pytest.raises(LaunchError, match="cannot be run"):
