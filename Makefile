@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer, and make. Everything lands in .venv; a target that is up to date costs nothing.
 #   make demo         predict and verify two ResNet-18 layers on every device found
 #   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
+#   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
 #   make develop      installs what all tests, `make check` and `make docs` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
@@ -26,20 +27,27 @@ install = if $(USE_UV); then "$(UV)" pip $(INSTALL) --python $(BIN)/python -e '.
 	else $(PIP) $(INSTALL) --quiet -e '.$(1)'; fi
 COMMA := ,
 
+# Arguments of `python -m tests.anywhere`, such as `--only one-core` or `--list`.
+ANYWHERE_ARGUMENTS ?=
+
 # Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
 GPU_DAY_ARGUMENTS ?=
 
 # Arguments of `python -m benchmarks.collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
 COLLECT_ARGUMENTS ?= --minutes 20
 
-.PHONY: demo test check docs collect gpu-day gpu-day-dry install develop clean
+.PHONY: demo test test-anywhere check docs collect gpu-day gpu-day-dry install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
 
+# Without compiled files each process of tests would take 8 s of CPU to compile them, in every run.
 test: $(VENV)/.testing
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-		$(PYTEST_ARGUMENTS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+		--no-loadscope-reorder $(PYTEST_ARGUMENTS)
+
+test-anywhere: develop
+	@$(BIN)/python -m tests.anywhere $(ANYWHERE_ARGUMENTS)
 
 check: develop
 	$(BIN)/ruff check .

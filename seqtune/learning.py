@@ -66,7 +66,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     data that no model learns from, MissingPackageError without PyTorch, InterruptedTraining on Ctrl-C or SIGTERM.
     """
     check_installed("train", "torch")
-    from seqtune.data.formats.dataset_file import read_training_data
+    from seqtune.data.formats.dataset_file import is_shipped, read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import is_alone, rank_here
     from seqtune.predictor.training.unfinished import UnfinishedTraining
@@ -83,7 +83,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
-                              force=force)
+                              force=force, protect_held_out=is_shipped(data))
     kind = learner(dataset)
     if unfinished is not None and rank_here() == 0:
         unfinished.begin(end_now)

@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A random order (pytest-randomly, `make test-anywhere`) stays random.
     """
-    if config.pluginmanager.has_plugin("randomly"):
+    if config.pluginmanager.has_plugin("pytest_randomly"):
         return
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])

@@ -27,7 +27,7 @@ LEARNING = {
     "predictor.times.judge", "predictor.times.loss", "predictor.times.pretrained", "predictor.times.quantity_codes",
     "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.small_training",
     "predictor.times.training", "predictor.times.translator", "predictor.training.loop",
-    "predictor.training.process_group", "predictor.training.state",
+    "predictor.training.process_group", "predictor.training.state", "predictor.training.unfinished",
 }
 PROBLEM = ("gemm", "m=64", "n=64", "k=64")
 COMMANDS = (

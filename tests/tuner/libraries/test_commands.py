@@ -209,7 +209,7 @@ def test_a_build_that_fails_is_recorded_and_one_that_works_is_kept(tmp_path: Pat
     text = LIBRARY.replace("timeout", 'build = ["/bin/sh", "build.sh", "{deed}", "{output}"]\ntimeout').replace(
         '"/bin/sh", "bench.sh"', '"/bin/sh", "{output}"')
     (tmp_path / "build.sh").write_text(f'[ "$1" = good ] || {{ echo "error: no tile" >&2; exit 1; }}\n'
-                                       f'echo once >> {tmp_path}/log\ncp bench.sh "$2"\n')
+                                       f'echo once >> "{tmp_path}/log"\ncp bench.sh "$2"\n')
     (tmp_path / "bench.sh").write_text(SCRIPT)
     seqtune.use_library(write(tmp_path, text), allow_commands=True)
     results = measured(device, "good", "same", "good")

@@ -20,7 +20,7 @@ from seqtune.tuner.measuring.worker_message import LONGEST_LINE, lines, read_mes
 from tests.support import planted
 
 GOOD = Measurement(Status.CORRECT, (1e-3, 2e-3), 1e-6).to_json()
-READY, PREPARED = '{"ready": true, "build_allowance": 0}', '{"prepared": true}'
+READY, PREPARED = '{"ready": true, "build_allowance": 0}', '{"prepared": true, "note": ""}'
 FORGED = ["word", "[]", "null", "{}", "[" * 100_000, '{"measurement": {}}', '{"done": true, "more": 1}', "\xff",
           '{"measurement": [1]}', '{"compared": [{}]}', '{"at": -1, "resources": null, "allowance": 0}', "1" * 5000,
           '{"built": true, "resources": {"registers": "x"}, "allowance": 0}', '{"error": 1, "misuse": false}',

@@ -12,7 +12,7 @@ from benchmarks.common.page import page_from
 from benchmarks.speed.busy_processes import COUNTS, BusyProcesses, beside_busy_processes, busy_table
 from benchmarks.speed.latency import beside, page
 
-RESULTS = json.loads((Path(__file__).parents[2] / "docs" / "results" / "latency.json").read_text())
+RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "results" / "latency.json").read_text())
 
 
 def state(pid: int) -> str:
