@@ -34,10 +34,12 @@ class Composites:
 
     def replace(self, node: fx.Node) -> bool:
         """Put the operations that the node calls in its place; False, without a change, where that is impossible."""
-        values = {read: read.meta.get("val") for read in node.all_input_nodes}
-        if not all(isinstance(value, FakeTensor) and all(type(size) is int for size in value.shape)
-                   for value in values.values()):
-            return False
+        values: dict[fx.Node, FakeTensor] = {}
+        for read in node.all_input_nodes:
+            value = read.meta.get("val")
+            if not isinstance(value, FakeTensor) or any(type(size) is not int for size in value.shape):
+                return False
+            values[read] = value
         forms = {read: (index, value.shape, value.stride(), value.storage_offset(), value.dtype, value.device,
                         value.layout, value.requires_grad) for index, (read, value) in enumerate(values.items())}
         key = (node.target, repr(fx.map_arg((node.args, node.kwargs), lambda read: str(forms[read]))))

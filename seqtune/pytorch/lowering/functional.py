@@ -34,7 +34,8 @@ def make_functional(graph: fx.Graph) -> bool:
     composites = Composites()
     for node in _operations(graph):
         if node.target in _DROP_OUTS and not arguments(node)["train"]:
-            node.replace_all_uses_with(node.args[0])
+            (read,) = node.all_input_nodes
+            node.replace_all_uses_with(read)
             graph.erase_node(node)
         elif _writes_statistics(node) or (_makes_hidden_view(node.target) and not composites.replace(node)):
             return False
