@@ -98,8 +98,8 @@ def device_tests(day: Day, seconds: float) -> dict[str, Any]:
     report = day.path("results", "device-tests.xml")
     report.unlink(missing_ok=True)
     marked = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "mark.device" in path.read_text()]
-    command = [sys.executable, "-m", "pytest", "-v", "-m", "device", "-p", "no:cacheprovider", f"--junitxml={report}",
-               *marked]  # other tests need packages that this machine may lack
+    command = [sys.executable, "-m", "pytest", "-v", "-m", "device", "-p", "no:cacheprovider", "-p", "no:randomly",
+               f"--junitxml={report}", *marked]  # other tests need packages that this machine may lack
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=max(10.0, seconds))
     except subprocess.TimeoutExpired as late:
