@@ -57,7 +57,7 @@ def library(runtime: str, given: Path | None) -> Path | None:
     named = given or (Path(os.environ[variable]) if (variable := LIBRARY_VARIABLES.get(runtime, "")) in os.environ
                       else None)
     if named is not None and not named.is_file():
-        raise UnavailableError(f"no library {str(named)!r:.100} of the OpenCL runtime {runtime}")
+        raise UnavailableError(f"no library {str(named)[-100:]!r} of the OpenCL runtime {runtime}")
     return named
 
 

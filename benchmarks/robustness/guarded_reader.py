@@ -58,9 +58,9 @@ class Watch:
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
                 mode is None and isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
             if writes and isinstance(path, str) and not os.path.abspath(path).startswith((self._folder, "/dev/null")):
-                self.seen.append(f"writes {path[:80]}")
+                self.seen.append(f"writes {path[-80:]}")
         elif event in _WRITTEN and not os.path.abspath(str(arguments[0])).startswith(self._folder):
-            self.seen.append(f"{event} {str(arguments[0])[:80]}")
+            self.seen.append(f"{event} {str(arguments[0])[-80:]}")
 
 
 @contextmanager

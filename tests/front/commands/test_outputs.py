@@ -17,6 +17,7 @@ from seqtune.kernels.files import cannot_write, check_writable
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint_folder import replacing_folder
+from tests.support.installation.optional import needs
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 LONG = "a" * 300
@@ -52,8 +53,8 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
         "import": (["import", "t4", str(problems)], ".parquet")}
 
 
-@pytest.mark.parametrize("name", ["parquet", "t4", "c", "onnx", "clblast-cpp", "clblast", "report", "train", "predict",
-                                  "import"])
+@pytest.mark.parametrize("name", ["parquet", "t4", "c", "onnx", "clblast-cpp", "clblast", "report", "predict", "import",
+                                  pytest.param("train", marks=needs("torch"))])
 def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_one_line(
         name: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")

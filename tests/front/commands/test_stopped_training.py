@@ -23,7 +23,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import find
+from tests.support.installation.optional import needs
 
+pytestmark = needs("torch")
 EPOCHS = 4
 
 

@@ -17,6 +17,7 @@ from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula, write
 from seqtune.kernels.llvm.steps.vectors import declare_math
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
+from tests.support.installation.optional import needs
 
 WIDTHS = [(name, lanes) for name in instruction_sets() for lanes in (16, 8, 4, 1)
           if lanes == 1 or lanes * 32 == INSTRUCTION_SETS[name][2]]
@@ -82,6 +83,7 @@ def test_activations_compute_their_definition(name: str) -> None:
     assert_close(y, formula.numpy(x), 1e-6, 2e-6)
 
 
+@needs("torch")
 def test_activations_are_those_of_pytorch() -> None:
     import torch
 

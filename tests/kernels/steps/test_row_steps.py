@@ -13,6 +13,7 @@ from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.llvm.steps.rows import SCALE, SCALE_SHIFT, layer_norm, rms_norm, softmax
 from seqtune.kernels.llvm.steps.step_source import StepSource
 from seqtune.kernels.llvm.steps.view import View
+from tests.support.installation.optional import needs
 from tests.support.steps.runs import WIDTHS, elements, filled, run
 
 Doubles = NDArray[np.float64]
@@ -87,6 +88,7 @@ def test_the_sum_of_a_residual_is_normalised_scaled_and_kept(name: str, width: t
     assert np.array_equal(kept.reshape(9, 77), x + other)
 
 
+@needs("torch")
 @pytest.mark.parametrize("name", STEPS)
 def test_special_numbers_give_what_pytorch_gives(name: str) -> None:
     import torch

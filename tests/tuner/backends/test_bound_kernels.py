@@ -28,6 +28,7 @@ from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
 from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
+from tests.support.installation.optional import skip_without
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -36,6 +37,17 @@ PROBLEMS = [
     Problem.make("conv2d", n=2, c=6, h=9, w=7, k=10, r=3, s=2, stride_w=2, groups=2, activation="relu"),
     Problem.make("gemm", m=7, n=33, k=8, trans_b="yes", bias="yes"),
 ]
+
+
+def pytorchs_openmp() -> Path:
+    """The OpenMP runtime that PyTorch brings; skips the test where there is none."""
+    skip_without("torch")
+    import torch
+
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    if runtime is None:
+        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    return runtime
 
 
 @pytest.fixture(scope="module", params=["pinned", "openmp"])
@@ -47,11 +59,7 @@ def binder(request: pytest.FixtureRequest) -> Iterator[KernelBinder]:
         yield KernelBinder(device, compiler, threads)
         threads.close()
         return
-    import torch
-
-    runtime = loaded_runtime(Path(torch.__file__).parent)
-    if runtime is None:
-        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    runtime = pytorchs_openmp()
     yield KernelBinder(device, compiler, OpenMP(compiler, device.threads, runtime))
 
 
@@ -219,11 +227,7 @@ def test_a_library_that_is_not_an_openmp_runtime_is_refused(tmp_path: Path) -> N
 
 
 def test_machine_code_that_holds_addresses_of_a_runtime_is_not_kept(tmp_path: Path) -> None:
-    import torch
-
-    runtime = loaded_runtime(Path(torch.__file__).parent)
-    if runtime is None:
-        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    runtime = pytorchs_openmp()
     for _ in range(2):
         OpenMP(Compiler(llvm.devices()[0].instruction_set, ImageCache("object", tmp_path)), 2, runtime)
     assert not list(tmp_path.glob("*/*.object"))
@@ -239,11 +243,7 @@ SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a
 
 @pytest.mark.parametrize("levels", [0, 1])  # nested regions that may run in parallel
 def test_shares_are_as_many_as_the_threads_requested_even_where_the_runtime_gives_fewer(levels: int) -> None:
-    import torch
-
-    runtime = loaded_runtime(Path(torch.__file__).parent)
-    if runtime is None:
-        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    runtime = pytorchs_openmp()
     library, device = ctypes.CDLL(str(runtime)), llvm.devices()[0]
     compiler = Compiler(device.instruction_set)
     binder = KernelBinder(device, compiler, OpenMP(compiler, 3, runtime))

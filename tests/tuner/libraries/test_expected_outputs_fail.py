@@ -82,9 +82,9 @@ def test_the_default_configuration_s_error_comes_before_its_settings(tmp_path: P
 @pytest.mark.device
 def test_a_default_configuration_that_never_ends_is_replaced_by_the_next_one(tmp_path: Path) -> None:
     text = LIBRARY.replace('reference = "reference:run"\n', "")
-    with pytest.warns(SeqtuneWarning, match=r"plain\.k failed: it did not end within 2 s \(width=1\); compared with "
+    with pytest.warns(SeqtuneWarning, match=r"plain\.k failed: it did not end within 6 s \(width=1\); compared with "
                                             r"width=2 instead; to choose the default, write `default = \{width = 2\}`"):
-        measure(tmp_path, text, "ENDLESS", patience=2.0)
+        measure(tmp_path, text, "ENDLESS", patience=6.0)  # on busy cores the next one needs some, too
 
 
 @pytest.mark.device
