@@ -147,6 +147,8 @@ def main() -> None:
         if fault is not None:
             print(json.dumps({"target": name, "seed": seed, "finding": fault}), flush=True)
             (folder.parent / f"{name}-{seed}").write_bytes(content)
+    sys.stdout.flush()
+    os._exit(0)  # Arrow's threads may end a process that ends while they start, which is no input's fault
 
 
 if __name__ == "__main__":

@@ -177,7 +177,8 @@ def _environment(sources: Path) -> Path:
     """The Python of a virtual environment in these sources, where `make` has it; its packages are those of this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", sources / ".venv"], check=True)
     packages = next((sources / ".venv" / "lib").glob("python*/site-packages"))
-    (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    packages.rmdir()
+    packages.symlink_to(sysconfig.get_path("purelib"))  # a .pth file would not lead NVRTC's loader to its libraries
     return sources / ".venv" / "bin" / "python"
 
 
