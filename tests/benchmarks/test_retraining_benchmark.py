@@ -20,7 +20,7 @@ from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.results import Written
 from tests.support.measuring.instant import Instant
 
-REPORT = RetrainingReport(("toy:1",), 2, 2, 9, (), (), ("toy:1",), {NEW: (), OLD: ()}, (), 0, 5, False, False, 9.0)
+REPORT = RetrainingReport(("toy:1",), 2, 2, 9, (), (), ("toy:1",), {NEW: (), OLD: ()}, (), (), 0, 5, False, False, 9.0)
 
 
 class InstantRunner(Instant):

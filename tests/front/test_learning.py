@@ -123,8 +123,8 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
 
     report = RetrainingReport(
         ("llvm:avx512:2 znver5",), 20, 20, 300, (), judged_rows("new", outcomes(0.9), outcomes(0.8)), (),
-        {"new": (), "old": ("gemm m=1",)}, tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False, True,
-        171.2)
+        {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False,
+        True, 171.2)
     monkeypatch.setattr(tables._out, "width", 80)
     learning_tables.retrained({"out": "adapted", **report.to_json()})
     printed = capsys.readouterr()

@@ -58,7 +58,7 @@ class Selection:
     fresh: list[MeasuredTask]  # new records to learn from
     old: list[MeasuredTask]  # rehearsed
     left_out: list[Problem]  # training problems of the new records without a usable measurement
-    judged: list[Problem]  # held-out problems of both that may judge: nothing near them is learned
+    judged: list[Problem]  # held-out problems of both that may judge: no new training problem is near one
     not_judged: dict[str, list[Problem]]  # NEW and OLD: held-out problems near a training problem of the new records
     new_judged: list[MeasuredTask]
 
@@ -100,11 +100,13 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     former = checkpoint.former_for(measured.device for measured in fresh)
     start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
     no_longer = {(problem.key, name) for problem in selection.not_judged[OLD] for name in rehearsal.devices}
-    old_judged = Rehearsal.drawn(changing, options.judged, True, options.seed, no_longer).tasks()
-    before_judging = time.monotonic()
-    before = [_judged(checkpoint, tasks) for tasks in (selection.new_judged, old_judged)]
-    judging = time.monotonic() - before_judging
+    drawn = Rehearsal.drawn(changing, options.judged, True, options.seed, no_longer).tasks()
     vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
+    new_judged, old_judged = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
+                              for tasks in (selection.new_judged, drawn))
+    before_judging = time.monotonic()
+    before = [_judged(checkpoint, tasks) for tasks in (new_judged, old_judged)]
+    judging = time.monotonic() - before_judging
     teacher = continued(start.ranker, selection, options)
     torch.manual_seed(options.seed)
     model = start.model.grown(vocabulary)
@@ -118,13 +120,15 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     after = replace(Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                         joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
-    new_after, old_after = (judge_tasks(tasks, after) for tasks in (selection.new_judged, old_judged))
+    new_after, old_after = (judge_tasks(tasks, after) for tasks in (new_judged, old_judged))
     seconds = time.monotonic() - began
     alone = None
     if scratch and not state.interrupted:
-        alone = judge_tasks(selection.new_judged, _from_scratch(checkpoint, new, options, on_progress))
+        alone = _judged(_from_scratch(checkpoint, new, options, on_progress), new_judged)
     labels = device_labels(measured.device for measured in fresh)
-    judged = {measured.device.key for measured in selection.new_judged}
+    judged = {measured.device.key for measured in new_judged}
+    unanswered = {measured.problem for measured in (*selection.new_judged, *drawn)} - {
+        measured.problem for measured in (*new_judged, *old_judged)}
     changed = {device.key for device in changing.devices.values()}
     report = RetrainingReport(
         new_devices=tuple(sorted(labels.values())),
@@ -133,6 +137,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
         judged=(*judged_rows(NEW, before[0], new_after, alone), *judged_rows(OLD, before[1], old_after)),
         unjudged=tuple(sorted(label for key, label in labels.items() if key not in judged)),
         not_judged={records: briefs(problems) for records, problems in selection.not_judged.items()},
+        unanswered=briefs([*unanswered]),
         unchanged=tuple(sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
                                if key not in changed)),
         new_words=len(vocabulary.targets) - len(start.vocabulary.targets)
@@ -212,6 +217,11 @@ def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
         decoder_layers=size.depth, heads=size.heads, hidden=size.hidden, dropout=size.dropout,
         judge=size.judge, seed=options.seed, threads=options.threads)
     return train(new, alone, on_progress)[0]
+
+
+def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: Checkpoint) -> bool:
+    """Whether the retrained checkpoint can answer a task: its vocabulary or its former checkpoint knows the kernels."""
+    return not vocabulary.differences(measured.task.kernels) or former.knows(measured.task.kernels)
 
 
 def _judged(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:

@@ -76,6 +76,7 @@ class RetrainingReport:
     judged: tuple[JudgedRow, ...]
     unjudged: tuple[str, ...]  # devices of the new records for which nothing that may judge is held out
     not_judged: Mapping[str, tuple[str, ...]]  # NEW and OLD: held-out problems near a new training problem
+    unanswered: tuple[str, ...]  # held-out problems whose kernels no training problem has
     unchanged: tuple[str, ...]  # devices of the old records whose answers stay
     new_words: int  # that the vocabulary got
     epochs: int
@@ -100,16 +101,19 @@ class RetrainingReport:
             if problems:
                 remarks.append(f"held-out problems of the {records} records: "
                                + not_judging(problems, " of the new records"))
+        if self.unanswered:
+            remarks.append(f"not judged: {named(self.unanswered)}, because no training problem has the kernels; tune "
+                           "problems that they solve")
         if self.left_out:
-            remarks.append(f"{named(self.left_out)} of the new records are not learned from, because no "
-                           "measured configuration of today's kernels and toolchain ran")
+            remarks.append(f"not learned from: {named(self.left_out)} of the new records, because no measured "
+                           "configuration of today's kernels and toolchain ran")
         return remarks
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; `left_out` is the number of problems, `left_out_problems` has their names."""
         fields = asdict(self)
         return {**fields, "new_devices": list(self.new_devices), "unchanged": list(self.unchanged),
-                "unjudged": list(self.unjudged),
+                "unjudged": list(self.unjudged), "unanswered": list(self.unanswered),
                 "left_out": len(self.left_out), "left_out_problems": list(self.left_out),
                 "judged": [{**asdict(row), "falls": row.falls} for row in self.judged],
                 "not_judged": {records: list(problems) for records, problems in self.not_judged.items()},

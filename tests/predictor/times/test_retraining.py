@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, retrain
 from seqtune.predictor.times.adaptation.retraining_report import NEW, OLD
@@ -27,6 +32,8 @@ from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 AGAIN = replace(RETRAINING, epochs=1, batch=16, sentences=4, extra=0, threads=1, trees=QUICK.trees, added=10)
+
+PRODUCT = Kernel("fake.product", "gemm", ("fake",), (Parameter("tile", (1, 2, 4)),), (), (("tile", 1),))
 
 
 @pytest.mark.slow
@@ -118,6 +125,22 @@ def test_problems_without_a_usable_measurement_are_counted_and_named() -> None:
     selection = Selection.of(new, DATA, AGAIN)
     assert [problem.key for problem in selection.left_out] == [training[0]]
     assert len(selection.fresh) == len(training) - 1
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_not_judged(scratch: bool) -> None:
+    IN_USE["fake"] = Library("fake", {DIRECT.name: "tests.support.synthetic:DIRECT",
+                                      PRODUCT.name: f"{__name__}:PRODUCT"})
+    product, new = Problem.make("gemm", m=64, n=64, k=64), data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    space = SearchSpace(PRODUCT, product, MIDDLE)
+    rows = [{**new.frame.iloc[0], "problem": product.key, "kernel": PRODUCT.name, "configuration": space[row].key,
+             "seconds": 1e-3 * (row + 1), "held_out": True} for row in range(len(space))]
+    new.frame = pd.concat([new.frame, pd.DataFrame(rows)], ignore_index=True)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, new, DATA, AGAIN, scratch=scratch)
+    assert report.unanswered == (product.brief(),)
+    assert {(row.records, row.problems, row.scratch is None) for row in report.judged} == {(NEW, 2, not scratch)}
+    assert any("not judged: 1 problem" in remark for remark in report.remarks)
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")

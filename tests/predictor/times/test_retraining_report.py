@@ -19,7 +19,7 @@ from seqtune.predictor.times.adaptation.retraining_report import (
 )
 from seqtune.predictor.times.shares import OURS, Outcome
 
-EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), 0, 5, False, False, 9.0)
+EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, False, False, 9.0)
 
 
 def outcomes(shares: Sequence[float], device: str = "toy:1") -> list[Outcome]:
@@ -67,14 +67,16 @@ def test_a_checkpoint_that_lacked_a_kernel_has_no_share_before() -> None:
 
 def test_what_judges_no_longer_is_named_shortly_in_a_remark_and_completely_in_the_report() -> None:
     problems = tuple(f"gemm m={number}" for number in range(NAMED + 2))
-    report = replace(EMPTY, not_judged={NEW: (), OLD: problems}, left_out=("gemm m=99",), unjudged=("toy:1",))
-    nothing, near, left_out = report.remarks
+    report = replace(EMPTY, not_judged={NEW: (), OLD: problems}, left_out=("gemm m=99",), unjudged=("toy:1",),
+                     unanswered=("gemm m=98",))
+    nothing, near, unanswered, left_out = report.remarks
     assert nothing.startswith("toy:1: nothing was held out")
     assert near.startswith(f"held-out problems of the old records: {named(problems)} judge no longer")
     assert problems[0] in near
     assert problems[-1] not in near
     assert "and 2 more" in near
-    assert "gemm m=99" in left_out
+    assert unanswered.startswith("not judged: 1 problem (gemm m=98), because no training problem has the kernels")
+    assert left_out.startswith("not learned from: 1 problem (gemm m=99) of the new records")
     content = json.loads(json.dumps(report.to_json()))
     assert content["not_judged"]["old"] == list(problems)
     assert (content["left_out"], content["left_out_problems"]) == (1, ["gemm m=99"])
