@@ -102,8 +102,15 @@ def _closing(text: str, begin: int) -> int | None:
 
 
 def _split(parameters: str) -> list[str]:
-    """The parameters between commas; none for `void`."""
-    texts = re.split(r",(?![^(<\[]*[)>\]])", parameters)
+    """The parameters between commas that no bracket encloses; none for `void`."""
+    texts, begin, depth = list[str](), 0, 0
+    for match in re.finditer(r"[,(<\[)>\]]", parameters):
+        if match[0] != ",":
+            depth = max(0, depth + (1 if match[0] in "(<[" else -1))
+        elif not depth:
+            texts.append(parameters[begin:match.start()])
+            begin = match.end()
+    texts.append(parameters[begin:])
     return [] if len(texts) == 1 and texts[0].strip() in ("", "void") else texts
 
 

@@ -28,11 +28,11 @@ def undefined_names(source: CText, defined: Collection[str]) -> list[str]:
         return []  # what is included may define them
     code = tokens(ATTRIBUTE.sub(" ", source.code))
     used = set(code) | {token for macro in source.macros for token in tokens(macro.body)}
-    declaring: set[str] = set()  # macros that may make new names of their arguments
     bodies = [(macro, tokens(macro.body)) for macro in source.macros]
+    declaring = {macro.name for macro, body in bodies if "#" in body or not set(macro.arguments or ()).isdisjoint(
+        _declared([";", *body]))}  # macros that may make new names of their arguments
     for _ in range(_ROUNDS):
-        declaring |= {macro.name for macro, body in bodies if "#" in body or not declaring.isdisjoint(body)
-                      or not set(macro.arguments or ()).isdisjoint(_declared([";", *body]))}
+        declaring |= {macro.name for macro, body in bodies if not declaring.isdisjoint(body)}
     for macro, body in bodies:
         if macro.name in used and "#" not in body:
             code += [";", *body, ";"]

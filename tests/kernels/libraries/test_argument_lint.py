@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -187,9 +188,13 @@ def test_names_that_a_source_declares_in_any_way_are_not_undefined() -> None:
 
 
 def test_a_source_that_is_hostile_is_read_in_bounded_time() -> None:
+    began = time.process_time()
     for text in ("/*" * 20_000, "f(" * 20_000, "kernel " * 9_000, "typedef " * 9_000, "a b(" * 10_000, "x[" * 20_000,
                  "kernel void f(int *x) {" + "vstore(x " * 5_000 + "}", "__attribute__((" * 4_000,
+                 "kernel void f(" + "," * 200_000 + ") {}", "kernel void f(" + "int a, " * 20_000 + "int b) {}",
+                 "#define a b " + "a b = { " * 6_000,
                  "".join(f"#define a{index} a{index + 1}\n" for index in range(3_000))):
         source = CText.of(text)
         read_signature(source, "f", ())
         undefined_names(source, ())
+    assert time.process_time() - began < 60  # seconds of CPU; with a quadratic step it takes minutes, else three
