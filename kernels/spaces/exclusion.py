@@ -37,13 +37,14 @@ def excluding_constraint(kernel: Kernel, names: Names,
         holds = tables.evaluate(constraint.expression)
         if holds is not None and not np.any(holds):
             return constraint, True
+
     def is_empty(number: int) -> bool:
-        """Whether the first so many constraints leave no configuration, as far as that can be counted."""
+        """Whether the first `number` constraints leave no configuration, as far as that can be counted."""
         rows = count(replace(kernel, constraints=kernel.constraints[:number]), names)
         return rows is not None and not len(rows)
 
-    some, none = 0, len(kernel.constraints)
-    while none - some > 1:
-        middle = (some + none) // 2
-        some, none = (some, middle) if is_empty(middle) else (middle, none)
-    return (kernel.constraints[none - 1], False) if none and is_empty(none) else None
+    fewest, most = 0, len(kernel.constraints)  # the number of constraints that leave nothing is between them
+    while most - fewest > 1:
+        middle = (fewest + most) // 2
+        fewest, most = (fewest, middle) if is_empty(middle) else (middle, most)
+    return (kernel.constraints[most - 1], False) if most and is_empty(most) else None

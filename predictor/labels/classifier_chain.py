@@ -50,7 +50,7 @@ class Margins(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _Booster:
-    """Trees of xgboost, which are faster than a Forest for many rows."""
+    """Trees of xgboost, as a training grows them; `as_arrays` makes a Forest of them for a checkpoint."""
 
     booster: Any
     classes: int

@@ -31,14 +31,22 @@ def word_codes(kernel: Kernel, name: str, words: NDArray[Any]) -> Floats:
     return np.array(codes, np.float64)[inverse]
 
 
-@lru_cache(maxsize=256)
 def declared_words(kernel: Kernel) -> Mapping[str, tuple[str, ...]]:
-    """The words that each derived quantity can be, in alphabetical order; quantities that are no words are left out."""
+    """The words that each derived quantity can be, in alphabetical order; quantities that are no words are left out.
+
+    The choices of the operation's features are unknown where its library is not in use.
+    """
     try:
         features = operation(kernel.operation).features
-    except SeqtuneError:  # of a library that is not in use
+    except SeqtuneError:
         features = ()
-    known: dict[str, set[str]] = {feature.name: set(feature.choices) for feature in features}
+    return _declared_words(kernel, tuple((feature.name, feature.choices) for feature in features if feature.choices))
+
+
+@lru_cache(maxsize=256)
+def _declared_words(kernel: Kernel, choices: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str, ...]]:
+    """The words as `declared_words` gives them, for these choices of features."""
+    known: dict[str, set[str]] = {name: set(words) for name, words in choices}
     known |= {parameter.name: {value for value in parameter.values if isinstance(value, str)}
               for parameter in kernel.parameters}
     for name, expression in kernel.derived:
