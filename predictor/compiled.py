@@ -1,6 +1,7 @@
-"""Compiled: functions in LLVM IR as Python functions, compiled for this CPU.
+"""Compiled: functions in LLVM IR, compiled for this CPU, that Python calls.
 
-They run on the calling thread. The user's cache keeps the machine code for other processes.
+They run on the calling thread. The user's cache keeps the machine code for other processes. They check nothing:
+the caller checks shapes and indices first.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ Functions = Mapping[str, Callable[..., None]]
 
 
 def compiled(text: Callable[[int], str], signatures: Mapping[str, str]) -> Functions:
-    """Compile the functions whose parameters (`ptr %x, i64 %rows`) are given by name; call them with whole numbers.
+    """Compile functions, given as name -> parameters (`ptr %x, i64 %rows`). Pointers are passed as whole numbers, too.
 
-    `text` makes the module for a CPU whose vectors have so many bits.
+    `text` takes the number of bits of the CPU's vectors and returns the module that defines the functions.
     """
     from seqtune.tuner.backends.image_cache import ImageCache
     from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets

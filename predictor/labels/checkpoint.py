@@ -192,8 +192,7 @@ class LabelCheckpoint:
         return self._words
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """The beam's most probable configurations of each task; tasks are searched together, which changes no number.
-        """
+        """The beam's most probable configurations of each task. Searching tasks together changes no number."""
         return [candidates for begin in range(0, len(tasks), beam.TOGETHER) for candidates in beam_search_many(
             self.next_word(), tasks[begin:begin + beam.TOGETHER], max(WIDTH, count), count)]
 

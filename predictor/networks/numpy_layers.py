@@ -1,10 +1,10 @@
-"""The layers of a transformer in NumPy, for predictions without PyTorch.
+"""The layers of a transformer for predictions without PyTorch: NumPy holds the arrays, `rows` computes the products.
 
 A prediction is a few hundred products of a few rows each; PyTorch would spend most of the time between them. The same
 functions as in `seqtune.predictor.networks.transformer` are rearranged here, exactly. Everything that is added to the
 residual stream is centred beforehand: only layer norms read the stream, so they only have to scale it. Gains, offsets
 and scales are merged into the products that follow. Query, keys and values are one product.
-`rows` computes the products, so each row of a result depends on nothing but the same row of what goes in.
+Each row of a result depends on nothing but the same row of what goes in.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Linear:
     def joined(self, *others: Linear) -> Linear:
         """Join several maps of the same x into one, with their results side by side."""
         maps = (self, *others)
+        assert len({linear.of_unit for linear in maps}) == 1
         return replace(self, weight=np.ascontiguousarray(np.concatenate([linear.weight for linear in maps], axis=1)),
                        bias=np.concatenate([linear.bias for linear in maps]))
 

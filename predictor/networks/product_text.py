@@ -21,7 +21,7 @@ _TILES = {512: (8, 2), 256: (4, 1), 128: (2, 1)}
 
 
 def product_text(bits: int) -> str:
-    """The function `multiply` for a CPU whose vectors have so many bits; it calls `gelu`."""
+    """The function `multiply` for a CPU whose vectors have `bits` bits; it calls `gelu`."""
     most, vectors = _TILES[bits]
     sizes = [most >> step for step in range(most.bit_length())]
     return "\n".join([*(_tile(rows, vectors) for rows in sizes), _multiply(sizes)])

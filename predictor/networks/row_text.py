@@ -34,7 +34,7 @@ SIGNATURES = {
 
 
 def text(bits: int) -> str:
-    """The module for a CPU whose vectors have so many bits; its entries are the keys of `SIGNATURES`."""
+    """The module for a CPU whose vectors have `bits` bits; its entries are the keys of `SIGNATURES`."""
     return "\n".join([declarations(LANES), declare_math(LANES), FP32.declare(LANES), product_text(bits), _attend(),
                       _gelu(), _unit(), _centre(), _dots()])
 

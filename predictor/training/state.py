@@ -23,7 +23,7 @@ from seqtune.kernels.files import replacing
 
 Model = TypeVar("Model", bound=nn.Module)
 STATE = "state.safetensors"
-OUTSIDE = ("state", "save_every", "threads", "end_now")  # options that what is learned does not depend on
+OUTSIDE = ("state", "save_every", "threads")  # options, of those that `describe` gives, that change no weight
 
 
 @dataclass
@@ -111,7 +111,10 @@ class TrainingState(Generic[Model]):
 
 
 def describe(options: object) -> dict[str, object]:
-    """The fields of a dataclass of options as a JSON object, without paths, which are private to a machine."""
+    """The fields of a dataclass of options as a JSON object.
+
+    Paths, which are private to a machine, are left out, and so is `end_now`, which is about a single run.
+    """
     fields: dict[str, object] = asdict(options)  # type: ignore[call-overload]
     return {name: value for name, value in fields.items() if not isinstance(value, Path) and name != "end_now"}
 

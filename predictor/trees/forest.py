@@ -69,8 +69,14 @@ class Forest:
         value[left == 0] = value[left == 0].astype(np.float16)
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
+    @cached_property
+    def _features(self) -> int:
+        """The number of features that the nodes name: compiled code reads them without a check."""
+        return int(self.feature.max()) + 1
+
     def margins(self, rows: Floats) -> Floats:
         """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
+        assert rows.shape[1] >= self._features, f"{rows.shape[1]} features, and the trees read {self._features}"
         return add_trees(rows, *self._descent, self.classes)
 
     def thinned(self, step: int) -> Forest:
