@@ -7,17 +7,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from seqtune.errors import UnavailableError, check_installed
+from seqtune.errors import UnavailableError, check_installed, one_line
 from seqtune.kernels.accelerators import ARCHITECTURES, described, limit_facts, slug
 from seqtune.kernels.device import Device
 
 
 def load() -> tuple[Any, Any]:
-    """The modules of PyTorch and Triton. Raises UnavailableError if one is missing, or PyTorch sees no GPU."""
+    """The modules of PyTorch and Triton. Raises UnavailableError if one cannot be imported, or PyTorch sees no GPU."""
     check_installed("triton", "triton", "torch")
-    import torch
-    import triton
-
+    try:
+        import torch
+        import triton
+    except (ImportError, OSError) as error:  # a shared library is missing, or the versions do not fit
+        raise UnavailableError(f"PyTorch or Triton cannot be imported: {one_line(error)}") from None
     if not torch.cuda.is_available():
         build = "its build has no CUDA or ROCm" if not (torch.version.cuda or torch.version.hip) else (
             "check the driver with nvidia-smi or rocm-smi")

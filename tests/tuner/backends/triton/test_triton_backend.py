@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,14 @@ def test_kernels_are_right_in_the_interpreter_and_canaries_see_a_write_outside()
         assert answer["poisoned"]
         assert answer["overrun"] == "x"
         assert answer["seconds"] > 0
+
+
+@needs("torch")
+def test_a_triton_that_cannot_be_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "triton.py").write_text('raise ImportError("libtriton.so:\\nno such symbol")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "triton")
+    assert unavailable() == "PyTorch or Triton cannot be imported: libtriton.so: no such symbol"
 
 
 @needs("torch")
