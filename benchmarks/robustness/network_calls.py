@@ -31,7 +31,7 @@ import psutil
 from benchmarks.common.page import Page, Results, check_ready, measured_on
 from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program
 from benchmarks.common.report import BLUE, ORANGE, Row, markdown, save, style
-from benchmarks.robustness.soak_load import busy_processes
+from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def watch_calls(given: argparse.Namespace) -> Row:
         "verify": False, "fallback": "eager", "checkpoint": given.checkpoint}))
     calls = WatchedCalls(fast, inputs, expected, given.calls)
     order = random.Random(given.seed).choices(range(len(shapes)), k=given.calls)
-    with (calls.counting(), patch.object(dynamo, "MOST_SHAPES", given.kept), busy_processes(given.busy),
+    with (calls.counting(), patch.object(dynamo, "MOST_SHAPES", given.kept), BusyProcesses(given.busy),
           ThreadPoolExecutor(given.callers) as pool):
         list(pool.map(calls.call, order))
     refused = sum(len(graph._refused) for graph in calls.graphs)

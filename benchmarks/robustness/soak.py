@@ -21,9 +21,10 @@ from benchmarks.common.page import add_out, check_ready, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine
 from benchmarks.robustness.soak_contest import hold, winner_of
-from benchmarks.robustness.soak_load import busy_processes, watched
+from benchmarks.robustness.soak_load import watched
 from benchmarks.robustness.soak_page import draw, page, summary
 from benchmarks.robustness.soak_tuning import add_row, drawn_problems, read_rows
+from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
@@ -99,7 +100,7 @@ def main() -> None:
         if phase == "contest":
             complete = hold_contests(given)
         elif phase == "loaded":
-            with busy_processes(os.cpu_count() or 1):
+            with BusyProcesses(os.cpu_count() or 1):
                 tune_in_process(given, phase)
         else:
             tune_in_process(given, phase)

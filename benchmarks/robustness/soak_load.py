@@ -1,31 +1,17 @@
-"""SoakLoad: other work on every CPU while a process tunes, and the memory of the tuning process and its workers."""
+"""SoakLoad: the memory of a process that tunes and of its workers, while it runs."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import psutil
 
 from benchmarks.common.report import Row
 
 EVERY = 10.0  # seconds between two looks at the memory
-ARITHMETIC = "number = 1\nwhile True:\n    number = number * 3 % 1000003\n"
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Keep `count` processes busy with plain arithmetic."""
-    processes = [subprocess.Popen([sys.executable, "-I", "-S", "-c", ARITHMETIC]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def memory(process: psutil.Process) -> Row:

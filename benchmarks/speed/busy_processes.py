@@ -24,7 +24,8 @@ class BusyProcesses:
     """Processes that compute without end while they are wanted, and otherwise stand still."""
 
     def __init__(self, count: int) -> None:
-        self._processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        command = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+        self._processes = [subprocess.Popen(command) for _ in range(count)]
 
     def want(self, count: int) -> None:
         """Let `count` processes run, and stop the others."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.tuner.backends.opencl.pocl import host_flags
 from tests.support.paths import ROOT
 
@@ -98,7 +99,7 @@ def run(settings: Sequence[Setting], output: Path, arguments: Sequence[str],
         return Outcome(name, note="; ".join(notes), ran=False)
     say(f"{name}: {output / name}.txt" + "".join(f"\n  {note}" for note in notes))
     whole = [setting.name for setting in kept] == list(WHOLE)
-    with _folder(kept) as folder, _busy(sum(setting.busy for setting in kept)):
+    with _folder(kept) as folder, BusyProcesses(sum(setting.busy for setting in kept)):
         results, home, log = folder / "results.xml", folder / "home", output / f"{name}.txt"
         python = next((_environment(folder / setting.copied) for setting in kept if setting.copied), sys.executable)
         command = [str(python), "-m", "pytest", "--numprocesses", "auto", "--maxprocesses", "4", "--dist",
@@ -180,18 +181,6 @@ def _environment(sources: Path) -> Path:
     packages.rmdir()
     packages.symlink_to(sysconfig.get_path("purelib"))  # a .pth file would not lead NVRTC's loader to its libraries
     return sources / ".venv" / "bin" / "python"
-
-
-@contextmanager
-def _busy(count: int) -> Iterator[None]:
-    """Let processes compute beside."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def _counted(results: Path) -> tuple[int, int, list[str]]:

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.robustness import soak
 from benchmarks.robustness.soak_contest import NOISE, noise_of, time_of
-from benchmarks.robustness.soak_load import busy_processes, watched
+from benchmarks.robustness.soak_load import watched
 from benchmarks.robustness.soak_page import draw, memory_figures, page, summary
 from benchmarks.robustness.soak_tuning import add_row, drawn_problems, read_rows
+from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.errors import MisuseError
 
 A, B = ({"kernel": "llvm.gemm", "settings": {"vector": vector}} for vector in (8, 16))
@@ -72,7 +73,7 @@ def test_a_line_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
 
 def test_the_other_work_ends_with_the_run() -> None:
     before = {process.pid for process in psutil.Process().children()}
-    with busy_processes(2):
+    with BusyProcesses(2):
         busy = [process for process in psutil.Process().children() if process.pid not in before]
         assert len(busy) == 2
     assert not any(process.is_running() for process in busy)
