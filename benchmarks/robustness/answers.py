@@ -37,6 +37,7 @@ CHECKPOINTS: Mapping[str, Sequence[str]] = {  # checkpoint -> options of its exp
 LIBRARY = "clblast"  # predicts products on an OpenCL device of the table
 STRATEGIES = "portfolio,autotvm,droplet,random"
 SPACES = 4  # recorded spaces that are searched
+JOURNAL_PROBLEM = "gemm m=96 n=80 k=64"  # whose records are exported
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,6 @@ def questions(folder: Path, problems: int, devices: Sequence[str]) -> Iterator[Q
             *(("--problem", JOURNAL_PROBLEM) if form == "t4" else ())), file)
 
 
-JOURNAL_PROBLEM = "gemm m=96 n=80 k=64"
-
-
 def searched() -> list[str]:
     """The names of the held-out spaces that are searched, evenly over their list."""
     from seqtune.learning import read_measurements
@@ -146,7 +144,7 @@ def compare(name: str, before: str, after: str) -> Difference:
 def _prediction(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool, float]:
     """Whether two answers propose the same configurations in one order, and how far log-probabilities are apart."""
     old, new = ({json.dumps([each["kernel"], each["configuration"]]): each["probability"]
-                 for each in one["candidates"]} for one in (before, after))
+                 for each in answer["candidates"]} for answer in (before, after))
     apart = [abs(math.log(old[both]) - math.log(new[both])) for both in old.keys() & new.keys() if old[both]]
     return list(old) == list(new), max(apart, default=0.0)
 
@@ -156,14 +154,14 @@ def present() -> list[str]:
     from seqtune.errors import DeviceError
     from seqtune.tuner.backends.discovery import find
 
-    found = []
+    names = []
     for name in DEVICES:
         try:
             find(name)
         except DeviceError:
             continue
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def sources(before: str, folder: Path) -> Path:

@@ -112,15 +112,15 @@ def digest(answers: Answers) -> str:
 def digests(name: str, loads: int, seed: int) -> list[str]:
     """The digests of the answers of each load and each size of a batch."""
     generator = np.random.default_rng(seed)
-    found = []
+    listed = []
     for _ in range(loads):
         model = at_random_addresses(load_model(SHIPPED / name), generator)
         tasks = tasks_of(model, COMPARED)
         for size in BATCHES:
             with searched_together(size):
-                found.append(digest([answer for begin in range(0, len(tasks), size)
-                                     for answer in model.propose(tasks[begin:begin + size], TOP)]))
-    return found
+                listed.append(digest([answer for begin in range(0, len(tasks), size)
+                                      for answer in model.propose(tasks[begin:begin + size], TOP)]))
+    return listed
 
 
 def orders(name: str, count: int) -> Orders:
@@ -133,8 +133,8 @@ def orders(name: str, count: int) -> Orders:
 def environments() -> dict[str, dict[str, str]]:
     """The environments whose answers are compared, by a description: the first one is the usual one."""
     flags = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
-    found: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
-    vectors = found["SIMD Extensions"].get("found", [])
+    config: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
+    vectors = config["SIMD Extensions"].get("found", [])
     return {"as it is": {},
             **{f"OPENBLAS_CORETYPE={kernel}": {"OPENBLAS_CORETYPE": kernel} for kernel, flag in KERNELS.items()
                if flag in flags},
@@ -150,8 +150,8 @@ def compared(first: Orders, other: Orders) -> dict[str, Any]:
         largest = max([largest, *(abs(numbers[key] - others[key]) for key in numbers.keys() & others.keys())])
         if [key for key, _ in one] != [key for key, _ in two]:
             # a candidate of one list alone took the place of another: it is a tie if the numbers there agree
-            tied = all(abs(mine[1] - theirs[1]) <= TOLERANCE and abs(mine[1] - numbers.get(theirs[0], mine[1]))
-                       <= TOLERANCE for mine, theirs in zip(one, two, strict=True))
+            tied = all(abs(number - another) <= TOLERANCE and abs(number - numbers.get(key, number)) <= TOLERANCE
+                       for (_, number), (key, another) in zip(one, two, strict=True))
             ties, different = ties + tied, different + (not tied)
     return {"problems": len(first), "ties": ties, "other_order": different, "largest_difference": largest}
 
