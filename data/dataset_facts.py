@@ -72,5 +72,5 @@ def held_out_elsewhere(parts: Sequence[tuple[set[str], frozenset[str]]]) -> str:
     held_out = frozenset[str]().union(*(own for _, own in parts))
     learned = set[str]().union(*(problems - own for problems, own in parts))
     claimed = sorted(learned & held_out)
-    return (f"{named(claimed)} are held out by another of the merged data sets: no record of them is learned from"
-            if claimed else "")
+    return (f"another of the merged data sets holds out {named(claimed)}: no record of "
+            f"{'them' if len(claimed) > 1 else 'it'} is learned from" if claimed else "")

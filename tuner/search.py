@@ -158,6 +158,7 @@ class Search:
         return self.task.default
 
     def _failure(self, configuration: Configuration) -> Measurement | None:
+        """The failed final or trial of a configuration; None if it is not known to fail."""
         known = self.failed_finals.get(configuration) or self.trials.get(configuration)
         return known if known is not None and known.status is not Status.CORRECT else None
 
@@ -168,8 +169,7 @@ class Search:
         return self.compared in measured
 
     def unmeasured_finals(self) -> dict[Configuration, Measurement] | None:
-        """The finals that need no measurement: the trials if none are held, or those in the journal; None: hold them.
-        """
+        """The finals that need no measurement: trials if none are held, or those in the journal; None: hold them."""
         if not self.options.finals.count:
             return self._best_trials()
         return self._recorded_finals() or None if self.resumed == self.done else None
@@ -179,6 +179,7 @@ class Search:
         return self.result_of(self._best_trials())
 
     def _best_trials(self) -> dict[Configuration, Measurement]:
+        """The trials of the finalists, where they were tried."""
         return {configuration: self.trials[configuration] for configuration in self.finalists()
                 if configuration in self.trials}
 
@@ -193,6 +194,7 @@ class Search:
                             self.done, self.resumed, len(self.task), failed, self._failed_default())
 
     def _failed_default(self) -> str:
+        """The sentence on a default that is known to fail; empty if it is not."""
         failure, compared = self._failure(self.task.default), self.compared
         if failure is None:
             return ""

@@ -48,9 +48,9 @@ def _others(space: SearchSpace, default: Configuration) -> Iterator[Configuratio
 
 
 def failed_default(default: Configuration, reason: str, stand_in: Configuration | None = None, others: int = 0) -> str:
-    """The sentence about a default that failed: why, what stands in for it, and how the author mends it.
+    """The sentence about a default that failed: why, what stands in for it, and how its library chooses another one.
 
-    `others` is the number of stand-ins that failed as well.
+    `others` is the number of other configurations that failed as well.
     """
     more = f", and so did {others} more" if others else ""
     instead = "" if stand_in is None else (

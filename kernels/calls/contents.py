@@ -1,5 +1,4 @@
-"""Contents: what an array holds before a run: drawn numbers, a constant, the data of a .npy file, or a copy of another.
-"""
+"""Contents: what an array holds before a run: drawn numbers, a constant, a .npy file's data, or a copy of another."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
     (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`, `ray://HOST:PORT`), all its
     members that have the device measure, `fleet_progress` is called about once a second, and measurements are in the
-    journal after the member's next control. Raises MisuseError for wrong arguments,
-    and InterruptedTuning on Ctrl-C or SIGTERM, whose `report` has the best so far.
+    journal after the member's next control. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or
+    SIGTERM; its `report` has the best so far.
     """
     from seqtune.data.journal import Journal
     from seqtune.tuner.campaign import campaign

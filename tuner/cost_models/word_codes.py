@@ -23,8 +23,7 @@ from .encoding import encode_value
 
 
 def word_codes(kernel: Kernel, name: str, words: NDArray[Any]) -> Floats:
-    """The codes of the words that a derived quantity has, (row,). Words that the declaration does not name come last.
-    """
+    """The codes of the words of a derived quantity, (row,). Words that the declaration does not name come last."""
     declared = {word: float(code) for code, word in enumerate(declared_words(kernel).get(name, ()))}
     distinct, inverse = np.unique(words.astype(str), return_inverse=True)
     codes = [declared.get(word, len(declared) + encode_value(word, 0.0)) for word in distinct.tolist()]

@@ -84,8 +84,8 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
            clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple) -> Verdict:
     """Measure the candidates and the default within `seconds`.
 
-    Where the default fails, the first of `stand_ins()` that runs takes its place; one is tried, further ones until
-    OVERRUN times the budget.
+    Where the default fails, the first of `stand_ins()` that runs takes its place. One is always tried; a further one
+    only before OVERRUN times the budget has passed.
 
     If the budget does not suffice for FEWEST_ROUNDS per batch of all, the slowest candidates of stage one are left out
     of the rounds. The fewest measurements, stage one and the rounds of one candidate, may take OVERRUN times the
