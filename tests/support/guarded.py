@@ -32,7 +32,7 @@ from tests.support.oddities import odd_problems
 
 PAGE = mmap.PAGESIZE
 THREADS = 3
-PROBLEMS = 3  # of each family and instruction set
+PROBLEMS = 2  # of each family and instruction set
 NO_ACCESS = 0
 PRODUCT = Formula.of("mul", 0, 1)
 

@@ -13,7 +13,7 @@ from seqtune.predictor.labels.classifier_chain import ChainOptions
 from seqtune.predictor.labels.label_options import LabelOptions
 from seqtune.predictor.labels.whole_training import train_whole
 
-QUICK = LabelOptions(epochs=25, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
+QUICK = LabelOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
                      bf16=False)
 Parts = tuple[dict[str, Labels], dict[str, Labels]]  # for training, and for evaluation

@@ -1,7 +1,7 @@
 """A backend for tests alone: its kernels do what their configuration says, down to killing the process.
 
 `planted.gemm` multiplies matrices with NumPy. `deed` chooses the misdeed, `number` makes the space larger, and
-`wait` is milliseconds that a launch sleeps. Runners find it by `BACKEND`, `KERNELS` and `PATH`.
+`wait` is milliseconds that a launch sleeps. What loops does so asleep, so that a test of it takes no core from others. Runners find it by `BACKEND`, `KERNELS` and `PATH`.
 `planted.ir` is the same in LLVM IR, for the real llvm backend: it multiplies two numbers.
 """
 
@@ -38,6 +38,7 @@ GOOD = Kernel(  # the quick one: nothing but good deeds
     "planted.good", "gemm", ("planted",), (Parameter("number", tuple(range(400))),),
     (Constraint.of("number < m * 16", "more numbers than the problem has"),), (("number", 0),))
 BACKEND = "planted:PlantedBackend"
+_WAIT = "call i32 @pause()" if os.name == "posix" else ""  # until a signal comes, which takes no core from other tests
 _IR = {
     "good": "store float %p, ptr %y  ret void",
     "compile": "store float %nothing, ptr %y  ret void",
@@ -48,7 +49,7 @@ _IR = {
     "far": "%z = getelementptr float, ptr %y, i64 1099511627776  store float %p, ptr %z  ret void",
     "segv": "store volatile float %p, ptr inttoptr (i64 16 to ptr)  ret void",
     "abort": "call void @abort()  ret void",
-    "loop": "br label %again  again:  br label %again",
+    "loop": f"br label %again  again:  {_WAIT}  br label %again",
 }
 IR_KERNEL = Kernel("planted.ir", "gemm", ("llvm",), (Parameter("deed", tuple(_IR)),), (), (("deed", "good"),),
                    implementation="planted:IR")
@@ -72,6 +73,7 @@ class _Implementation:
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         return KernelSource(f"""
 declare void @abort()
+declare i32 @pause()
 define void @go(ptr %x, ptr %w, ptr %b, ptr %y, ptr %s, ptr %a, i64 %begin, i64 %end) {{
   %u = load float, ptr %x
   %v = load float, ptr %w
@@ -133,7 +135,7 @@ class PlantedExecutable:
         elif self.deed == "chatty":
             os.write(1, b"a driver talks\n")
         while self.deed == "loop":
-            pass
+            time.sleep(60)
         np.matmul(self.x, self.weights, out=self.y)
         if self.deed == "wrong":
             self.y += 1e-2
@@ -177,7 +179,7 @@ class PlantedBackend:
         if name == "compile":
             raise BuildError("line 1:\n  error: planted")
         while name == "loop_in_build":
-            pass
+            time.sleep(60)
         # planted.good has a time landscape with its best at 137
         wait = settings["wait"] if "wait" in settings else 0.2 + abs(configuration.number("number") - 137) * 0.005
         return PlantedExecutable(name, float(wait) * 1e-3, problem)

@@ -74,7 +74,7 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
     written = times_file(checkpoint)
     source = tmp_path / "predictor.c"
     source.write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(source, ("-O1",)), written)
+    predictor = CompiledPredictor(compile_shared(source, ("-O0",)), written)
     solved = 0
     for problem in problems(sorted(library.operations), 200):
         answers = predictor.propose(problem, GPU, 5)
@@ -95,7 +95,7 @@ def test_a_number_that_is_no_choice_is_refused_in_c_too(tmp_path: Path) -> None:
     written = times_file(library_checkpoint(library, GPU))
     assert "one of 1 3 7" in written.source
     (tmp_path / "predictor.c").write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O1",)), written)
+    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)
     problem, device = predictor.problem(parse_problem("stencil n=64 steps=3")), predictor.device(GPU)
     assert predictor.predict(problem, device, 5) == 5
     problem.of.stencil.steps = 4

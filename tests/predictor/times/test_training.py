@@ -51,10 +51,10 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
     untrained = Checkpoint.of_model(model, vocabulary)
     reports: list[Progress] = []
-    trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), reports.append)
+    trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
-    assert report["lessons"] == report["cases"] + 60
+    assert report["lessons"] == report["cases"] + 24
     assert len(reports) == len(report["history"]) == report["epochs"]
     assert reports[-1].loss < reports[0].loss
     assert reports[-1].best_epoch == report["best_epoch"]

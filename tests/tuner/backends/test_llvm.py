@@ -64,7 +64,7 @@ def with_value(space: SearchSpace, name: str, value: Setting, generator: np.rand
 
 def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: LLVMBackend) -> None:
     family, generator = kernel("llvm.direct"), np.random.default_rng(len(backend.device.name))
-    for problem in odd_problems(family, backend.device, 10, backend.device.vector_bits + backend.device.threads):
+    for problem in odd_problems(family, backend.device, 6, backend.device.vector_bits + backend.device.threads):
         space = SearchSpace(family, problem, backend.device)
         check(backend, family, problem, [
             *corners(space, generator, 2), *with_value(space, "borders", "peel", generator, 3)])
@@ -78,7 +78,7 @@ def test_padding_may_outgrow_rows_columns_and_the_input(backend: LLVMBackend) ->
                      {"h": 9, "w": 30, "r": 5, "s": 5, "pad_h": 4, "pad_w": 4, "dilation_w": 2, "stride_h": 3}):
         problem = conv(c=3, k=20, bias="yes", **features)
         space = SearchSpace(family, problem, backend.device)
-        check(backend, family, problem, with_value(space, "borders", "peel", generator, 12))
+        check(backend, family, problem, with_value(space, "borders", "peel", generator, 6))
 
 
 def test_no_memory_outside_the_input_enters_the_result(backend: LLVMBackend) -> None:
