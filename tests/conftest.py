@@ -11,9 +11,10 @@ import signal
 import site
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,6 +38,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it f
 # would change answers; compiled kernels of other versions must not answer.
 OWN_FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state",
                "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+FEW_ROUNDS = 20  # of boosted trees
 USERS_OWN = ("MPLCONFIGDIR", "HF_HOME", "POCL_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -75,14 +77,16 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run files with slow tests first: with several processes, a long file at the end would leave the others idle.
+    """Run long files first: with several processes, a long file at the end would leave the others idle.
 
-    A random order (pytest-randomly, `make test-anywhere`) stays random.
+    A slow test counts as a hundred others, which is about what they take. A random order (pytest-randomly, `make test-anywhere`) stays random.
     """
     if config.pluginmanager.has_plugin("pytest_randomly"):
         return
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    length = Counter[Path]()
+    for item in items:
+        length[item.path] += 100 if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: -length[item.path])
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +109,18 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(verification, "BATCHES", 2)
     monkeypatch.setattr(verification, "MOST_ROUNDS", verification.FEWEST_ROUNDS)
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boosted trees that are fitted in this process have few rounds: for tests of commands, not of their answers."""
+    from seqtune.tuner.cost_models.boosting import Boosting
+
+    def fewer(grow: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda settings, *given: grow(replace(settings, rounds=min(settings.rounds, FEW_ROUNDS)), *given)
+
+    monkeypatch.setattr(Boosting, "grow", fewer(Boosting.grow))
+    monkeypatch.setattr(Boosting, "grow_several", fewer(Boosting.grow_several))
 
 
 @pytest.fixture(autouse=True)

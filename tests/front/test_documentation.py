@@ -39,14 +39,14 @@ README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 
 
-@pytest.mark.usefixtures("few_rounds")
+@pytest.mark.usefixtures("few_rounds", "few_trees")
 @pytest.mark.parametrize("page", [page for page in pages() if any(not one.shown_by for one in snippets(page))])
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
     code = "\n".join(snippet.text for snippet in snippets(page) if not snippet.shown_by)
     skip_without(*(package for package, needing in OPTIONAL.items() if needing.search(code)))
-    write_inputs()
+    write_inputs(page)
     write_files(page)
     names: dict[str, object] = {"__name__": "page"}
     for snippet in snippets(page):

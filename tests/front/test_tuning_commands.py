@@ -26,6 +26,7 @@ from tests.support.paths import ROOT
 
 @pytest.mark.slow
 @needs("torch")
+@pytest.mark.usefixtures("few_trees")
 def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a_table(
         run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, made = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "made"

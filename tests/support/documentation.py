@@ -11,7 +11,8 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import typer.main
 from docs.generate import command_line, errors
 from seqtune.__main__ import main
 from seqtune.cli import app
+from seqtune.data.dataset import Dataset
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
 from tests.support.recorded_files import write_cache, write_recorded
@@ -30,6 +32,7 @@ GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.m
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)
+_SHIPPED = 6  # problems of the shipped data set that stand for its held-out ones, and for the others
 _PROBLEMS = 5  # rows of a page's CSV, the fewest that can be learned from
 _FEW = "gemm m=16 n=64 k=64\nconv2d c=16 size=14 k=16 filter=3 pad=1\n"  # stands for whole networks
 _HELD_OUT = "gemm m=64 n=512 k=256\n"
@@ -77,11 +80,13 @@ def commands(snippet: Snippet) -> Iterator[list[str]]:
             yield words
 
 
-def write_inputs() -> None:
+def write_inputs(page: str) -> None:
     """Small files with the names that the pages use, in the current folder."""
     folder = Path.cwd()
     (folder / "few.txt").write_text(_FEW)
     (folder / "held-out.txt").write_text(_HELD_OUT)
+    if any("replay shipped" in snippet.text for snippet in snippets(page)):
+        few_shipped().write(folder / "few.parquet")
     write_recorded(folder / "recorded")
     (folder / "cachefiles").mkdir()
     for device in ("fast", "odd"):
@@ -164,8 +169,18 @@ def shortened(arguments: Sequence[str]) -> list[str]:
     if words[0] in ("train", "retrain") and "--epochs" not in words:
         words += ["--epochs", "2"]
     if words[0] == "replay":
-        words += ["--repeats", "2", "--jobs", "1"]
+        words = ["few.parquet" if word == "shipped" else word for word in [*words, "--repeats", "2", "--jobs", "1"]]
     return words
+
+
+@lru_cache(maxsize=1)
+def few_shipped() -> Dataset:
+    """Some problems of the shipped data set, held-out ones and others."""
+    data = Dataset.shipped()
+    keys = sorted(set(data.rows["problem"].unique()))
+    held_out = [key for key in keys if key in data.held_out][:_SHIPPED]
+    others = [key for key in keys if key not in data.held_out][:_SHIPPED]
+    return replace(data, rows=data.rows[data.rows["problem"].isin([*held_out, *others])])
 
 
 def run_code(text: str, names: dict[str, object]) -> None:

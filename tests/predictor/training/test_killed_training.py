@@ -18,7 +18,8 @@ from tests.support.paths import ROOT
 
 EPOCHS = 240
 SCRIPT = f"""
-import sys, time
+import os, sys, time
+import torch._dynamo  # an optimizer would load it in each process
 from dataclasses import replace
 from pathlib import Path
 from seqtune.predictor.training.loop import Course, fit
@@ -26,11 +27,16 @@ from tests.predictor.training.test_loop import Options, batches, line
 
 def report(progress):
     print(progress.epoch, flush=True)
-    time.sleep(0.002 if progress.epoch < int(sys.argv[2]) else 600)  # there it waits to be killed
+    time.sleep(0.002 if progress.epoch < last else 600)  # there it waits to be killed
 
 options = replace(Options(), epochs={EPOCHS}, state=Path(sys.argv[1]), save_every=1)
-fit(line(), Course(batches), options, "toy", report)
-"""
+for last in map(int, sys.argv[2:]):
+    training = os.fork()
+    if not training:
+        print(os.getpid(), flush=True)
+        fit(line(), Course(batches), options, "toy", report)
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(training, 0)[1]), flush=True)
+"""  # a process that forks, since each one that starts anew takes seconds to load PyTorch
 
 
 @pytest.mark.slow
@@ -38,17 +44,18 @@ fit(line(), Course(batches), options, "toy", report)
 def test_a_killed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     latest = 0
     # seconds: while an epoch is computed, or another one is saved; and the epoch where a training waits at the latest
-    for delay, last in ((0.003, EPOCHS // 3), (0.01, EPOCHS - 40)):
-        with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path), str(last)], stdout=subprocess.PIPE,
-                              text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-            assert process.stdout is not None
+    kills = {0.003: EPOCHS // 3, 0.01: EPOCHS - 40}
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path), *map(str, kills.values())], text=True,
+                          stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        assert process.stdout is not None
+        for delay in kills:
+            training = int(process.stdout.readline())
             epochs = [int(process.stdout.readline()) for _ in range(20)]
             time.sleep(delay)
-            process.kill()
-            epochs += [int(text) for text in process.stdout.read().split("\n")[:-1]]
-        assert process.returncode == -signal.SIGKILL
-        assert latest <= epochs[0] <= latest + 2  # it goes on from its last state: at most an epoch was not yet saved
-        latest = epochs[-1]
+            os.kill(training, signal.SIGKILL)
+            epochs += map(int, iter(process.stdout.readline, f"ended {-signal.SIGKILL}\n"))
+            assert latest <= epochs[0] <= latest + 2  # it goes on from its last state: an epoch may not have been saved
+            latest = epochs[-1]
     assert 40 <= latest < EPOCHS
     options, messages = replace(Options(), epochs=EPOCHS, state=tmp_path, save_every=1), list[str]()
     resumed = fit(line(), Course(batches), options, "toy", say=messages.append)
