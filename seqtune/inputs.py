@@ -192,6 +192,9 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
 
     A checkpoint is a folder and replaces only another checkpoint or an empty folder. Raises MisuseError, SeqtuneError.
     """
+    if checkpoint and out.name in ("", ".."):
+        raise MisuseError(f"{out} cannot be a checkpoint, which is written beside its place and then moved there; name "
+                          "another folder")
     if out.exists():
         if checkpoint and not (out / "seqtune.json").is_file() and (not out.is_dir() or any(out.iterdir())):
             raise MisuseError(f"{out} exists and is not a checkpoint; choose another folder")

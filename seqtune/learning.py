@@ -76,8 +76,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     unfinished = None
     if state is not None or is_alone():
         unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state), {
-            "data": "shipped" if data is None else str(Path(data).absolute()), "epochs": epochs, "extra": extra,
-            "seed": seed, "refit": refit})
+            "data": "shipped" if is_shipped(data) else str(Path(str(data)).absolute()), "epochs": epochs,
+            "extra": extra, "seed": seed, "refit": refit})
     elif end_now:
         raise MisuseError("several processes keep no state without --state, so there is no training to end")
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)

@@ -124,6 +124,15 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
+@pytest.mark.parametrize("out", [".", "./", ".."])
+def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
+        out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert "cannot be a checkpoint" in refused(capsys, "train", "shipped", "--out", out, "--force")
+    assert os.listdir(tmp_path / "work") == []
+
+
 def test_a_checkpoint_may_have_the_longest_name(tmp_path: Path) -> None:
     with replacing_folder(tmp_path / ("x" * 255)) as folder:
         (folder / "file").touch()

@@ -113,6 +113,17 @@ def test_python_gets_an_error_that_says_how_to_go_on_and_nothing_is_kept_of_no_e
     assert sorted(os.listdir(tmp_path)) == ["data.parquet"]
 
 
+def test_the_shipped_data_have_one_name_in_every_folder(
+        words: list[str], stop_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = Dataset.read(words[1])
+    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: shipped)
+    stop_in(2, signal.SIGINT)
+    assert main(["train", "shipped", *words[2:], "--out", str(tmp_path / "out")]) == 130
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert learning.train(None, tmp_path / "out", epochs=EPOCHS, extra=0, force=True).report["epochs"] == EPOCHS
+
+
 def test_data_that_are_refused_leave_no_folder(words: list[str], tmp_path: Path) -> None:
     dataset = Dataset.read(words[1])
     first = sorted(dataset.known_problems)[:2]
