@@ -79,7 +79,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run long files first: with several processes, a long file at the end would leave the others idle.
 
-    A slow test counts as a hundred others, which is about what they take. A random order (pytest-randomly, `make test-anywhere`) stays random.
+    A slow test counts as a hundred others, which is about the time that it takes. A random order (pytest-randomly,
+    `make test-anywhere`) stays random.
     """
     if config.pluginmanager.has_plugin("pytest_randomly"):
         return

@@ -135,7 +135,7 @@ class LabelCheckpoint:
             (fresh / "model.safetensors").write_bytes(
                 save({**tensors, "learned": self.learned.bits}, metadata={"format": "pt"}))
             if trees:
-                (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
+                (fresh / TREES).write_bytes(zlib.compress(save(trees), 6))
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:

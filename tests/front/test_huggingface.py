@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers
 
-import seqtune.huggingface as huggingface
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
@@ -22,6 +20,9 @@ from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.translator import Choices, Source, Translator
+from tests.support.installation.optional import needs
+
+pytestmark = needs("transformers")  # loaded by the tests alone: it takes a second in each process that collects them
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
 DIRECT = Kernel("toy.direct", "conv2d", ("toy",), tuple(
@@ -46,6 +47,10 @@ def translator() -> Translator:
 
 def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
     """Check that `generate` finds the results of our beam search, with the same log-probabilities."""
+    import transformers
+
+    from seqtune import huggingface
+
     model, checkpoint = transformers.AutoModel.from_pretrained(folder), Checkpoint.load(folder)
     sentences = huggingface.sentences(folder, tasks)
     answer = model.generate(**sentences.arguments(), num_beams=width, num_return_sequences=width,
@@ -76,6 +81,10 @@ def test_generate_gives_our_beams_with_the_shipped_checkpoint() -> None:
 
 def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
         translator: Translator, tmp_path: Path) -> None:
+    import transformers
+
+    from seqtune import huggingface
+
     folder = Checkpoint.of_model(translator, VOCABULARY).save(tmp_path / "toy")
     model, sentences = transformers.AutoModel.from_pretrained(folder), huggingface.sentences(folder, TASKS)
     found = sentences.configurations(model.generate(**sentences.arguments()))
@@ -84,6 +93,8 @@ def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
 
 
 def test_other_models_and_generating_without_sentences_are_refused(translator: Translator, tmp_path: Path) -> None:
+    from seqtune import huggingface
+
     with pytest.raises(CheckpointError):
         huggingface.sentences("miopen", TASKS)
     former = Checkpoint.of_model(translator, VOCABULARY)
@@ -107,6 +118,10 @@ def inputs() -> tuple[Source, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Translator, tmp_path: Path) -> None:
+    import transformers
+
+    from seqtune import huggingface
+
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     source, words, resolved, following = inputs()
     targets = len(VOCABULARY.targets)
@@ -125,6 +140,8 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
 
 
 def test_the_pretrained_model_trains_the_translator_itself(translator: Translator) -> None:
+    from seqtune import huggingface
+
     model = huggingface.TranslatorModel.of(translator).train()
     assert translator.source.training
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -97,6 +97,7 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_trees")
 def test_a_live_evaluation_measures_what_the_judge_brings(
         run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """A backend for tests alone: its kernels do what their configuration says, down to killing the process.
 
 `planted.gemm` multiplies matrices with NumPy. `deed` chooses the misdeed, `number` makes the space larger, and
-`wait` is milliseconds that a launch sleeps. What loops does so asleep, so that a test of it takes no core from others. Runners find it by `BACKEND`, `KERNELS` and `PATH`.
+`wait` is milliseconds that a launch sleeps. A loop sleeps, too, so that it takes no core from other tests. Runners
+find it by `BACKEND`, `KERNELS` and `PATH`.
 `planted.ir` is the same in LLVM IR, for the real llvm backend: it multiplies two numbers.
 """
 

@@ -204,13 +204,13 @@ def test_ctrl_c_in_a_terminal_ends_the_tuner_and_its_worker(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) -> None:
-    """SIGKILL ends the tuner at 20 seeded random moments: at start, while it opens the journal, while it measures."""
+    """SIGKILL ends the tuner at ten seeded random moments: at start, while it opens the journal, while it measures."""
     path = tmp_path / "journal.sqlite"
     generator = random.Random(20)
     seen: set[str] = set()
     when: dict[str, float] = {}
     midway = 0
-    for life in range(20):
+    for life in range(10):
         with start(path) as process:
             assert process.stdout is not None
             first = ""

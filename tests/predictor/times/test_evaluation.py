@@ -32,7 +32,7 @@ from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.contest import Contest
 from tests.support.synthetic import Data, data, time_of
 
-pytestmark = pytest.mark.usefixtures("fake_kernel")
+pytestmark = pytest.mark.usefixtures("fake_kernel", "few_trees")
 
 DATA = data(10, held_out=4, sampled=80)
 

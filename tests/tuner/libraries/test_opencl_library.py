@@ -114,7 +114,8 @@ def measured(device: Device, *requests: Sequence[str]) -> dict[str, Measurement]
 @pytest.mark.usefixtures("impatient")
 def test_wrong_kernels_become_records_and_the_search_goes_on(device: Device, folder: Path) -> None:
     seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
-    results = measured(device, ["WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "COMPILE", "INTEGER"], ["LOOP"], ["GOOD"])
+    deeds = ["WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "COMPILE", "INTEGER"]
+    results = measured(device, deeds, ["LOOP"], ["GOOD"])
     assert [result.status for result in results.values()] == [
         *[Status.CORRECTNESS] * 4, Status.CRASH, Status.COMPILE, Status.CORRECTNESS, Status.TIMEOUT, Status.CORRECT]
     assert "wrong result in y[" in results["WRONG"].message
