@@ -24,7 +24,7 @@ import pyarrow.parquet  # noqa: F401
 import xgboost  # noqa: F401
 
 with contextlib.suppress(ModuleNotFoundError):
-    pass
+    import torch._dynamo  # noqa: F401
 
 
 def run(arguments: list[str], folder: str) -> None:
