@@ -21,10 +21,10 @@ from torch.fx.graph import CodeGen
 
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
+from .export.functional import make_functional
 from .graph_judge import GraphJudge, GraphVerdict, graph_digest
 from .kept_layers import keep_layer
 from .lowering.attention_forms import unify_attention
-from .lowering.functional import make_functional
 from .lowering.simplification import simplify
 from .lowering.unbatched import give_batches
 from .network.nodes import Layer, Tuned

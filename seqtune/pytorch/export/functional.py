@@ -2,8 +2,9 @@
 
 PyTorch does it for every graph by a second trace (`ExportedProgram.run_decompositions`), which takes longer than the
 export itself. Most graphs only have activations and sums that are computed in place, in a tensor that nothing else
-reads any more: these become the operations that return a new tensor. An operation that PyTorch computes by calling
-others becomes these where it may make a view; only its own part of the graph is traced for this.
+reads any more, or writes into slices of a new tensor: these become the operations that return a new tensor. An
+operation that PyTorch computes by calling others becomes these where it may make a view; only its own part of the graph
+is traced for this.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
+from ..lowering.lowering import arguments
+from ..lowering.table import MAKERS
 from .composites import Composites, is_composite
-from .lowering import arguments
-from .table import MAKERS
+from .slice_writes import replace_write
 
 aten = torch.ops.aten
 _DROP_OUTS = (aten.dropout.default, aten.dropout_.default)
@@ -42,7 +44,7 @@ def make_functional(graph: fx.Graph) -> bool:
     for node in _operations(graph):
         if not isinstance(node.target, OpOverload):
             return False
-        if node.target._schema.is_mutable:
+        if node.target._schema.is_mutable and not replace_write(graph, node, _may_share):
             form = _functional_form(node)
             if form is None or not _owns_its_memory(node.args[0], node):
                 return False

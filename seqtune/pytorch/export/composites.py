@@ -26,6 +26,12 @@ def is_composite(target: OpOverload) -> bool:
         return True
 
 
+def sized_value(node: fx.Node) -> FakeTensor | None:
+    """The tensor without numbers that stands for a result; None for no tensor, or one of sizes that a run decides."""
+    value = node.meta.get("val")
+    return value if isinstance(value, FakeTensor) and all(type(size) is int for size in value.shape) else None
+
+
 class Composites:
     """Replaces composite operations of one graph. Operations that differ in their operands' numbers are traced once."""
 
@@ -36,8 +42,8 @@ class Composites:
         """Put the operations that the node calls in its place; False, without a change, where that is impossible."""
         values: dict[fx.Node, FakeTensor] = {}
         for read in node.all_input_nodes:
-            value = read.meta.get("val")
-            if not isinstance(value, FakeTensor) or any(type(size) is not int for size in value.shape):
+            value = sized_value(read)
+            if value is None:
                 return False
             values[read] = value
         forms = {read: (index, value.shape, value.stride(), value.storage_offset(), value.dtype, value.device,

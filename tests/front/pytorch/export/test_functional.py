@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.pytorch.compilation import exported, plain_graph
-from seqtune.pytorch.lowering.functional import make_functional
+from seqtune.pytorch.export.functional import make_functional
 from seqtune.pytorch.optimized import Optimized
 
 

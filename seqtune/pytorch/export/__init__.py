@@ -1,0 +1,1 @@
+"""Exported graphs become functional: no operation of them changes a tensor."""

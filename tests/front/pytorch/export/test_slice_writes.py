@@ -1,0 +1,148 @@
+"""Writes into slices become functional without a second trace, where no other view of the tensor is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from seqtune.pytorch.compilation import exported
+from seqtune.pytorch.optimized import Compiled, Optimized
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.front.pytorch.export.test_functional import Computes
+from tests.front.pytorch.test_networks import steps_of
+
+Function = Callable[[Tensor], Tensor]
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[ExportedProgram]:
+    """The programs that PyTorch traces a second time."""
+    found: list[ExportedProgram] = []
+    run: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
+
+    def counted(program: ExportedProgram, *args: Any, **kwargs: Any) -> ExportedProgram:
+        found.append(program)
+        return run(program, *args, **kwargs)
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", counted)
+    return found
+
+
+def mask_of_windows(y: Tensor) -> Tensor:
+    """Swin's way: the parts of an image get numbers, in a tensor of its type."""
+    mask, number = y.new_zeros(y.shape[2:]), 0
+    for rows in (slice(0, -2), slice(-2, None)):
+        for columns in (slice(0, -2), slice(-2, -1), slice(-1, None)):
+            mask[rows, columns] = number
+            number += 1
+    return y + mask.masked_fill(mask != 0, -100.0)
+
+
+def computed_numbers(y: Tensor) -> Tensor:
+    z = torch.zeros_like(y)
+    z[:, 0] = y[:, 1]
+    z[:, 1:3, 2].copy_(y[:, :2, 0])
+    z[..., ::2].fill_(0.5)
+    return z + y
+
+
+def an_earlier_result_is_read_again(y: Tensor) -> Tensor:
+    z = y * 2
+    before = z + 1
+    z[:, 1:] = 3.0
+    return before + z
+
+
+def a_view_after_the_write(y: Tensor) -> Tensor:
+    z = y * 2
+    z[:, 1:] = 3.0
+    return z.flatten(1) + 1
+
+
+def a_view_before_the_write(y: Tensor) -> Tensor:
+    z = y * 2
+    flat = z.flatten(1)
+    z[:, 1:] = 3.0
+    return flat + 1
+
+
+def a_slice_is_read_again(y: Tensor) -> Tensor:
+    z = y * 2
+    part = z[:, 1:]
+    part.fill_(3.0)
+    return z[:, :3] + part
+
+
+def two_slices_before_the_writes(y: Tensor) -> Tensor:
+    z = y * 2
+    first, second = z[:, :2], z[:, 1:]
+    first.fill_(3.0)
+    second.fill_(4.0)
+    return z + 1
+
+
+def a_part_of_itself(y: Tensor) -> Tensor:
+    z = y * 2
+    z[:, :2] = z[:, 2:]
+    return z + 1
+
+
+def a_view_is_the_base(y: Tensor) -> Tensor:
+    z = y * 2
+    z.transpose(2, 3)[:, :, 1:] = 3.0
+    return z + 1
+
+
+def the_result_of_a_write(y: Tensor) -> Tensor:
+    z = y * 2
+    return z[:, 1:].fill_(3.0) + 1
+
+
+def sizes_that_a_run_decides(y: Tensor) -> Tensor:
+    rows = y.flatten()[y.flatten() > 0].unsqueeze(1).expand(-1, 4) * 2
+    rows[:, 1] = 3.0
+    return y + rows.sum()
+
+
+@pytest.mark.parametrize("function", [
+    mask_of_windows, computed_numbers, an_earlier_result_is_read_again, a_view_after_the_write])
+def test_writes_into_slices_of_a_new_tensor_need_no_second_trace(
+        function: Function, traces: list[ExportedProgram]) -> None:
+    check(function)
+    assert not traces
+
+
+@pytest.mark.parametrize("function", [
+    a_view_before_the_write, a_slice_is_read_again, two_slices_before_the_writes, a_part_of_itself, a_view_is_the_base,
+    the_result_of_a_write, sizes_that_a_run_decides])
+def test_writes_that_another_view_may_see_are_left_to_pytorch(
+        function: Function, traces: list[ExportedProgram]) -> None:
+    check(function)
+    assert len(traces) == 1
+
+
+def check(function: Function) -> None:
+    """The exported model computes what the model computes, and changes no tensor."""
+    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
+    with torch.no_grad():
+        program = exported(model, (x,))
+        torch.testing.assert_close(program.module()(x), model(x))
+    assert not [node for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)
+                and node.target._schema.is_mutable]
+
+
+@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+def test_a_mask_that_many_writes_fill_is_a_constant_of_the_program(
+        quick: Callable[..., Optimized], traces: list[ExportedProgram]) -> None:
+    model, x = nn.Sequential(Computes(mask_of_windows)).eval(), torch.randn(1, 2, 5, 3)
+    fast = quick(model, x)
+    assert set(steps_of(fast)) <= {"copy", "aten.conv2d", "aten.add"}  # none computes the mask
+    assert isinstance(fast.model, Compiled)
+    assert not fast.model.kept
+    assert not traces
+    torch.testing.assert_close(fast(x), model(x))
