@@ -25,6 +25,7 @@ from .export.functional import make_functional
 from .graph_judge import GraphJudge, GraphVerdict, graph_digest
 from .kept_layers import keep_layer
 from .lowering.attention_forms import unify_attention
+from .lowering.graph_edits import EditedGraph
 from .lowering.simplification import simplify
 from .lowering.unbatched import give_batches
 from .network.nodes import Layer, Tuned
@@ -149,7 +150,7 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     result = graph.graph_copy(module.graph, {})
     graph.output(result)
-    return fx.GraphModule(module, graph)
+    return EditedGraph(module, graph)
 
 
 def plain_graph(program: ExportedProgram) -> fx.GraphModule:
@@ -162,7 +163,7 @@ def plain_graph(program: ExportedProgram) -> fx.GraphModule:
             result.kind for result in signature.output_specs} <= _RESULTS:
         module = program.module(check_guards=False)
         module.graph.set_codegen(CodeGen())
-        return fx.GraphModule(module, module.graph)
+        return EditedGraph(module, module.graph)
     tensors: dict[str, Any] = {}
     graph = program.graph
     for node, given in zip(graph.find_nodes(op="placeholder"), signature.input_specs, strict=True):
@@ -175,7 +176,7 @@ def plain_graph(program: ExportedProgram) -> fx.GraphModule:
             weight.meta = node.meta
             graph.erase_node(node)
     _write_operands(program)
-    return fx.GraphModule(tensors, graph)
+    return EditedGraph(tensors, graph)
 
 
 def _write_operands(program: ExportedProgram) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from .lowering.graph_edits import EditedGraph
 from .lowering.lowering import Lowering, UnknownOperationError
 from .lowering.table import MAKERS
 
@@ -150,7 +151,7 @@ def _segment(module: fx.GraphModule, level: int, nodes: Sequence[fx.Node]) -> Se
         copies[node] = graph.node_copy(node, copies.__getitem__)
     results = tuple(node for node in nodes if any(user not in inside for user in node.users))
     graph.output(tuple(copies[node] for node in results))
-    return Segment(level, fx.GraphModule(module, graph), tuple(operands), results, inside)
+    return Segment(level, EditedGraph(module, graph), tuple(operands), results, inside)
 
 
 def joined(module: fx.GraphModule, unknown: Mapping[fx.Node, str], segments: Sequence[Segment],
