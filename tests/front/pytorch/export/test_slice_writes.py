@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -17,20 +16,6 @@ from tests.front.pytorch.export.test_functional import Computes
 from tests.front.pytorch.test_networks import steps_of
 
 Function = Callable[[Tensor], Tensor]
-
-
-@pytest.fixture
-def traces(monkeypatch: pytest.MonkeyPatch) -> list[ExportedProgram]:
-    """The programs that PyTorch traces a second time."""
-    found: list[ExportedProgram] = []
-    run: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
-
-    def counted(program: ExportedProgram, *args: Any, **kwargs: Any) -> ExportedProgram:
-        found.append(program)
-        return run(program, *args, **kwargs)
-
-    monkeypatch.setattr(ExportedProgram, "run_decompositions", counted)
-    return found
 
 
 def mask_of_windows(y: Tensor) -> Tensor:
@@ -112,18 +97,18 @@ def sizes_that_a_run_decides(y: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", [
     mask_of_windows, computed_numbers, an_earlier_result_is_read_again, a_view_after_the_write])
 def test_writes_into_slices_of_a_new_tensor_need_no_second_trace(
-        function: Function, traces: list[ExportedProgram]) -> None:
+        function: Function, second_traces: list[ExportedProgram]) -> None:
     check(function)
-    assert not traces
+    assert not second_traces
 
 
 @pytest.mark.parametrize("function", [
     a_view_before_the_write, a_slice_is_read_again, two_slices_before_the_writes, a_part_of_itself, a_view_is_the_base,
     the_result_of_a_write, sizes_that_a_run_decides])
 def test_writes_that_another_view_may_see_are_left_to_pytorch(
-        function: Function, traces: list[ExportedProgram]) -> None:
+        function: Function, second_traces: list[ExportedProgram]) -> None:
     check(function)
-    assert len(traces) == 1
+    assert len(second_traces) == 1
 
 
 def check(function: Function) -> None:
@@ -138,11 +123,11 @@ def check(function: Function) -> None:
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 def test_a_mask_that_many_writes_fill_is_a_constant_of_the_program(
-        quick: Callable[..., Optimized], traces: list[ExportedProgram]) -> None:
+        quick: Callable[..., Optimized], second_traces: list[ExportedProgram]) -> None:
     model, x = nn.Sequential(Computes(mask_of_windows)).eval(), torch.randn(1, 2, 5, 3)
     fast = quick(model, x)
     assert set(steps_of(fast)) <= {"copy", "aten.conv2d", "aten.add"}  # none computes the mask
     assert isinstance(fast.model, Compiled)
     assert not fast.model.kept
-    assert not traces
+    assert not second_traces
     torch.testing.assert_close(fast(x), model(x))
