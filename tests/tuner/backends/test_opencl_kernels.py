@@ -14,6 +14,7 @@ from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from tests.support.exactness import check
 from tests.support.oddities import random_convolution
 
+MOST_SHAPES = 200  # drawn until all kinds of configurations were chosen
 SHAPES = 8  # odd convolutions of a family; PoCL takes half a second for each configuration
 
 
@@ -69,10 +70,14 @@ def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
     seen: set[tuple[int | str, int | str]] = set()
-    for number, problem in enumerate(random_convolution(generator) for _ in range(SHAPES)):
+    for number, problem in enumerate(random_convolution(generator) for _ in range(MOST_SHAPES)):
+        if number >= SHAPES and len(seen) == len(IMPLICIT):
+            break
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)
             chosen = {space.nearest(settings) for settings in IMPLICIT[number % 2::2]}
+            if number >= SHAPES:  # few shapes have room for local memory: only what was not seen yet is compiled
+                chosen = {one for one in chosen if (one["local_a"], one["local_b"]) not in seen}
             check(backend, family, problem, chosen)
             seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
     assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}
