@@ -142,7 +142,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     assert [result.problem for result in report.results] == problems
     assert all(result.best is not None for result in report.results)
     seqtune.export(tmp_path / "data.parquet", journal=tmp_path / "journal.sqlite")
-    seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=20)
+    seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=20, force=True)
     assert {"row_sum.rows", "row_sum.columns"} <= set(Checkpoint.load(tmp_path / "checkpoint").vocabulary.quantities)
     prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=60,
                                  checkpoint=tmp_path / "checkpoint", journal=tmp_path / "verified.sqlite")
