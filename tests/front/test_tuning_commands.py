@@ -44,7 +44,7 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     report = run("export", "--journal", str(journal), "--out", str(data), "--hold-out", str(held_out))
     assert report["problems"] == 7
     assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # no name of a machine or path
-    report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0", "--force")  # whatever the noise
+    report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0", "--force")  # noise or not
     assert (report["problems"], report["epochs"]) == (5, 2)
     assert {row["method"] for row in report["cross_validation"]["shares"]} >= {"seqtune", "trees", "default"}
     table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seqtune,random,default")["rows"]
