@@ -18,8 +18,9 @@ from seqtune.kernels.registry import can_compile
 from .backend import BACKENDS
 
 EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
-# backend -> "module:attribute" of a function from a name to the device, for devices that the backend does not list
-UNLISTED = {"llvm": "seqtune.tuner.backends.llvm.backend:unlisted_device"}
+# backend -> "module:attribute" of a function from a name to the device, or None. It finds devices that are not listed,
+# too, and does not measure those that nobody named.
+NAMED = {"llvm": "seqtune.tuner.backends.llvm.backend:device_of"}
 
 
 @lru_cache(maxsize=16)
@@ -75,6 +76,8 @@ def find(name: str) -> Device:
     """
     backend, _, rest = name.strip().lower().partition(":")
     reason: str | None = None
+    if (named := _named(backend, name.strip().lower())) is not None:
+        return named
     if backend in BACKENDS:
         present, reason = _discover(backend)
         for device in present:
@@ -85,8 +88,6 @@ def find(name: str) -> Device:
         for device in present:
             if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                 return device
-        if present and (unlisted := _unlisted(backend, name.strip().lower())) is not None:
-            return unlisted
         reason = reason or (None if present else "no device found")
     if (gpu := accelerators.described(backend, rest)) is not None:
         return gpu
@@ -104,11 +105,14 @@ def find(name: str) -> Device:
     raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
 
 
-def _unlisted(backend: str, name: str) -> Device | None:
-    """The device of this name that the backend has and does not list, or None."""
-    if backend not in UNLISTED:
+def _named(backend: str, name: str) -> Device | None:
+    """The device of this name by the backend's own function; None if it has no such function or device."""
+    if backend not in NAMED:
         return None
-    device: Device | None = resolve(UNLISTED[backend])(name)  # type: ignore[operator]
+    try:
+        device: Device | None = resolve(NAMED[backend])(name)  # type: ignore[operator]
+    except ImportError:  # `_discover` says what is missing
+        return None
     return device
 
 

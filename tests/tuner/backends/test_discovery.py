@@ -70,14 +70,20 @@ def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
     assert "seven:gpu (seqtune devices lists them)" in str(caught.value)
 
 
-def test_a_backend_may_have_devices_that_it_does_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_may_find_devices_by_name_also_those_that_it_does_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(BASE, name="one:avx2:7")
     monkeypatch.setattr(sys.modules["fake_one"], "named", lambda name: other if name == other.name else None,
                         raising=False)
-    monkeypatch.setitem(discovery.UNLISTED, "one", "fake_one:named")
+    monkeypatch.setitem(discovery.NAMED, "one", "fake_one:named")
     assert discovery.find(" ONE:avx2:7") is other
+    assert discovery.find("one:0") is HERE[0]
     with pytest.raises(DeviceError, match="no device 'one:avx2:8'; found one:avx512:2"):
         discovery.find("one:avx2:8")
+
+
+def test_a_function_of_names_that_cannot_be_imported_leaves_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(discovery.NAMED, "one", "no_such_module_here:named")
+    assert discovery.find("one:avx2") is HERE[2]
 
 
 def test_an_unavailable_backend_says_why() -> None:

@@ -55,17 +55,28 @@ def _device(name: str, threads: int) -> Device:
         **measured_rates(name, threads))  # type: ignore[arg-type]
 
 
+def _listed() -> list[tuple[str, int]]:
+    """Instruction set and threads of the listed devices, in the order of `devices`."""
+    return [(name, threads) for name in instruction_sets() for threads in dict.fromkeys((len(usable_cpus()), 1))]
+
+
 def devices() -> list[Device]:
     """The listed devices of this CPU, on all cores and on one core; best first, which is the widest vectors on all."""
-    return [_device(name, threads) for name in instruction_sets() for threads in dict.fromkeys((len(usable_cpus()), 1))]
+    return [_device(name, threads) for name, threads in _listed()]
 
 
-def unlisted_device(name: str) -> Device | None:
-    """The device of a name with any number of threads up to one per core (`llvm:avx512:3`); None for other names.
+def device_of(name: str) -> Device | None:
+    """The device of a name, without measuring the rates of others; None for other names.
 
-    Raises DeviceError for another number.
+    A name has any number of threads up to one per core (`llvm:avx512:3`), is a family (`llvm:avx512`, `llvm`: the first
+    one listed) or a number in the list (`llvm:0`). Raises DeviceError for another number of threads.
     """
     _, _, rest = name.partition(":")
+    if rest.isdecimal() and len(rest) < 6 and int(rest) < len(_listed()):
+        return _device(*_listed()[int(rest)])
+    if ":" not in rest:
+        first = next((listed for listed in _listed() if rest in ("", listed[0])), None)
+        return None if first is None else _device(*first)
     instruction_set, _, threads = rest.partition(":")
     if instruction_set not in instruction_sets() or not (threads.isascii() and threads.isdecimal()):
         return None

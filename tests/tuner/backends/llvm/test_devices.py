@@ -26,11 +26,34 @@ def test_some_of_the_cores_are_a_device_that_is_found_by_its_name(monkeypatch: p
         assert (device.threads, device.compute_units, device.instruction_set) == (3, 3, name)
         assert device.name not in [listed.name for listed in llvm.devices()]
         for wrong in ("-1", "x", "3:3", "\u0663"):
-            assert llvm.unlisted_device(f"llvm:{name}:{wrong}") is None
+            assert llvm.device_of(f"llvm:{name}:{wrong}") is None
         for wrong in ("5", "0", "1" * 9):
             with pytest.raises(DeviceError, match=r"no device .*; this machine has 4 cores for 1 to 4 threads"):
                 discovery.find(f"llvm:{name}:{wrong}")
-        assert llvm.unlisted_device("llvm:none:1") is None
+        assert llvm.device_of("llvm:none:1") is None
+    finally:
+        for each in forget:
+            each()
+
+
+@pytest.mark.parametrize("name", ["llvm", "llvm:0", f"llvm:{instruction_sets()[0]}" if instruction_sets() else "",
+                                  "LLVM:1 "])
+def test_no_other_device_than_the_named_one_is_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, measured = llvm.devices(), list[tuple[str, int]]()
+
+    def rates(instruction_set: str, threads: int) -> dict[str, float]:
+        measured.append((instruction_set, threads))
+        return {fact: getattr(listed[0], fact) for fact in MEASURED}
+
+    monkeypatch.setattr(llvm, "measured_rates", rates)
+    forget = (llvm._device.cache_clear, discovery._discover.cache_clear)
+    for each in forget:
+        each()
+    try:
+        found = discovery.find(name)
+        assert measured == [(found.instruction_set, found.threads)]
+        assert found.name == listed[int(name.strip().endswith(":1"))].name
+        assert [device.name for device in llvm.devices()] == [device.name for device in listed]
     finally:
         for each in forget:
             each()
