@@ -28,13 +28,14 @@ from tests.support.documentation import (
     write_files,
     write_inputs,
 )
-from tests.support.installation.optional import needs, skip_without
+from tests.support.installation.optional import needs, skip_without, skip_without_device
 
 # Examples from the help, which run on other pages, and results, which their programs measured.
 PARSED_ONLY = re.compile(r"docs/(reference/command-line\.md|results/.*)")
 OPTIONAL = {"torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune\.pytorch)\b", re.M),
             "triton": re.compile(r"^(import seqtune\.triton|.* --compile triton)\b", re.M),
             "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
+NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")
 README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
 
@@ -46,6 +47,8 @@ def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
     code = "\n".join(snippet.text for snippet in snippets(page) if not snippet.shown_by)
     skip_without(*(package for package, needing in OPTIONAL.items() if needing.search(code)))
+    if NEEDS_OPENCL.search(code) and not PARSED_ONLY.fullmatch(page):
+        skip_without_device("opencl:0")
     write_inputs(page)
     write_files(page)
     names: dict[str, object] = {"__name__": "page"}

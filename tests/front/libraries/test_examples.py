@@ -13,6 +13,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.problem_sets.parse import read_problems
 from tests.support.documentation import ROOT
+from tests.support.installation.optional import skip_without_device
 
 EXAMPLES = {  # name -> (device, a small problem)
     "stencil": ("opencl:0", "heat rows=40 columns=50 steps=4"),
@@ -48,6 +49,7 @@ def test_the_kernel_of_an_example_computes_what_it_should(name: str, tmp_path: P
     device, problem = EXAMPLES[name]
     if device == "command:cpu" and shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) is installed")
+    skip_without_device(device)
     journal = tmp_path / "journal.sqlite"
     command = ["tune", problem, "--library", _file(name), "--allow-commands", "--device", device, "--trials", "3",
                "--journal", str(journal), "--json"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from seqtune.errors import MissingPackageError, is_installed
+from seqtune.errors import DeviceError, MissingPackageError, is_installed
+from seqtune.tuner.backends.discovery import find
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
 OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "onnx", "onnxscript", "onnxruntime", "kernel_tuner",
@@ -30,6 +31,14 @@ def skip_without(*packages: str) -> None:
     missing = [package for package in packages if not is_installed(package)]
     if missing:
         pytest.skip(reason(missing))
+
+
+def skip_without_device(name: str) -> None:
+    """Skip the running test where this machine has no such device, such as `opencl:0`."""
+    try:
+        find(name)
+    except DeviceError as error:
+        pytest.skip(str(error))
 
 
 class OptionalFile(pytest.Module):
