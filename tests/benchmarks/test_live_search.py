@@ -210,7 +210,8 @@ def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:
 
 @pytest.mark.parametrize(("options", "complaint"), [
     (["--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
-    (["--peers", "luck"], "no strategy 'luck'|not installed"), (["--backends", "miopen", "--peers", ""], "choose llvm, opencl")])
+    (["--peers", "luck"], "no strategy 'luck'|not installed"),
+    (["--backends", "miopen", "--peers", ""], "choose llvm, opencl")])
 def test_wrong_arguments_are_refused_before_a_search(
         options: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["live_search", *options])
