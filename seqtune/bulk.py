@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.model import TaskPredictor, answers_for
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.processes import one_thread_each
+from seqtune.tuner.processes import one_thread_each, usable_jobs
 
 from .device_evidence import DeviceEvidence, device_evidence
 from .errors import KernelError, MisuseError, SeqtuneError, shown
@@ -123,7 +123,7 @@ def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], job
 @contextmanager
 def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iterator[list[BulkAnswer]]]]:
     """Yield a function that maps `run` over batches in order, in this process or in a pool of processes."""
-    if jobs <= 1:
+    if usable_jobs(jobs) <= 1:
         yield partial(map, run)
         return
     import multiprocessing

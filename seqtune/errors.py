@@ -69,6 +69,14 @@ class InterruptedTraining(Interrupted):
     """A training was stopped; its state is kept, and the same call goes on."""
 
 
+class UnpreparedError(SeqtuneError):
+    """A problem's operands or expected result cannot be made here, so it cannot be measured; others may be."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class MisuseError(SeqtuneError):
     """An input is wrong."""
 

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from seqtune.data.journal import Journal
-from seqtune.errors import InterruptedTuning
+from seqtune.errors import InterruptedTuning, UnpreparedError
 from seqtune.kernels.task import Task
 
 from .measuring.runner import Measurer
 from .search import Search
 from .strategies.strategy import Strategy
-from .tune import DEFAULT_OPTIONS, Budget, TuningOptions, TuningProgress, TuningResult, TuningRun
+from .tune import DEFAULT_OPTIONS, Budget, OnSkip, TuningOptions, TuningProgress, TuningResult, TuningRun
 
 BATCH = 4  # trials of a problem before the next problem is chosen
 FIRST = 0.5  # share of the budget that the first phase divides equally
@@ -30,16 +30,18 @@ RECENT = 6  # trials from which the expected gain of a search is estimated
 
 
 def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total: int,
-             options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
+             options: TuningOptions = DEFAULT_OPTIONS, on_skip: OnSkip | None = None) -> Iterator[TuningResult]:
     """Run `total` trials for all tasks together, including those in the journal; then yield the result of each task.
 
     A repeated problem counts once. Raises InterruptedTuning on Ctrl-C; every finished trial is then in the journal.
+    `on_skip` is called with the reason for a problem that cannot be measured. Without it, UnpreparedError is raised.
     """
     runs = [TuningRun(task, journal, measurer, options) for task in {task.problem: task for task in tasks}.values()]
     for run in runs:
         run.recall()
     spent = resumed = sum(run.done for run in runs)
-    yielded = 0  # results
+    yielded = 0  # runs whose results were yielded, or that have none
+    skipped: list[TuningRun] = []
     limit = min(total, sum(len(run.task) for run in runs))
 
     def step(progress: TuningProgress) -> None:
@@ -54,8 +56,19 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
         """Search one batch of a run; build a strategy if none is given, and return it."""
         strategy = run.strategy(None) if strategy is None else strategy
         count = min(batch, limit - spent)
-        run.search(strategy, Budget(run.done + count), count, step)
+        try:
+            run.search(strategy, Budget(run.done + count), count, step)
+        except UnpreparedError as error:
+            skip(run, error)
         return strategy
+
+    def skip(run: TuningRun, error: UnpreparedError) -> None:
+        """Try the run no more, and have no result of it."""
+        if on_skip is None:
+            raise error
+        on_skip(run.task.problem, error)
+        skipped.append(run)
+        run.ended = True
 
     try:
         for run in runs:
@@ -65,11 +78,18 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
         while spent < limit and (open_runs := [run for run in runs if is_open(run)]):
             search_batch(max(open_runs, key=lambda run: (expected_gain(times(run)), -run.done)))
         for run in runs:
-            yield run.result()
+            try:
+                result = None if run in skipped else run.result()
+            except UnpreparedError as error:
+                skip(run, error)
+                result = None
+            if result is not None:
+                yield result
             yielded += 1
     except KeyboardInterrupt:
+        unfinished = [run.so_far() for run in runs[yielded:] if run not in skipped]
         raise InterruptedTuning(f"stopped after {spent} trials of {len(runs)} problems; all are in {journal.path}; run "
-                                "again to resume", [run.so_far() for run in runs[yielded:]]) from None
+                                "again to resume", unfinished) from None
 
 
 def is_open(run: Search) -> bool:

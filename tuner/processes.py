@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from seqtune.errors import SeqtuneWarning
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -12,6 +16,22 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def processors() -> int:
     """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_jobs(jobs: int) -> int:
+    """The number of processes that can share work: `jobs`, or one with a SeqtuneWarning where there are no semaphores.
+
+    Python's process pools need them, and Linux keeps them in /dev/shm, which some containers lack.
+    """
+    if jobs <= 1:
+        return jobs
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except (OSError, ImportError) as error:
+        warnings.warn(f"one process works instead of {jobs}: this system has no semaphores ({error}); on Linux they "
+                      "need /dev/shm", SeqtuneWarning, stacklevel=2)
+        return 1
+    return jobs
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from .processes import one_thread_each
+from .processes import one_thread_each, usable_jobs
 from .strategies.strategy import SearchContext, StrategyFactory
 
 _Unit = tuple[int, str, int]  # index of the space, method, repeat
@@ -164,7 +164,7 @@ def _search(spaces: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod]
 @contextmanager
 def _running(jobs: int, run: Callable[[_Unit], Floats]) -> Iterator[Callable[[Sequence[_Unit]], Iterator[Floats]]]:
     """Yield a function that maps `run` over units in order, in this process or in a pool of processes."""
-    if jobs <= 1:
+    if usable_jobs(jobs) <= 1:
         yield partial(map, run)
         return
     with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin,

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement
-from seqtune.errors import InterruptedTuning, KernelError
+from seqtune.errors import InterruptedTuning, KernelError, UnpreparedError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
@@ -36,9 +36,12 @@ from .tuning_options import (
 )
 
 __all__ = [
-    "BATCH", "DEFAULT_OPTIONS", "UNLIMITED", "Budget", "Finals", "TuningOptions", "TuningProgress", "TuningResult",
-    "TuningRun", "fastest_finalist", "finalists_of", "hold_finals", "no_seeds", "tasks_for", "tune", "tune_all",
+    "BATCH", "DEFAULT_OPTIONS", "UNLIMITED", "Budget", "Finals", "OnSkip", "TuningOptions", "TuningProgress",
+    "TuningResult", "TuningRun", "fastest_finalist", "finalists_of", "hold_finals", "no_seeds", "tasks_for", "tune",
+    "tune_all",
 ]
+
+OnSkip = Callable[[Problem, UnpreparedError], None]
 
 
 def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
@@ -82,9 +85,20 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
 
 
 def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
-             options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
-    """Tune one task after another with one measurer; the budget is for each task."""
-    return (tune(task, journal, measurer, budget, options) for task in tasks)
+             options: TuningOptions = DEFAULT_OPTIONS, on_skip: OnSkip | None = None) -> Iterator[TuningResult]:
+    """Tune one task after another with one measurer; the budget is for each task.
+
+    `on_skip` is called with the reason for a problem that cannot be measured. Without it, UnpreparedError is raised.
+    """
+    for task in tasks:
+        try:
+            result = tune(task, journal, measurer, budget, options)
+        except UnpreparedError as error:
+            if on_skip is None:
+                raise
+            on_skip(task.problem, error)
+        else:
+            yield result
 
 
 class TuningRun(Search):

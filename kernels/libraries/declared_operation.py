@@ -166,6 +166,8 @@ def _feature(name: str, declared: FeatureDocument) -> Feature:
     path = ("features", name)
     if name in RESERVED:
         raise DocumentFault((*path, KEY), f"a feature cannot be called {name!r}; files of problems have such a column")
+    if "choices" in declared.model_fields_set and not declared.choices:
+        raise DocumentFault((*path, "choices"), "there is no choice; list some, or leave it out for a whole number")
     if declared.choices and declared.number:
         raise DocumentFault((*path, "number"), "a feature with choices is no number")
     words, numbers = _choices(declared, path)

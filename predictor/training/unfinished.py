@@ -5,7 +5,9 @@ It holds the states of the training and the command that began it, so that anoth
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ COMMAND = "command.json"
 CROSS_VALIDATION = "cross_validation.json"  # the finished folds
 FINISH = "finish"  # the folder of a label model's last epochs
 LARGEST_COMMAND = 100_000  # bytes
+LONGEST_NAME = 60  # characters of a checkpoint's name in that of its folder, each of at most 4 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class UnfinishedTraining:
     @classmethod
     def of(cls, out: Path, state: Path | None, command: Mapping[str, Any]) -> UnfinishedTraining:
         """The folder `state`, or one beside the checkpoint `out`. Raises MisuseError if it cannot be a folder."""
-        folder = out.with_name(out.name[:60] + ENDING) if state is None else state  # a name has at most 255 bytes
+        folder = out.with_name(_short(out.name) + ENDING) if state is None else state
         try:
             if not folder.parent.is_dir() or (folder.exists() and not folder.is_dir()):
                 raise MisuseError(f"{folder} is not a folder and cannot be created")
@@ -103,3 +106,10 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise FormatError(f"{path} does not hold a command; remove the folder to begin again")
     return content
+
+
+def _short(name: str) -> str:
+    """The name, or the begin of a long one and a digest of it: the name of a file has at most 255 bytes."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[:LONGEST_NAME - 13]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:12]}"

@@ -16,7 +16,7 @@ import typer
 from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
-from ..errors import InterruptedTuning, MisuseError
+from ..errors import InterruptedTuning, MisuseError, SeqtuneError
 from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Seed, Words, answer, app
 from .arguments import one_problem, refuse_options, several_problems
 
@@ -216,6 +216,10 @@ def tune(
         answer(report.to_json()) if as_json else show(report)
     if stopped is not None:
         raise stopped
+    if report is not None and report.unprepared:
+        where = "`skipped` says why" if as_json else "the lines above say why"
+        raise SeqtuneError(f"{report.unprepared} of {len(report.results) + len(report.skipped)} problems could not be "
+                           f"tuned; {where}")
 
 
 @app.command(epilog="Example: seqtune fleet status --fleet auto")

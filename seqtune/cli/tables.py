@@ -186,6 +186,8 @@ def tuned(outcome: TuningReport) -> None:
     for result in outcome.results:
         for remark in result.remarks():
             _out.print(f"{result.problem.brief()}: {remark}", markup=False, soft_wrap=True)
+    for problem, reason in outcome.skipped:
+        _out.print(f"{problem.brief()}: not tuned: {reason}", markup=False, soft_wrap=True)
     for remark in outcome.remarks():
         _out.print(remark, markup=False, soft_wrap=True)
     source = f"journal: {outcome.journal}" if outcome.replayed is None else (

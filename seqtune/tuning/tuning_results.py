@@ -115,10 +115,11 @@ class TuningReport:
     skipped: tuple[tuple[Problem, str], ...]  # with the reason
     replayed: str | None = None  # the data set that answered in a replay
     interrupted: bool = False  # by Ctrl-C: the results are those of the trials so far
+    unprepared: int = 0  # problems of `skipped` that kernels solve and that could not be measured
     spent: str = ""  # the option whose trials were all in the journal before the run, as the command line writes it
 
     def remarks(self) -> list[str]:
-        """Lines about the whole run."""
+        """Lines about the whole run, but for the problems that were skipped."""
         trials = sum(result.trials for result in self.results)
         return [f"no new trial: the {trials} trials in the journal count towards {self.spent}, which they use up; a "
                 "larger number goes on"] if self.spent and not self.interrupted else []

@@ -16,7 +16,7 @@ from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends import discovery
 
-from ..errors import InterruptedTuning, MisuseError, shown
+from ..errors import InterruptedTuning, MisuseError, UnpreparedError, shown
 from ..families import check_allowed, kernels
 from ..inputs import as_device, as_problems, check_positive
 from ..proposals import seeds_for, slowness_for
@@ -113,6 +113,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in wanted:
                 records.forget_failed(problem, target, kernels())
+        unprepared: list[Problem] = []
+
+        def skip(problem: Problem, error: UnpreparedError) -> None:
+            skipped.append((problem, str(error)))
+            unprepared.append(problem)
+
+        on_skip = skip if len(wanted) > 1 else None
         tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
 
         def tuned(result: TuningResult) -> Tuned:
@@ -121,13 +128,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
 
         def report(interrupted: bool = False) -> TuningReport:
             return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
-                                None if replay is None else str(replay), interrupted,
+                                None if replay is None else str(replay), interrupted, len(unprepared),
                                 _spent(results, trials, total) if replayed is None else "")
 
         with interrupted_by_sigterm():
             try:
-                for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
-                               else campaign(tasks, records, measurer, total, options)):
+                for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options, on_skip)
+                               if total is None else campaign(tasks, records, measurer, total, options, on_skip)):
                     results.append(tuned(result))
             except InterruptedTuning as stop:
                 results.extend(tuned(result).unfinished() for result in stop.results)

@@ -29,11 +29,15 @@ def main() -> int:
     parser.add_argument("--apart", action="store_true", help="give each setting a run of its own")
     parser.add_argument("--pytest", default="", metavar="ARGUMENTS", help="further arguments of pytest, in one word")
     given = parser.parse_args()
+    try:
+        arguments = shlex.split(given.pytest)
+    except ValueError as error:
+        parser.error(f"--pytest {given.pytest!r:.60}: {error}")
     runs = [(name,) for name in given.only or SETTINGS] if given.only or given.apart else RUNS
     if given.list:
         return _list()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    outcomes = [run([SETTINGS[name] for name in names], OUTPUT, shlex.split(given.pytest),
+    outcomes = [run([SETTINGS[name] for name in names], OUTPUT, arguments,
                     lambda line: print(line, flush=True)) for names in runs]
     _print(outcomes)
     return 1 if any(outcome.failures for outcome in outcomes) else 0

@@ -14,7 +14,7 @@ from enum import Enum
 from types import TracebackType
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError, SeqtuneWarning
+from seqtune.errors import SeqtuneError, SeqtuneWarning, UnpreparedError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -82,8 +82,11 @@ class WorkerRequest:
             self._worker.send(self._message)
         except WorkerDied:
             self._lose(RequestState.DEAD)
-        while (reply := self._reply(self._limits.prepare, "preparing", "prepared")) and "preparing" in reply:
-            self._preparing, self._failed = reply["preparing"], reply["failed"]
+        try:
+            while (reply := self._reply(self._limits.prepare, "preparing", "prepared")) and "preparing" in reply:
+                self._preparing, self._failed = reply["preparing"], reply["failed"]
+        except SeqtuneError as error:  # of the worker
+            raise UnpreparedError(str(error), error.exit_code) from None
         if reply is not None:
             self.prepared = True
             if reply["note"]:
@@ -152,14 +155,14 @@ class WorkerRequest:
             return None
         return [*self._failed, f"it {self._outcome()}"]
 
-    def unprepared(self) -> SeqtuneError:
+    def unprepared(self) -> UnpreparedError:
         """The error to raise if operands or reference cannot be made: no configuration is to blame."""
         if self._preparing:
-            return SeqtuneError(f"{self._problem.brief()}: there is nothing to compare with, because {self._preparing} "
-                                f"{self._outcome()}")
-        return SeqtuneError(f"the operands of {self._problem.brief()} cannot be prepared "
-                            f"({self._cause or f'not within {self._limits.prepare:.0f} s'}): is it too large for this "
-                            "machine?")
+            return UnpreparedError(f"{self._problem.brief()}: there is nothing to compare with, because "
+                                   f"{self._preparing} {self._outcome()}")
+        return UnpreparedError(f"the operands of {self._problem.brief()} cannot be prepared "
+                               f"({self._cause or f'not within {self._limits.prepare:.0f} s'}): is it too large for "
+                               "this machine?")
 
     def _outcome(self) -> str:
         return (f"ended its process ({self._cause})" if self._cause else

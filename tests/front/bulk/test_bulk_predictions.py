@@ -15,6 +15,7 @@ import pytest
 import seqtune
 from seqtune import bulk
 from seqtune.__main__ import main
+from tests.support.installation.optional import skip_without_semaphores
 
 TEXT = """# two layers and a product
 conv2d c=16 h=14 k=32 r=3 pad=1
@@ -110,6 +111,7 @@ def test_equal_problems_are_answered_once_and_repeated() -> None:
 
 
 def test_ctrl_c_is_answered_by_the_first_process_alone() -> None:
+    skip_without_semaphores()
     ask: Any = partial(signal.getsignal)
     with bulk._mapping(2, ask) as run:
         answers: list[Any] = list(run([signal.SIGINT]))

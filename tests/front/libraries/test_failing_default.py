@@ -119,6 +119,27 @@ def test_where_no_stand_in_runs_the_error_says_how_many_were_tried(
 
 
 @pytest.mark.device
+@pytest.mark.parametrize("budget", [("--trials", "3"), ("--total", "9")])
+def test_a_problem_without_a_right_result_is_named_and_the_others_of_the_set_are_tuned(
+        budget: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if (reason := opencl.unavailable()) is not None:
+        pytest.skip(reason)
+    library = OPENCL.replace("unroll - 1 < 0", "BAD") + 'defines = {BAD = "n == 5"}\n'
+    (tmp_path / "set.txt").write_text("copies n=4\ncopies n=5\ncopies n=6\n")
+    command = ["tune", "--problems", str(tmp_path / "set.txt"), "--library", str(write(tmp_path, library)), "--device",
+               "opencl:0", "--journal", str(tmp_path / "journal.sqlite"), *budget]
+    assert main([*command, "--json"]) == 1
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert [result["problem"]["n"] for result in report["results"]] == [4, 6]
+    assert [problem["problem"]["n"] for problem in report["skipped"]] == [5]
+    assert "there is nothing to compare with" in report["skipped"][0]["reason"]
+    assert said.err.splitlines()[-1] == "seqtune: 1 of 3 problems could not be tuned; `skipped` says why"
+    assert main(command) == 1
+    assert "copies n=5: not tuned: " in capsys.readouterr().out
+
+
+@pytest.mark.device
 def test_the_next_configuration_computes_the_expected_outputs(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if (reason := opencl.unavailable()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -200,7 +201,8 @@ def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Opt
     example = torch.randn(1, 3, 8, 8)
     expected = model(example).detach()
     fast = quick(model, example)
-    model.share_memory()  # its weights move
+    if os.path.isdir("/dev/shm"):
+        model.share_memory()  # its weights move
     model.load_state_dict({name: torch.zeros_like(weight) for name, weight in model.state_dict().items()})
     model.double()
     torch.testing.assert_close(fast(example), expected)

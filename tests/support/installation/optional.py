@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from seqtune.errors import DeviceError, MissingPackageError, is_installed
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.processes import usable_jobs
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
 OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "onnx", "onnxscript", "onnxruntime", "kernel_tuner",
@@ -39,6 +41,13 @@ def skip_without_device(name: str) -> None:
         find(name)
     except DeviceError as error:
         pytest.skip(str(error))
+
+
+def skip_without_semaphores() -> None:
+    """Skip the running test where processes cannot share work, as without /dev/shm."""
+    with warnings.catch_warnings(action="ignore"):
+        if usable_jobs(2) == 1:
+            pytest.skip("this system has no semaphores (no /dev/shm)")
 
 
 class OptionalFile(pytest.Module):

@@ -85,6 +85,7 @@ MISTAKES: tuple[tuple[str, str, str, str, str], ...] = (
     ('a choice that is no whole number', 'choices = ["a", "b"]', 'choices = [1, 2.5]', '4:90',
      '2.5 is not a whole number of 64 bits or a word'),
     ('a choice that is true', 'choices = ["a", "b"]', 'choices = [true]', '4:87', '64 bits or a word'),
+    ('no choice', 'low = 1, high = 64', 'choices = []', '4:57', 'there is no choice'),
     ('a number twice among choices', 'low = 1, high = 64', 'choices = [1, 2, 1]', '4:57', 'a choice is listed twice'),
     ('a default that is no number of the choices', 'low = 1, high = 64', 'choices = [3, 5]', '4:44',
      'steps=1 is not one of 3, 5'),

@@ -107,6 +107,7 @@ for path in sys.argv[2:]:
 
 
 @confined
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 @pytest.mark.parametrize("home", ["own", "parent/inner", None])
 def test_a_home_behind_a_link_is_hidden_and_a_user_without_a_home_is_served(tmp_path: Path, home: str | None) -> None:
     inner = tmp_path / "real" / "inner"
