@@ -154,7 +154,8 @@ def test_all_processes_give_the_same_bits() -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are watched in /proc")
 def test_a_prediction_takes_one_thread() -> None:
     threads, ticks = map(int, run(THREADS, PYTHONPATH=str(ROOT), OPENBLAS_NUM_THREADS="4").split())
-    assert threads > 1, "BLAS has threads that a prediction could wake"
+    if threads == 1:
+        pytest.skip("BLAS has no threads here that a prediction could wake, as on one core")
     assert ticks <= 1
 
 

@@ -38,9 +38,12 @@ def seed() -> None:
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
+    from seqtune.pytorch.device_threads import device_for_threads
     from seqtune.pytorch.optimized import optimize
 
-    def made(model: nn.Module, example: Any, device: Device | str = "llvm:1", **options: Any) -> Optimized:
+    one_thread = device_for_threads(1)  # llvm:1 on more cores than one
+
+    def made(model: nn.Module, example: Any, device: Device | str = one_thread, **options: Any) -> Optimized:
         return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
 
     return made

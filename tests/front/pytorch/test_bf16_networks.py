@@ -16,6 +16,7 @@ from torch.nn import functional
 from seqtune.errors import FormatError, MisuseError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.pytorch import explain
+from seqtune.pytorch.device_threads import device_for_threads
 from seqtune.pytorch.network.node_list import NodeList
 from seqtune.pytorch.network.nodes import (
     Concatenation,
@@ -187,10 +188,10 @@ def test_a_model_in_fp32_is_computed_in_bf16(quick: Callable[..., Optimized], tm
     assert [step.element for step in steps][-1] == "fp32"
     assert sum(step.element == "bf16" for step in steps) >= 4
     fast.save(tmp_path / "choice.json")
-    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json", precision="bf16")
+    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json", precision="bf16")
     assert torch.equal(again(x), fast(x))
     with pytest.raises(FormatError, match="was saved with precision='bf16'"):
-        optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+        optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
 
 
 @needs_bf16
