@@ -3,6 +3,8 @@
 SeqtuneError                 something could not be done                     (exit code 1)
 ├── UnavailableError         a backend, driver or tool is missing here
 │   └── MissingPackageError  a package of an extra is not installed          (exit code 2)
+├── UnpreparedError          a problem cannot be measured; others may be
+│   └── UnpreparedMisuseError  because it, or its library, is wrong; also a MisuseError (exit code 2)
 ├── Interrupted              the user stopped a long job                     (exit code 130)
 │   ├── InterruptedTuning    what was measured is kept
 │   └── InterruptedTraining  what was learned is kept
@@ -72,15 +74,15 @@ class InterruptedTraining(Interrupted):
 class UnpreparedError(SeqtuneError):
     """A problem's operands or expected result cannot be made here, so it cannot be measured; others may be."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
 
 class MisuseError(SeqtuneError):
     """An input is wrong."""
 
     exit_code = 2
+
+
+class UnpreparedMisuseError(UnpreparedError, MisuseError):
+    """A problem cannot be measured because it, or what its library declares, is wrong."""
 
 
 class ProblemError(MisuseError):

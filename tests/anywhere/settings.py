@@ -34,8 +34,8 @@ def _blas(name: str, *flags: str) -> Setting:
 
 
 def _order(seed: int) -> Setting:
-    return Setting(f"order-{seed}", "no test needs the traces of another, or the numbers of its seed",
-                   {"SEQTUNE_TEST_SEED": str(seed)}, ("-p", "pytest_randomly", "--randomly-seed", str(seed)))
+    return Setting(f"order-{seed}", "no test needs the traces of another", arguments=(
+        "-p", "pytest_randomly", "--randomly-seed", str(seed)))
 
 
 SETTINGS = {setting.name: setting for setting in (

@@ -104,7 +104,7 @@ def test_an_infinite_error_is_null_in_json() -> None:
 def test_only_searches_that_do_not_end_need_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     budgets: list[int | None] = []
 
-    def tune_all(tasks: object, journal: object, measurer: object, budget: Budget, options: object) -> list[object]:
+    def tune_all(tasks: object, journal: object, measurer: object, budget: Budget, *further: object) -> list[object]:
         budgets.append(budget.trials)
         return []
 

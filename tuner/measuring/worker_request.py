@@ -14,7 +14,7 @@ from enum import Enum
 from types import TracebackType
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError, SeqtuneWarning, UnpreparedError
+from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning, UnpreparedError, UnpreparedMisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -86,7 +86,8 @@ class WorkerRequest:
             while (reply := self._reply(self._limits.prepare, "preparing", "prepared")) and "preparing" in reply:
                 self._preparing, self._failed = reply["preparing"], reply["failed"]
         except SeqtuneError as error:  # of the worker
-            raise UnpreparedError(str(error), error.exit_code) from None
+            kind = UnpreparedMisuseError if isinstance(error, MisuseError) else UnpreparedError
+            raise kind(str(error)) from None
         if reply is not None:
             self.prepared = True
             if reply["note"]:
