@@ -78,13 +78,11 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
         while spent < limit and (open_runs := [run for run in runs if is_open(run)]):
             search_batch(max(open_runs, key=lambda run: (expected_gain(times(run)), -run.done)))
         for run in runs:
-            try:
-                result = None if run in skipped else run.result()
-            except UnpreparedError as error:
-                skip(run, error)
-                result = None
-            if result is not None:
-                yield result
+            if run not in skipped:
+                try:
+                    yield run.result()
+                except UnpreparedError as error:
+                    skip(run, error)
             yielded += 1
     except KeyboardInterrupt:
         unfinished = [run.so_far() for run in runs[yielded:] if run not in skipped]

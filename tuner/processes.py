@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import warnings
 from collections.abc import Iterator
@@ -25,6 +24,8 @@ def usable_jobs(jobs: int) -> int:
     """
     if jobs <= 1:
         return jobs
+    import multiprocessing  # most processes do not need it
+
     try:
         multiprocessing.get_context("spawn").Lock()
     except (OSError, ImportError) as error:

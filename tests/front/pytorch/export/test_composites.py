@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,11 +9,9 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from seqtune.pytorch.compilation import exported
 from seqtune.pytorch.export import composites
-from tests.front.pytorch.export.test_functional import Computes
+from tests.front.pytorch.export.functions import Function, check
 
-Function = Callable[[Tensor], Tensor]
 VIEWS = ("swapaxes", "swapdims", "tensor_split")  # PyTorch's versions differ in which others they hand over
 MAY_WRITE = tuple(getattr(torch.Tag, name) for name in ("maybe_aliasing_or_mutating",) if hasattr(torch.Tag, name))
 
@@ -121,13 +118,3 @@ def test_a_composite_that_changes_tensors_inside_is_left_to_a_trace_of_the_whole
     library.impl("doubled", lambda x: x.clone().mul_(2), "CompositeImplicitAutograd")
     check(lambda y: torch.ops.seqtune_test.doubled(y) + 1)
     assert len(second_traces) == len(traced) == 1
-
-
-def check(function: Function) -> None:
-    """The exported model computes what the model computes, and changes no tensor."""
-    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
-    with torch.no_grad():
-        program = exported(model, (x,))
-        torch.testing.assert_close(program.module()(x), model(x))
-    assert not [node for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)
-                and node.target._schema.is_mutable]

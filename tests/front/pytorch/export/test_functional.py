@@ -13,18 +13,7 @@ from torch.nn import functional
 from seqtune.pytorch.compilation import exported, plain_graph
 from seqtune.pytorch.export.functional import make_functional
 from seqtune.pytorch.optimized import Optimized
-
-
-class Computes(nn.Module):
-    """A convolution and a function of its result."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.layer = nn.Conv2d(2, 4, 1)
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(self.layer(x))
+from tests.front.pytorch.export.functions import Computes
 
 
 def in_place_twice(y: Tensor) -> Tensor:

@@ -9,13 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from seqtune.pytorch.compilation import exported
 from seqtune.pytorch.optimized import Compiled, Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.front.pytorch.export.test_functional import Computes
+from tests.front.pytorch.export.functions import Computes, Function, check
 from tests.front.pytorch.test_networks import steps_of
-
-Function = Callable[[Tensor], Tensor]
 
 
 def mask_of_windows(y: Tensor) -> Tensor:
@@ -109,16 +106,6 @@ def test_writes_that_another_view_may_see_are_left_to_pytorch(
         function: Function, second_traces: list[ExportedProgram]) -> None:
     check(function)
     assert len(second_traces) == 1
-
-
-def check(function: Function) -> None:
-    """The exported model computes what the model computes, and changes no tensor."""
-    model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
-    with torch.no_grad():
-        program = exported(model, (x,))
-        torch.testing.assert_close(program.module()(x), model(x))
-    assert not [node for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)
-                and node.target._schema.is_mutable]
 
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
