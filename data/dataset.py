@@ -47,7 +47,7 @@ import pyarrow.parquet as pq
 
 from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
 from seqtune.kernels.declaration import to_json
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from seqtune.errors import FormatError, SeqtuneError, one_line
 from seqtune.kernels.declaration import from_json
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem

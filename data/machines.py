@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 
 def separated(devices: Mapping[str, Device], others: Mapping[str, Device]) -> dict[str, Device]:

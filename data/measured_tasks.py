@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from seqtune.errors import FormatError, KernelError, SeqtuneWarning
 from seqtune.kernels import registry
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
 Cpu = tuple[str, int, int, int]  # architecture, bytes of the L1, L2 and L3 caches

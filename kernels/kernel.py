@@ -2,7 +2,7 @@
 
 A declaration contains the problems that the family solves, its parameters in decoding order, the constraints between
 them (each with a reason), derived quantities, and a preferred default. It contains no code: the code is its
-Implementation (`seqtune.kernels.implementation`), and recorded or foreign kernels have none.
+Implementation (`seqtune.kernels.launches.implementation`), and recorded or foreign kernels have none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
 
-from .device import Device
+from .devices.device import Device
 from .expression import Expression
 from .operations.feature import LARGEST_NUMBER
 from .problem import Problem

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .device import Device
+from .devices.device import Device
 from .expression import Expression
 from .kernel import Kernel
 from .problem_sets.columns import Column, ProblemColumns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqtune.errors import KernelError
 
-from .device import Device
+from .devices.device import Device
 from .kernel import Kernel
 from .libraries.library import Library
 from .libraries.table import IN_USE, libraries_in_use, library_in_use

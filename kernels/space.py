@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 
-from .device import Device
+from .devices.device import Device
 from .enumeration import column_of
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem

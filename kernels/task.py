@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 
-from .device import Device
+from .devices.device import Device
 from .kernel import Configuration, Kernel, Parameter, Setting
 from .problem import Problem
 from .row_index import Numbers

@@ -19,7 +19,7 @@ from .say import Say
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

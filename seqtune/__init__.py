@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .errors import SeqtuneError
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
@@ -37,7 +37,7 @@ __all__ = [
 _HOMES = {
     "Candidate": "seqtune.results:Proposal",
     "Configuration": "seqtune.kernels.kernel:Configuration",
-    "Device": "seqtune.kernels.device:Device",
+    "Device": "seqtune.kernels.devices.device:Device",
     "Prediction": "seqtune.results:Prediction",
     "Problem": "seqtune.kernels.problem:Problem",
     "replay": "seqtune.strategy_replay:replay",

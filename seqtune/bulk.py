@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

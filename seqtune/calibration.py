@@ -16,7 +16,7 @@ from pathlib import Path
 from seqtune.data.device_times import own_times
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import FORMATS, find_files, format_of
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.predictor.say import Say
 
 from .errors import MisuseError

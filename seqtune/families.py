@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.kernels import registry
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import includes
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import NAME, Kernel
+from seqtune.kernels.launches.implementation import includes
 from seqtune.kernels.registry import is_registered, kernel, names, table
 from seqtune.predictor.say import Say, silent
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_writable, reason
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of

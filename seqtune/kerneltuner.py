@@ -23,7 +23,7 @@ import numpy as np
 
 from seqtune.data.formats.foreign_records import setting
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

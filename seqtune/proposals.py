@@ -17,7 +17,7 @@ from .errors import CheckpointError
 from .inputs import load_checkpoint
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task

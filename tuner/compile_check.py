@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from seqtune.errors import MisuseError, SeqtuneError, one_line
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, quantities
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem

@@ -15,7 +15,7 @@ from contextlib import closing
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement
 from seqtune.errors import InterruptedTuning, KernelError, UnpreparedError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

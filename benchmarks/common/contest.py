@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.launches.implementation import Array, Implementation
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation

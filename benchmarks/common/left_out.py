@@ -17,7 +17,7 @@ import pandas as pd
 
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 FEWEST = 15  # problems over which an interval still says something

@@ -18,7 +18,7 @@ from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
 
 LONGEST_LINE = 2000  # characters of an error

@@ -28,7 +28,7 @@ from seqtune.figures.style import (
 from seqtune.kernels.files import write_whole
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
 __all__ = [
     "BLACK",

@@ -28,7 +28,7 @@ from benchmarks.common.report import today
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.collected import ProblemSplit, problems, smaller_problems

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from seqtune.data.journal import REPEATED, Journal
 from seqtune.data.record import Record
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for

@@ -6,7 +6,7 @@ import math
 import zlib
 from dataclasses import replace
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.fleet.member import Member

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.gpu.day import Day
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

@@ -20,9 +20,9 @@ from benchmarks.gpu.slices import SliceOutcome
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record
 from seqtune.errors import SeqtuneError, UnavailableError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import implementation_of
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import implementation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.tuner.measuring.runner import Measurer

@@ -19,7 +19,7 @@ from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.errors import UnavailableError
-from seqtune.kernels.implementation import KernelSource, implementation_of
+from seqtune.kernels.launches.implementation import KernelSource, implementation_of
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.processes import processors

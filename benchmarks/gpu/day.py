@@ -29,7 +29,7 @@ from seqtune.kernels.files import read_bounded, reason
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.tuner.measuring.runner import Measurer
 
 VERSION = 1

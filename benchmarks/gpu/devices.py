@@ -5,8 +5,8 @@ from __future__ import annotations
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.stand_in import stand_in_of
 from seqtune.errors import DeviceError, UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import table
 from seqtune.tuner.backends.discovery import check_present, find
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.common.program import OneLineParser, run_program
 from seqtune.errors import one_line
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import KernelSource
 
 TEXT = 'extern "C" __global__ void empty(int unused) {}\n'
 LAUNCHES = 10  # in one graph, as in the backend's timing

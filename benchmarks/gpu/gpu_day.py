@@ -24,8 +24,8 @@ from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import SLICES, Slice
 from benchmarks.gpu.stand_in import stand_in_of
 from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError, one_line
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 
 DRY_DEVICE = "cuda:h200"  # whose facts a dry run uses
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from seqtune.data.provenance import DRY_RUN
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options

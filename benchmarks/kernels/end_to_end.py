@@ -30,7 +30,7 @@ from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, 
 from seqtune.errors import one_line
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
 MODELS: dict[str, dict[str, Any]] = {
     "ResNet-18": {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"},

@@ -28,7 +28,7 @@ from benchmarks.common.report import BLUE, ORANGE, Row, draw_speeds, markdown
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.measuring.timing import Expected
 

@@ -51,7 +51,7 @@ from benchmarks.common.report import BLUE, GREEN, ORANGE, SKY, Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem

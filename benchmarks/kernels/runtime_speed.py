@@ -20,7 +20,7 @@ from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
 from seqtune.errors import SeqtuneError, UnavailableError
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.backend import Backend

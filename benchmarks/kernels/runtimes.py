@@ -29,7 +29,7 @@ from seqtune.errors import ProblemError, SeqtuneError, UnavailableError
 if TYPE_CHECKING:
     import numpy as np
 
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.opencl.backend import OpenCLBackend
@@ -62,8 +62,8 @@ def small_problem(generator: np.random.Generator, operation: str) -> Problem:
 
 def devices_of(backend: str, limits: Device) -> list[Device]:
     """Devices whose spaces are sampled: GPUs of the table, or an OpenCL CPU and GPU, within a runtime's limits."""
-    from seqtune.kernels.accelerators import described
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.accelerators import described
+    from seqtune.kernels.devices.device import Device
 
     cpu = Device("opencl:cpu", "opencl", "any", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=256,
                  vector_registers=16, l2_bytes=1 << 20, local_memory=48 << 10, max_work_group=1024)
@@ -91,7 +91,7 @@ def draw(generator: np.random.Generator, family: Kernel, devices: list[Device]) 
 
 def open_runtime(runtime: str) -> OpenCLBackend:
     """Open the first device of the runtime, without measuring its rates. Raises UnavailableError."""
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.tuner.backends.opencl.backend import OpenCLBackend
     from seqtune.tuner.backends.opencl.discovery import load
     from seqtune.tuner.backends.opencl.pocl import repair

@@ -32,7 +32,7 @@ MOST_TRIES = 1000  # problems drawn before a family counts as one that solves no
 
 def draw(family: Kernel, generator: np.random.Generator) -> SearchSpace:
     """A random space of the family that is not empty. Raises SeqtuneError."""
-    from seqtune.kernels.accelerators import described
+    from seqtune.kernels.devices.accelerators import described
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.space import SearchSpace
 

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.common.program import positive
 from seqtune.cli.application import answer
 from seqtune.errors import MisuseError, SeqtuneError, one_line
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
 TOLERANCES: Mapping[str, float] = {"fp32": 1e-3, "bf16": 2e-2}  # precision -> largest error of a result
 

@@ -25,7 +25,7 @@ from seqtune.kernels.files import write_whole
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.shares import Outcome

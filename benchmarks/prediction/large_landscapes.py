@@ -22,11 +22,11 @@ from seqtune.data.formats.clblast_tiles import with_facts, with_tiles
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.occupancy import blocks_per_unit
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
-from seqtune.kernels.occupancy import blocks_per_unit
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task

@@ -36,7 +36,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.model import Predictor

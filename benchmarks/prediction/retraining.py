@@ -30,7 +30,7 @@ from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.seeded import seeded_problems
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.checkpoint import Checkpoint

@@ -32,7 +32,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 
 if TYPE_CHECKING:
     from seqtune.device_evidence import DeviceEvidence
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task
     from seqtune.predictor.candidate import Candidate

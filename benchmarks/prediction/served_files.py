@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from seqtune.data.serving.gpu import gpu_of
 from seqtune.data.serving.table_file import TableFile
 from seqtune.errors import DeviceError, FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 

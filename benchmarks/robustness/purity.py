@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from benchmarks.common.program import positive, run_program
 from seqtune.errors import KernelError, SeqtuneError
 from seqtune.kernels.clblast.library import LIBRARY as CLBLAST
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.gpus import device as miopen_device
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task

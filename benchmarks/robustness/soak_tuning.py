@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.common.program import OneLineParser, run_program
 from benchmarks.common.report import Row
 from seqtune.data.journal import Journal
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task

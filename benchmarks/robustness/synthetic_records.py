@@ -20,7 +20,7 @@ from seqtune.data.dataset_facts import VERSION
 from seqtune.data.shards.shard_files import ShardFiles
 from seqtune.data.shipped_machines import SHIPPED
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.space import SearchSpace

@@ -18,7 +18,7 @@ from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, compiled_in
 from benchmarks.search.live_scores import moments, rows_of
 from benchmarks.search.search_run import SearchRun
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.problem import Problem
 

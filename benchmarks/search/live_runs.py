@@ -23,7 +23,7 @@ from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.proposals import seeds_for, slowness_for

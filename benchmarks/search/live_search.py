@@ -33,7 +33,7 @@ from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_scores import KINDS, TIMES, budgets, geometric, lead, leads_of, log_shares
 from seqtune.cli.arguments import parts
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task

@@ -28,7 +28,7 @@ from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels import space as spaces
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter

@@ -27,7 +27,7 @@ from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.data.shipped_machines import shipped_devices
 from seqtune.errors import FormatError, KernelError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task

@@ -25,7 +25,7 @@ from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.common.program import positive, run_program
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.solver import PREFIX

@@ -26,7 +26,7 @@ from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

@@ -13,7 +13,7 @@ from benchmarks.common.report import Row, markdown
 from seqtune.errors import KernelError, SeqtuneError
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.times.checkpoint import Checkpoint
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together, write_whole
 
 from ..dataset import Dataset

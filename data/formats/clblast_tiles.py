@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from seqtune.kernels.accelerators import described, slug
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described, slug
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.task import MeasuredTask, Task

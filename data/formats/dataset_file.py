@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneWarning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem_sets.parse import problem_set
 

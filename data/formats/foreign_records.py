@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.operations.feature import LARGEST_NUMBER, Value
 from seqtune.kernels.problem import Problem

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset

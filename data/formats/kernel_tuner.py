@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.operations.feature import Value
 
 from ..json_content import read_object

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from seqtune.errors import ConfigurationError, DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.membership import Membership

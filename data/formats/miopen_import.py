@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from seqtune.errors import DeviceError, FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.gpus import device as gpu
 from seqtune.kernels.miopen.gpus import device_of, is_known

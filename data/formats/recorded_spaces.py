@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seqtune.errors import FormatError, one_line
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, reason
 
 from ..dataset import Dataset

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from seqtune.errors import DeviceError, FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE

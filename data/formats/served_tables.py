@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

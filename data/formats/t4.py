@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.problem import Problem
 

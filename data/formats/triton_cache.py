@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.accelerators import described, described_names
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described, described_names
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.operations.feature import Value
 

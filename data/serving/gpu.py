@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.accelerators import ACCELERATORS, described, slug
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import ACCELERATORS, described, slug
+from seqtune.kernels.devices.device import Device
 
 BACKEND = "triton"
 _MAKERS = ("NVIDIA", "AMD", "Tesla")  # first words of the names that PyTorch gives

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

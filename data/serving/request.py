@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, shown
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.feature import LARGEST_SIZE
 from seqtune.kernels.problem import Problem

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..dataset import MOST_ROWS, SCHEMA, present_columns
 from ..dataset_facts import DatasetFacts, dataset_errors, read_facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..device import Device
-from ..implementation import KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import KernelSource, Launch
 from ..opencl.direct import TEXT_CONSTRAINTS, OpenCLDirect
 from ..opencl.source.text import signature
 from ..opencl.source.tile import ARGUMENTS, text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..device import Device
-from ..implementation import KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import KernelSource, Launch
 from ..opencl.gemm import OpenCLGemm
 from ..opencl.source.tile import text
 from ..problem import Problem

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..device import Device
-from ..implementation import KernelSource
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import KernelSource
 from ..opencl.implicit_gemm import ImplicitGemm
 from ..opencl.source.block import Block, text
 from ..problem import Problem

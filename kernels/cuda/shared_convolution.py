@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch
 from ..problem import Problem
 from .source.prelude import program
 from .source.shared_block import SharedBlock, launch

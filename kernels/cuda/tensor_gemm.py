@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, quantities
+from ..launches.implementation import Array, KernelSource, Launch
 from ..problem import Problem
 from .source.tensor_input import MATRIX
 from .source.tensor_tile import tensor_source

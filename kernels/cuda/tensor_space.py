@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..implementation import Array, Launch, Phase
 from ..kernel import Parameter
+from ..launches.implementation import Array, Launch, Phase
 from .source.tensor_tile import TensorTile
 
 PADDING = 8  # elements: 16 bytes, which moves every row of shared memory to other banks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase, TensorMap
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase, TensorMap
 from ..problem import Problem
 from .source.staged_operand import ELEMENT, StagedOperand
 from .source.warpgroup_epilogue import SUM_THREADS

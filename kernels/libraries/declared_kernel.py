@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from ..accelerators import ACCELERATORS, BACKENDS, described
-from ..device import Device
+from ..devices.accelerators import ACCELERATORS, BACKENDS, described
+from ..devices.device import Device
 from ..expression import Expression
 from ..kernel import Constraint, Kernel, Parameter
 from ..operations.operation import Operation

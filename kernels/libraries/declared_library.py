@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from seqtune.errors import FormatError, ProblemError
 
-from ..calls.includes import with_includes
 from ..kernel import Kernel
+from ..launches.includes import with_includes
 from ..operations.operation import Operation
 from ..operations.table import operation
 from .declared_kernel import declared_kernel

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 
-from ..calls.contents import COPY_OF, DRAWN, copied_input, read_array
-from ..calls.number_types import scalar
-from ..calls.reference_results import name_reference, reference_results
 from ..expression import Expression
+from ..launches.contents import COPY_OF, DRAWN, copied_input, read_array
+from ..launches.number_types import scalar
+from ..launches.reference_results import name_reference, reference_results
 from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
 from ..operations.tensor import Contents, Tensor, Tensors

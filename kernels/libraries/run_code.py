@@ -6,18 +6,11 @@ from collections.abc import Iterable, Set
 from dataclasses import replace
 from pathlib import Path
 
-from ..calls.call_declaration import (
-    LAUNCH,
-    LAUNCHES,
-    CallDeclaration,
-    DeclaredArgument,
-    Sections,
-    checked_options,
-)
-from ..calls.command_declaration import CommandDeclaration, names_in
-from ..calls.includes import mark
-from ..calls.macros import without_definitions
 from ..kernel import Kernel
+from ..launches.call_declaration import LAUNCH, LAUNCHES, CallDeclaration, DeclaredArgument, Sections, checked_options
+from ..launches.command_declaration import CommandDeclaration, names_in
+from ..launches.includes import mark
+from ..launches.macros import without_definitions
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from ..calls.call_declaration import DeclaredArgument
-from ..calls.macros import without_definitions
-from ..calls.number_types import NUMBER_TYPES
+from ..launches.call_declaration import DeclaredArgument
+from ..launches.macros import without_definitions
+from ..launches.number_types import NUMBER_TYPES
 from ..libraries.declared_operation import DeclaredOperation
 from ..libraries.document import KernelDocument
 from ..libraries.fault import KeyPath

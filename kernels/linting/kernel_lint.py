@@ -10,8 +10,8 @@ import numpy as np
 
 from seqtune.errors import ExpressionError
 
-from ..accelerators import described
-from ..device import Device
+from ..devices.accelerators import described
+from ..devices.device import Device
 from ..kernel import Kernel
 from ..libraries.declared_kernel import device_facts
 from ..libraries.fault import KeyPath

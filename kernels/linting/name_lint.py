@@ -8,9 +8,9 @@ from difflib import get_close_matches
 
 from seqtune.errors import ExpressionError
 
-from ..calls.command_declaration import names_in
 from ..expression import Expression
 from ..kernel import Kernel
+from ..launches.command_declaration import names_in
 from ..libraries.declared_kernel import device_facts
 from ..libraries.document import KernelDocument, LibraryDocument
 from ..libraries.fault import KEY, KeyPath

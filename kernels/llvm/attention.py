@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile

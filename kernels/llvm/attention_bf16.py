@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .attention import KERNEL as SINGLE
 from .changed_declaration import changed_conditions

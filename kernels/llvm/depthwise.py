@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch
 from ..problem import Problem
 from .fusion import NONE, Fusion
 from .ir.depthwise_nchw import PixelTile

@@ -7,9 +7,9 @@ the rows of A, and the tile is the one of llvm.gemm. Its code also runs llvm.dir
 from __future__ import annotations
 
 from ..cache_lines import PADDED, conv2d_lines
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
 from .ir.borders import Borders

@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 
 from seqtune.errors import KernelError
 
-from ..device import Device
-from ..element_types import dtype_of
-from ..implementation import Implementation, KernelSource, Launch
+from ..devices.device import Device
+from ..devices.element_types import dtype_of
 from ..kernel import Configuration
+from ..launches.implementation import Implementation, KernelSource, Launch
 from ..problem import Problem
 from .ir.elements import Element
 from .steps.formula import Formula

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..cache_lines import gemm_lines
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
 from .ir.matrix_views import MatrixViews

@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..cache_lines import conv2d_lines
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .fusion import NONE, Fusion
 from .ir.aligned import aligned

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seqtune.errors import DeviceError, FormatError
 
-from ..device import Device, Fact
+from ..devices.device import Device, Fact
 from .solver import BACKEND
 
 _NAME = re.compile(r"(gfx(?:[89][0-9a-f]{2}|1[0-9a-f]{3}))(?:_(\d{1,3})|([0-9a-f]{2,3}))?(?=$|[^0-9a-z])")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..cache_lines import PADDED, conv2d_lines
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch
 from ..problem import Problem
 from .source.tile import OpenCLTile, launch, source
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..cache_lines import conv2d_lines
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .source.block import ARGUMENTS, Block, source
 

@@ -23,7 +23,7 @@ from .tensor import Tensor, Tensors
 
 Shape: TypeAlias = tuple[int, ...]
 Operands: TypeAlias = Mapping[str, NDArray[Any]]  # the inputs by name; float32 unless the operation declares others
-MOST_OPERANDS = 3  # inputs that an entry of a kernel takes (see `seqtune.kernels.implementation.Phase`)
+MOST_OPERANDS = 3  # inputs that an entry of a kernel takes (see `seqtune.kernels.launches.implementation.Phase`)
 FURTHER_OPERANDS = 1  # inputs of llvm kernels beyond these: their addresses are the last launch arguments
 
 

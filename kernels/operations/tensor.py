@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-# A way to draw numbers or a copy of an input (see `seqtune.kernels.calls.contents`), a number, a .npy file; None: not
-# initialised.
+# A way to draw numbers or a copy of an input (see `seqtune.kernels.launches.contents`), a number, a .npy file; None:
+# not initialised.
 Contents: TypeAlias = str | float | Path | None
 
 
@@ -18,7 +18,7 @@ class Tensor:
     """An array that kernels read or write."""
 
     shape: tuple[int, ...]
-    dtype: str = "fp32"  # a key of `seqtune.kernels.calls.number_types.NUMBER_TYPES`
+    dtype: str = "fp32"  # a key of `seqtune.kernels.launches.number_types.NUMBER_TYPES`
     values: Contents = "normal"  # of an output: None poisons it before the check, otherwise it starts with these
     tolerance: float | None = None  # of an output: largest allowed max|difference| / max|expected|; None: by its type
     compares_sum: bool = False  # of an output: only the sums of all elements are compared

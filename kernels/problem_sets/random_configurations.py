@@ -10,7 +10,7 @@ import numpy as np
 
 from seqtune.errors import ProblemError
 
-from ..device import Device
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel
 from ..operations.table import operation
 from ..problem import Problem

@@ -8,9 +8,9 @@ B into a further block. A block has a ring only if a thread can copy at least 4 
 
 from __future__ import annotations
 
-from ..device import Device
-from ..implementation import Array, KernelSource, Launch, Phase
+from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
+from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .text import flags, grid_phase, text_of
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ..device import Device
-from ..implementation import KernelSource, Phase
+from ..devices.device import Device
 from ..kernel import Setting
+from ..launches.implementation import KernelSource, Phase
 
 # Parameters of AMD's compiler, and their values on GPUs of other makers.
 AMD_ONLY = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from seqtune.kernels.accelerators import BACKENDS
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import BACKENDS
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

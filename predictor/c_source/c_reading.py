@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from seqtune.errors import MisuseError
-from seqtune.kernels.element_types import ELEMENT_TYPES
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.libraries.declared_operation import DeclaredOperation
 from seqtune.kernels.operations.feature import LARGEST_TENSOR, Feature

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from seqtune.data.measured_tasks import counted
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 

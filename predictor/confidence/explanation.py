@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from seqtune.errors import SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import distance

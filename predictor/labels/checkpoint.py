@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 
 from seqtune.data.formats.miopen_terms import as_convnd
 from seqtune.errors import CheckpointError, FormatError, KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, find_solver
 from seqtune.kernels.miopen.xdlops_tables import RowSolver

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.queries import Queries
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 

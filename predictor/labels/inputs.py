@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.queries import DistinctProblems, Queries
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 
 from ..sequence.numeric_codes import CODE_SIZE, codes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from seqtune.kernels.device import CAPABILITIES, Device
+from seqtune.kernels.devices.device import CAPABILITIES, Device
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios

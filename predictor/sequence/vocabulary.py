@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError, ConfigurationError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operations

@@ -20,7 +20,7 @@ from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 
 from seqtune.errors import CheckpointError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers

@@ -18,7 +18,7 @@ import numpy as np
 from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, counted, measured_tasks
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task

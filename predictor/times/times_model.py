@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from seqtune.errors import MisuseError, check_installed
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.judging import briefs, judged_apart, not_judging
 from seqtune.kernels.problem_sets.similarity import near

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqtune.data.measured_tasks import Data
 from seqtune.errors import KernelError, ProblemError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqtune.kernels.clblast import xgemm, xgemm_direct
 from seqtune.kernels.clblast.library import KERNELS, LIBRARY
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

@@ -18,7 +18,7 @@ from .device_rates import measured_reads
 from .progress import note
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
     from ..results import Demonstration, Devices, Prediction, Proposal
     from ..strategy_replay import Replayed

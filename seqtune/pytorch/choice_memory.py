@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from seqtune.data.journal import Journal, default_path
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.libraries.table import libraries_in_use
 from seqtune.kernels.problem import Problem

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import SECONDS
 

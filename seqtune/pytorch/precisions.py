@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..errors import MisuseError, UnavailableError, shown
 

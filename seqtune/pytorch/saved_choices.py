@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

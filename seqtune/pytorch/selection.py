@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import dtype_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import dtype_of
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say

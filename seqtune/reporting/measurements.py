@@ -13,7 +13,7 @@ import pandas as pd
 from seqtune.data.journal import Journal
 from seqtune.data.labels import holds_labels
 from seqtune.data.machines import named_devices
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel

@@ -28,7 +28,7 @@ from .configs import library
 from .running_device import running_device
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
+    from seqtune.kernels.devices.device import Device
 
 RUN = "triton"  # the run of these records
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 
 from ..errors import DeviceError
 from ..inputs import as_device

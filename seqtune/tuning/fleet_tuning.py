@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.journal import Journal, default_path
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run

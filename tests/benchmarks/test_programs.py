@@ -16,7 +16,7 @@ from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, linear_layers, network_layers, opencl_layers, runtime_speed
 from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
 from tests.support.installation.optional import skip_without

@@ -34,7 +34,7 @@ BARRIERLESS = """
 import numpy as np
 from benchmarks.common.exact_buffers import compute
 from benchmarks.kernels.runtimes import open_runtime
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.cuda.source import prelude
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel

@@ -20,7 +20,7 @@ from benchmarks.prediction.runtimes_left_out import (
     rows_of,
 )
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.predictor.times.shares import Outcome
 
 DEVICE = Device("opencl:a", "opencl", "any", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=256,

@@ -12,7 +12,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.errors import SeqtuneError
 from seqtune.exchange import export
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.pytorch.saved_choices import write_choices
 from tests.support.recorded_files import write_recorded
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem

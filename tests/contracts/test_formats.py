@@ -19,7 +19,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from tests.support.miopen_files import LABELS, perf_db, perf_text

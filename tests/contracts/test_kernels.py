@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.implementation import Array, Implementation, implementation_of, includes
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.launches.implementation import Array, Implementation, implementation_of, includes
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names

@@ -9,7 +9,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.inputs import load_checkpoint
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import kernel, names
 from tests.support.source_digests import digest, stored

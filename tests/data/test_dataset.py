@@ -17,7 +17,7 @@ from seqtune.data.dataset import SCHEMA, Dataset, configuration
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

@@ -15,7 +15,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.exchange import export
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage

@@ -13,7 +13,7 @@ from seqtune.data.machines import device_labels
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.data.shipped_machines import is_new_cpu, shipped_devices
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

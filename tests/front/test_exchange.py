@@ -14,7 +14,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from tests.support.recorded_files import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seqtune.errors import CheckpointError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 import seqtune
 from seqtune.data.record import Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.launches.implementation import Implementation, KernelSource, Launch, Phase
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.operations.feature import Feature, Value

@@ -17,7 +17,7 @@ from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace

@@ -14,7 +14,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.declaration import from_json, read_kernels, to_json
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace

@@ -9,7 +9,7 @@ import pytest
 
 from seqtune.errors import ConfigurationError, ExpressionError, KernelError
 from seqtune.kernels import registry
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.libraries.library import Library

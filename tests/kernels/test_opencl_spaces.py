@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation, KernelSource
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Implementation, KernelSource
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import ConfigurationError, KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import RowIndex

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import Implementation
 from seqtune.kernels.llvm.ir import depthwise_nchw as llvm_depthwise_planes
 from seqtune.kernels.llvm.ir import winograd_stages as llvm_winograd_loops
 from seqtune.kernels.llvm.ir.workspace import pieces

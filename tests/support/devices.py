@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seqtune.kernels.accelerators import BACKENDS, described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import BACKENDS, described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.gpus import device
 
 DEVICES = {

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 from hypothesis import assume
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import stored_type
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import stored_type
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

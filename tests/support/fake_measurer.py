@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Sequence
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options

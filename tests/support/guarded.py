@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, element_type, encode, rounded
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, dtype_of, element_type, encode, rounded
+from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.lookup import resolve

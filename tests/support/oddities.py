@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation as registered
 from seqtune.kernels.problem import Problem

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.accelerators import BACKENDS, described
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.devices.accelerators import BACKENDS, described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import Implementation
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel, names

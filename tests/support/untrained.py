@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.vocabulary import Vocabulary

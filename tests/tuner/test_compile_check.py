@@ -9,10 +9,10 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, Launch, Phase
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
@@ -67,7 +67,7 @@ def _compiler(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     except UnavailableError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr("seqtune.kernels.implementation.resolve", lambda name: globals()[name.split(":")[1]])
+    monkeypatch.setattr("seqtune.kernels.launches.implementation.resolve", lambda name: globals()[name.split(":")[1]])
 
 
 def h200() -> Device:

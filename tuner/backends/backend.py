@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
@@ -130,7 +130,7 @@ class Judgement(NamedTuple):
 class ExecutableFactory(Protocol):
     """An implementation that makes its own executables: it calls a library or a program instead of a source's entry."""
 
-    includes: str  # see `seqtune.kernels.implementation.Implementation`
+    includes: str  # see `seqtune.kernels.launches.implementation.Implementation`
 
     def executable(self, backend: Backend, problem: Problem, configuration: Configuration) -> Executable:
         """Make an executable on the backend's device. Raises BuildError or LaunchError, as `Backend.build`."""

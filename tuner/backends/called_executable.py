@@ -14,9 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import BufferArgument, Call, CallStep, ScalarArgument, WorkspaceArgument
-from seqtune.kernels.calls.number_types import is_float, numpy_type
-from seqtune.kernels.implementation import Array, KernelSource
+from seqtune.kernels.launches.call import BufferArgument, Call, CallStep, ScalarArgument, WorkspaceArgument
+from seqtune.kernels.launches.implementation import Array, KernelSource
+from seqtune.kernels.launches.number_types import is_float, numpy_type
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.resource_usage import ResourceUsage

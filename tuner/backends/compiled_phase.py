@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.occupancy import Occupancy, occupancy
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.occupancy import Occupancy, occupancy
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 

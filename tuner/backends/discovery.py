@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
-from seqtune.kernels import accelerators
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices import accelerators
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import can_compile
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import dtype_of, encode
-from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import dtype_of, encode
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, Implementation
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 

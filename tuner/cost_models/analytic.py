@@ -4,7 +4,7 @@ No measurement is needed. A block repeats *steps*: it loads `block_k` of both op
 counts what a step asks of each part of a unit (arithmetic, instruction issue, shared memory), how much of the latencies
 the resident blocks and the stages of the pipeline hide, how many blocks each unit runs one after another, and the bytes
 that pass the second-level cache and memory. Sources:
-- occupancy and its limits: the CUDA occupancy calculator (`kernels/occupancy.py`);
+- occupancy and its limits: the CUDA occupancy calculator (`kernels/devices/occupancy.py`);
 - latency hiding by concurrency, within and between warps: Volkov, "Better Performance at Lower Occupancy" (GTC 2010)
   and "Understanding Latency Hiding on GPUs" (2016);
 - tiles, waves and their tail, arithmetic intensity: NVIDIA, "Matrix Multiplication Background User's Guide";
@@ -19,8 +19,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 

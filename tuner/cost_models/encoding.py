@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
 LARGEST = float(np.finfo(np.float32).max)  # trees take no infinite numbers

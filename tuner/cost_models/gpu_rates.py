@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 MEMORY_SHARE = 0.85  # of the peak memory rate that kernels reach
 MMA_SHARE = {90: 0.63, 100: 0.31}  # of the tensor peak that mma.sync reaches, by compute capability; elsewhere 1

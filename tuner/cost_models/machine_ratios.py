@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.device import MEASURED, Device
-from seqtune.kernels.element_types import stored_type
+from seqtune.kernels.devices.device import MEASURED, Device
+from seqtune.kernels.devices.element_types import stored_type
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..search import TuningResult
 from ..tuning_options import TuningOptions

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from seqtune.data.journal import Journal
 from seqtune.errors import InterruptedTuning, SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 Likeness = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
 

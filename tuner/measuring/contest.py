@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from seqtune.data.builds import levelled
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError, SeqtuneError, UnavailableError, one_line
-from seqtune.kernels.calls.contents import COPY_OF, all_contents
-from seqtune.kernels.calls.number_types import TOLERANCES, is_float
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.contents import COPY_OF, all_contents
+from seqtune.kernels.launches.number_types import TOLERANCES, is_float
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors

@@ -9,7 +9,7 @@ import math
 from collections.abc import Generator, Iterable, Sequence
 
 from seqtune.data.record import COMPARED, VERIFIED, Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.element_types import dtype_of, rounded
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.element_types import dtype_of, rounded
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

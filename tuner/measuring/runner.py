@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol
 
 from seqtune.data.record import Measurement
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem

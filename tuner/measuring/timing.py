@@ -17,8 +17,8 @@ import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import one_line
-from seqtune.kernels.element_types import stored_type
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.element_types import stored_type
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 

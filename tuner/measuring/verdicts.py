@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import VERIFIED, Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

@@ -38,7 +38,7 @@ from typing import Any
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.messages import use_messages

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import seqtune
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError, one_line
-from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
+from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
 from .worker_message import Message, lines, read_message

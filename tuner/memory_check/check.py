@@ -15,8 +15,8 @@ from typing import Any
 
 import seqtune
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.kernels.calls.call_declaration import CallDeclaration, Sections, code_for
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.launches.call_declaration import CallDeclaration, Sections, code_for
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.messages import messages_in_use
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import MisuseError, SeqtuneError, one_line
-from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.libraries.messages import use_messages
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

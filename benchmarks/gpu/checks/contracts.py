@@ -21,7 +21,7 @@ from benchmarks.gpu.collecting import measure
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.data.record import Status
-from seqtune.kernels.element_types import ELEMENT_TYPES
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.feature import Value

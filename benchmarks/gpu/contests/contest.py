@@ -16,7 +16,7 @@ from benchmarks.gpu.contests.torch_peers import peers_of, torch_contestants
 from benchmarks.gpu.contests.turns import Clocked, clock_of, take_timed_turns
 from seqtune.data.record import Status
 from seqtune.errors import one_line
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...device import Device
-from ...implementation import KernelSource
+from ...devices.device import Device
+from ...launches.implementation import KernelSource
 from ...opencl.source import text
 
 OPTIONS = ("--std=c++17",)  # of NVRTC, which contracts a * b + c to one instruction by default

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...implementation import Launch, Phase
+from ...launches.implementation import Launch, Phase
 
 WARP = 32
 REDUCE_GROUP = 256

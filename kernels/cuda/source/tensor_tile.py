@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import KernelSource
+from ...launches.implementation import KernelSource
 from .instructions import NVRTC_OPTIONS, instructions
 from .tensor_epilogue import ADD_SLICES, ENTRIES, RESULT, STORES, STREAM, TILES
 from .tensor_input import COMMON

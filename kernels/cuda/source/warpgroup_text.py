@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...implementation import KernelSource
+from ...launches.implementation import KernelSource
 from .hopper import hopper_instructions
 from .instructions import NVRTC_OPTIONS
 from .staged_operand import StagedOperand

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ...problem import Problem
 from ..fusion import Elements, Fusion
 from ..steps.formula import Formula

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from seqtune.errors import KernelError
 
-from ...device import Device
-from ...element_types import element_type
+from ...devices.device import Device
+from ...devices.element_types import element_type
 from .writer import Writer
 
 QUIET_NAN = 0x7FC0

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import KernelSource
+from ...launches.implementation import KernelSource
 from ..steps.formula import Formula
 from .epilogue import OTHER, Store, declare_epilogue
 from .grouped_loops import FUSED_FIELDS, GroupedLoops

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from ...implementation import KernelSource
+from ...launches.implementation import KernelSource
 from ..steps.formula import Formula
 from .borders import Borders, Taps
 from .elements import FP32, Element

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...element_types import encode, stored_type
-from ...implementation import Array
+from ...devices.element_types import encode, stored_type
+from ...launches.implementation import Array
 from ...problem import Problem
 from .aligned import aligned
 

@@ -1,7 +1,8 @@
 """Workspace: each thread has a slice of its own.
 
-Tasks are split evenly over the threads (`seqtune.kernels.implementation.Phase`), so the first task of a thread's share
-identifies the thread: the least i with floor(tasks * i / threads) = begin, which is ceil(begin * threads / tasks).
+Tasks are split evenly over the threads (`seqtune.kernels.launches.implementation.Phase`), so the first task of a
+thread's share identifies the thread: the least i with floor(tasks * i / threads) = begin, which is
+ceil(begin * threads / tasks).
 """
 
 from __future__ import annotations

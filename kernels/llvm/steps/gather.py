@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ..ir.elements import FP32, Element
 from .access import Access
 from .fold import visit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ..ir.elements import Element
 from . import masks
 from .access import Same

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ..ir.elements import Element
 from ..ir.writer import ENTRY, Writer, declarations, in_order
 from . import masks

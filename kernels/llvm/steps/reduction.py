@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ..ir.elements import FP32, Element
 from .formula import IDENTITY, Formula
 from .nest import TASK, Dimension, Nest, collapsed, joined

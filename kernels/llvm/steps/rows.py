@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource, Launch, Phase
 from ..ir.elements import Element
 from . import vector_math
 from .fold import across, sweep, visit

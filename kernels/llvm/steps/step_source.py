@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...implementation import KernelSource, Launch
+from ...launches.implementation import KernelSource, Launch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import KernelSource
+from ...launches.implementation import KernelSource
 from .text import OPTIONS, accumulator, head, signature, store
 
 ARGUMENTS = (

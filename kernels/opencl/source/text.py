@@ -43,7 +43,7 @@ typedef float4 __attribute__((aligned(4))) loose4;
 
 
 def signature(arguments: Sequence[str]) -> str:
-    """The parameters of a kernel, as `seqtune.kernels.implementation.Phase` describes them."""
+    """The parameters of a kernel, as `seqtune.kernels.launches.implementation.Phase` describes them."""
     return ("__global const float *restrict x, __global const float *restrict weights,\n"
             "    __global const float *restrict bias, __global float *restrict y,\n"
             "    __global float *restrict workspace, " + ", ".join(f"int {name}" for name in arguments))

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...device import Device
-from ...implementation import KernelSource, Launch, Phase
+from ...devices.device import Device
+from ...launches.implementation import KernelSource, Launch, Phase
 from . import pixel_vectors
 from .text import OPTIONS, accumulator, head, signature, store
 

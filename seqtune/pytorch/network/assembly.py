@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.element_types import encode
+from seqtune.kernels.devices.element_types import encode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.pointwise import pointwise

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqtune.kernels.implementation import Array, implementation_of
+from seqtune.kernels.launches.implementation import Array, implementation_of
 from seqtune.kernels.llvm.attention import LLVMAttention
 from seqtune.kernels.llvm.attention_bf16 import LLVMAttentionBF16
 from seqtune.kernels.llvm.attention_decode import AttentionDecode

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
-from seqtune.kernels.implementation import implementation_of
+from seqtune.kernels.launches.implementation import implementation_of
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.ir.elements import FP32
 from seqtune.kernels.llvm.ir.matrix_views import MatrixViews

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for

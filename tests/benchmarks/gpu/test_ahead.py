@@ -11,7 +11,7 @@ from benchmarks.gpu.ahead import KernelsAhead, PlansAhead, stopping
 from benchmarks.gpu.checks.sanitizer import run_bounded
 from benchmarks.gpu.day import Day
 from seqtune.errors import KernelError
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.gpu import empty_kernel
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.cuda import compiler, discovery, driver
 from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, FakeCuda, FakeLibCuda
 

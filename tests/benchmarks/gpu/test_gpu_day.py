@@ -25,8 +25,8 @@ from benchmarks.gpu.stand_in import stand_in_of
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.similarity import near
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT

@@ -18,8 +18,8 @@ from benchmarks.gpu.contests.torch_peers import COMPILED, PEERS, peers_of, torch
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import Slice
 from benchmarks.gpu.stand_in import stand_in_of
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import prepare

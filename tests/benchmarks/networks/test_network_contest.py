@@ -20,7 +20,7 @@ from benchmarks.networks.ours import OurOptions, operations_of, ours
 from benchmarks.networks.peers import NetworkPeer
 from benchmarks.networks.torch_peers import eager
 from seqtune.errors import FormatError, MisuseError, UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from tests.support.programs.programs import Programs
 
 

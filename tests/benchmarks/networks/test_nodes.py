@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.networks import nodes
 from benchmarks.networks.case import Case
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 
 class FakeCompiled:

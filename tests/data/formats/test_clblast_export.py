@@ -15,7 +15,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.clblast import xgemm, xgemm_direct
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from tests.support.oddities import GPU

@@ -12,7 +12,7 @@ import pytest
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

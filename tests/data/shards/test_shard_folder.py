@@ -14,7 +14,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.journal_rows import ROWS
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

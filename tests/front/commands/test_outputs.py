@@ -12,7 +12,7 @@ from seqtune.__main__ import main
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.inputs import check_ending
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_writable
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

@@ -18,7 +18,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.device_evidence import device_evidence
 from seqtune.errors import FormatError, InterruptedTuning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of

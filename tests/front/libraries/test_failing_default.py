@@ -13,7 +13,7 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.data.journal import Journal
 from seqtune.data.record import Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.command import backend as command
 from seqtune.tuner.backends.opencl import backend as opencl

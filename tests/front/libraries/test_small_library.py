@@ -16,7 +16,7 @@ from seqtune.__main__ import main
 from seqtune.cli import tables
 from seqtune.data.dataset import Dataset
 from seqtune.errors import CheckpointError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 if TYPE_CHECKING:
     from torch import nn

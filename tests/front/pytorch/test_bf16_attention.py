@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.pytorch.contestants import contestants

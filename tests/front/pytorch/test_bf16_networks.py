@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.errors import FormatError, MisuseError, UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.pytorch import explain
 from seqtune.pytorch.device_threads import device_for_threads
 from seqtune.pytorch.network.node_list import NodeList

@@ -18,7 +18,7 @@ from torch import nn
 from seqtune.api import predict, predict_many
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.pytorch import optimized as pytorch

@@ -13,7 +13,7 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.reporting import content as contents

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from seqtune.kernels.implementation import Array, implementation_of
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, implementation_of
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem

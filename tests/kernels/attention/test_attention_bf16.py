@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.element_types import decode, encode, rounded
-from seqtune.kernels.implementation import Array, implementation_of
+from seqtune.kernels.devices.element_types import decode, encode, rounded
+from seqtune.kernels.launches.implementation import Array, implementation_of
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.source.prelude import head, program
-from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.launches.implementation import Implementation
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.opencl.source import text
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.tensor_gemm import IMPLEMENTATION, KERNEL
-from seqtune.kernels.implementation import KernelSource, Launch
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import KernelSource, Launch
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.timing import prepare

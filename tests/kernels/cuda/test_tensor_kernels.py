@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.tensor_space import panels
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, quantities
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.source.warpgroup_tile import UNIT_REGISTERS
 from seqtune.kernels.cuda.wgmma_gemm import IMPLEMENTATION, KERNEL
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.cuda.compiler import OPTIONS, run_nvrtc, target

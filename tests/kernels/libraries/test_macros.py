@@ -9,10 +9,10 @@ import pytest
 import seqtune
 from seqtune.errors import FormatError
 from seqtune.families import is_library_file
-from seqtune.kernels.calls.call_declaration import CallDeclaration, DeclaredArgument, code_for
-from seqtune.kernels.calls.macros import without_definitions
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call_declaration import CallDeclaration, DeclaredArgument, code_for
+from seqtune.kernels.launches.macros import without_definitions
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.linting.library_lint import lint
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.linting.library_lint import lint

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.ir.writer import Writer
 from seqtune.tuner.backends.llvm.compiler import capabilities, instruction_sets

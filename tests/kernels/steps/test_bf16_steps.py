@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.llvm.ir.elements import FP32, Element
 from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.gather import gather

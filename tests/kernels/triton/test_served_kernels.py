@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
 from benchmarks.common.miopen_problems import draw, gpus
 from seqtune.errors import KernelError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.problem import Problem

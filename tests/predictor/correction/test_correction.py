@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task

@@ -11,7 +11,7 @@ import pytest
 
 import seqtune
 from seqtune.errors import MissingPackageError, MisuseError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.predictor.sequence.beam import Allowed
 from seqtune.predictor.sequence.vocabulary import BEGIN

@@ -15,7 +15,7 @@ from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.speed.miopen_decodes import count_decodes
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import CheckpointError, ConfigurationError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem

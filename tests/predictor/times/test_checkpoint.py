@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from seqtune.errors import CheckpointError, SeqtuneError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem

@@ -14,7 +14,7 @@ import pytest
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

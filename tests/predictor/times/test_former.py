@@ -17,7 +17,7 @@ from seqtune.bulk import predict_many
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.inputs import load_checkpoint
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE

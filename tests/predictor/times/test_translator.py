@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.operations.table import operations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.trees.boosters import boosters_of

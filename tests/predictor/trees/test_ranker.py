@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for

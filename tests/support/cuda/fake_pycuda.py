@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.implementation import TensorMap
+from seqtune.kernels.launches.implementation import TensorMap
 from seqtune.tuner.backends.cuda.driver import ATTRIBUTES
 
 MAP_BYTES = 128

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.cuda.source.instructions import BODY
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, encode
-from seqtune.kernels.implementation import Implementation, KernelSource, Launch, TensorMap
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, dtype_of, encode
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import Implementation, KernelSource, Launch, TensorMap
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

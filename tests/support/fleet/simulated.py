@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from benchmarks.fleet.simulated_work import DEVICE, KERNEL, OTHER, members, problems, seconds
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.fleet.fleet_options import FleetOptions

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.common.compiled_predictor import STRICT, compiler
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import Call, CallStep
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call import Call, CallStep
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError, Executable, LaunchError
 from seqtune.tuner.backends.called_executable import WallTimer, values_of

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 import numpy as np
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.launches.implementation import Array
 from seqtune.pytorch.device_threads import binder_of, device_for_threads
 from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants
 from tests.front.pytorch.test_networks import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.llvm.ir.elements import FP32, Element
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.gather import gather

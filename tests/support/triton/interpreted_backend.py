@@ -10,7 +10,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
 
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.llvm.ir.aligned import aligned
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call_declaration import CallDeclaration
-from seqtune.kernels.calls.number_types import NUMBER_TYPES
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call_declaration import CallDeclaration
+from seqtune.kernels.launches.number_types import NUMBER_TYPES
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError, LaunchError

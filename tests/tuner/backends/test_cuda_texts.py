@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends import discovery
 
 BASE = Device("one:avx2:2", "one", "paper", "avx2")

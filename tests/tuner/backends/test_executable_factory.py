@@ -9,8 +9,8 @@ import pytest
 
 from seqtune.data.record import Status
 from seqtune.errors import KernelError
-from seqtune.kernels.implementation import implementation_of, includes
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.launches.implementation import implementation_of, includes
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import Backend, ExecutableFactory, LaunchError, build_executable

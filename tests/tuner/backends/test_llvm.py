@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import MEASURED, Device
-from seqtune.kernels.implementation import KernelSource, Launch, Phase
+from seqtune.kernels.devices.device import MEASURED, Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.llvm import direct as llvm_direct
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -6,8 +6,8 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, implementation_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import KernelSource, implementation_of
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise

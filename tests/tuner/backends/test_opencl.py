@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.opencl import reference_work
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend

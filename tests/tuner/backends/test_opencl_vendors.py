@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, Implementation
 from seqtune.kernels.llvm import direct as llvm_direct
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

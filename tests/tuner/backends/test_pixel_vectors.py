@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from seqtune.data.record import Status
-from seqtune.kernels.implementation import KernelSource
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.opencl import direct
 from seqtune.kernels.opencl.source import pixel_vectors
 from seqtune.kernels.opencl.source.text import OPTIONS, head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqtune.kernels.device import MEASURED
+from seqtune.kernels.devices.device import MEASURED
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import instruction_sets
 from seqtune.tuner.backends.llvm.probe import ROUNDS, SECONDS, probe, settled

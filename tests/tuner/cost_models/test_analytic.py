@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

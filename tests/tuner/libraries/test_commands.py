@@ -16,9 +16,9 @@ import pytest
 import seqtune
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.calls.command_declaration import filled
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.command_declaration import filled
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import LaunchError, TimeLimit

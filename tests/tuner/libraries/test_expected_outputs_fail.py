@@ -9,7 +9,7 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.errors import KernelError, MisuseError, SeqtuneError, SeqtuneWarning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task

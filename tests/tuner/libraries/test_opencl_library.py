@@ -12,7 +12,7 @@ import pytest
 import seqtune
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, SeqtuneError, SeqtuneWarning
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

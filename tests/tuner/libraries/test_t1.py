@@ -12,9 +12,9 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
-from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.t1.value_lists import size_text, value_list
 from seqtune.kernels.operations.table import operation

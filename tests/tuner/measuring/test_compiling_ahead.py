@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem

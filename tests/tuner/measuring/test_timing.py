@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage

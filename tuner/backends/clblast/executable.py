@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

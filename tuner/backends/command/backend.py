@@ -10,10 +10,10 @@ from pathlib import Path
 from shutil import which
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
-from seqtune.kernels.calls.call_declaration import code_for
-from seqtune.kernels.calls.command_declaration import Command, CommandDeclaration
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call_declaration import code_for
+from seqtune.kernels.launches.command_declaration import Command, CommandDeclaration
 from seqtune.kernels.libraries.table import library_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.kernels.calls.command_declaration import Command, CommandDeclaration
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.launches.command_declaration import Command, CommandDeclaration
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.resource_usage import ResourceUsage
 

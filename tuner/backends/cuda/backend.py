@@ -16,10 +16,17 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, encode, stored_type
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, Phase, implementation_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, dtype_of, encode, stored_type
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import (
+    Array,
+    Implementation,
+    KernelSource,
+    Launch,
+    Phase,
+    implementation_of,
+)
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import Call, CallStep, LocalArgument
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.call import Call, CallStep, LocalArgument
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..called_executable import values_of

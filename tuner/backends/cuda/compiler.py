@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
-from seqtune.kernels.calls.call import Call, CallStep
-from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, Phase, implementation_of
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call import Call, CallStep
+from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
+from seqtune.kernels.launches.implementation import KernelSource, Phase, implementation_of
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 

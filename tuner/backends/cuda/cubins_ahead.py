@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import seqtune
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, implementation_of
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import KernelSource, implementation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from seqtune.errors import SeqtuneError, one_line
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import KernelSource
 
 from ...processes import processors
 from ..backend import BuildError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from seqtune.errors import SeqtuneError, UnavailableError
-from seqtune.kernels.accelerators import ARCHITECTURES, KIBI, Architecture, described, limit_facts, slug
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import ARCHITECTURES, KIBI, Architecture, described, limit_facts, slug
+from seqtune.kernels.devices.device import Device
 
 from ..backend import BuildError, LaunchError
 from ..measured_rates import cached_rates

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import UnavailableError, one_line
-from seqtune.kernels.implementation import TensorMap
+from seqtune.kernels.launches.implementation import TensorMap
 
 from ..backend import DeviceLost, LaunchError
 from .libcuda import DriverError, LibCuda, parameter_pointers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Phase
-from seqtune.kernels.occupancy import occupancy
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.occupancy import occupancy
+from seqtune.kernels.launches.implementation import Phase
 
 from ..backend import LaunchError
 from .resources import Resources

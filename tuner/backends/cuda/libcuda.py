@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.implementation import TensorMap
+from seqtune.kernels.launches.implementation import TensorMap
 
 LIBRARY = "libcuda.so.1"
 _CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: the driver may load code, and Python free memory, meanwhile

@@ -6,8 +6,8 @@ import struct
 import time
 from contextlib import closing
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.launches.implementation import KernelSource
 
 from .clock import clock_mhz
 from .compiler import CubinCompiler

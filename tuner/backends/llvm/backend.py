@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, element_type, encode
-from seqtune.kernels.implementation import Array, Implementation, implementation_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, dtype_of, element_type, encode
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import Array, Implementation, implementation_of
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError, KernelError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, KernelSource, Launch, implementation_of
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, implementation_of
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from seqtune.kernels.device import MEASURED
+from seqtune.kernels.devices.device import MEASURED
 
 from ..measured_rates import cached_rates
 from .compiler import toolchain

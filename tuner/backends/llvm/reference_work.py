@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from .compiler import INSTRUCTION_SETS, Compiler
 from .probe import CHAINS, multiply_text

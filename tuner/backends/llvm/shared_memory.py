@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.ir.aligned import aligned, is_aligned
 
 SAMPLED = 1024  # elements that choose the array to compare with

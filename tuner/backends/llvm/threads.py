@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.implementation import Launch
+from seqtune.kernels.launches.implementation import Launch
 
 from .compiler import Compiler
 

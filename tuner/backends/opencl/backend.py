@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, implementation_of
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch, implementation_of
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import Call, CallStep, LocalArgument
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.launches.call import Call, CallStep, LocalArgument
+from seqtune.kernels.launches.implementation import KernelSource
 
 from ..backend import BuildError, LaunchError
 from ..called_executable import WallTimer, group_size, values_of

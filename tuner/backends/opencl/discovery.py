@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..backend import BuildError
 from ..llvm.facts import caches, cpu_name

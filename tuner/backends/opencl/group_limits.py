@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..backend import LaunchError
 

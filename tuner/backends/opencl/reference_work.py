@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 
 from ..backend import LaunchError
 from .probe import ITEMS, OPTIONS, PASS_FLOPS, rates_text

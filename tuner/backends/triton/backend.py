@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqtune.errors import DeviceError, FormatError
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import dtype_of
-from seqtune.kernels.implementation import implementation_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import dtype_of
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.implementation import implementation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqtune.errors import FormatError, check_installed, one_line
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import dtype_of
-from seqtune.kernels.implementation import KernelSource, Launch, Phase, implementation_of
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import dtype_of
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase, implementation_of
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of

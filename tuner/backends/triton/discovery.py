@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import UnavailableError, check_installed, one_line
-from seqtune.kernels.accelerators import ARCHITECTURES, described, limit_facts, slug
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import ARCHITECTURES, described, limit_facts, slug
+from seqtune.kernels.devices.device import Device
 
 
 def load() -> tuple[Any, Any]:

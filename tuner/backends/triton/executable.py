@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import one_line
-from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, stored_type
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, dtype_of, stored_type
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

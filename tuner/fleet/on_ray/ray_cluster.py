@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
-from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
+from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..address import FleetAddress
 from . import head_probe

@@ -17,8 +17,8 @@ from typing import Any
 
 import seqtune
 from seqtune.errors import MisuseError, SeqtuneError, one_line
-from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.bundle import Bundle, bundles_in_use, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.device import Device
 from seqtune.pytorch import explain
 from seqtune.pytorch.network import bands
 from seqtune.pytorch.network.bands import MOST_BANDS, compute_in_bands

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace

@@ -12,9 +12,9 @@ import pytest
 
 from seqtune.data.record import Status
 from seqtune.errors import DeviceError, UnavailableError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase, TensorMap
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase, TensorMap
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace

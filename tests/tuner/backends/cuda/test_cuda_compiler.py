@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import FormatError, UnavailableError
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError, KernelError
-from seqtune.kernels.element_types import decode, encode
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import MEASURED
+from seqtune.kernels.devices.device import MEASURED
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import instruction_sets

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.ir.tiling import row_runs

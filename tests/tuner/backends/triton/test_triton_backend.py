@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.accelerators import described
+from seqtune.kernels.devices.accelerators import described
 from seqtune.tuner.backends.backend import DeviceLost, LaunchError
 from seqtune.tuner.backends.triton.backend import TritonBackend
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -63,7 +63,8 @@ def test_a_binary_that_does_not_state_its_needs_runs_without_them() -> None:
 
 
 def test_a_compilation_warns_of_nothing(tmp_path: Path) -> None:
-    program = ("from seqtune.kernels.accelerators import described; from seqtune.kernels.problem import Problem; "
+    program = ("from seqtune.kernels.devices.accelerators import described; "
+               "from seqtune.kernels.problem import Problem; "
                "from seqtune.kernels.registry import kernel; from seqtune.kernels.space import SearchSpace; "
                "from seqtune.tuner.backends.triton.compiler import TritonCompiler; family = kernel('triton.gemm'); "
                "device = described('triton', 'mi300x'); problem = Problem.make('gemm', m=64, n=64, k=64); "

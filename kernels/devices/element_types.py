@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError
 
-from .problem import Problem
+from ..problem import Problem
 
 Floats32 = NDArray[np.float32]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from seqtune.errors import FormatError
 
-from ..device import Device
+from ..devices.device import Device
 from ..expression import Expression
 from ..kernel import Configuration, quantities
 from ..problem import Problem

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.element_types import ELEMENT_TYPES, decode, encode, rounded
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES, decode, encode, rounded
 
 TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NUMBERS = np.concatenate([np.random.default_rng(0).standard_normal(2000), [0.0, -0.0, 1.0, 1 / 3, 65504.0, np.inf],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.accelerators import described
-from seqtune.kernels.device import Device
-from seqtune.kernels.occupancy import LIMITS, blocks_by_limit, blocks_per_unit, occupancy
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.occupancy import LIMITS, blocks_by_limit, blocks_per_unit, occupancy
 
 # (GPU, threads, registers, shared bytes) -> blocks by limit, as `cuda_occupancy.h` of CUDA 13.0 computes them with the
 # whole carve-out for shared memory. The same comparison over 20,000 random kernels of seven GPUs found no difference.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..implementation import KernelSource
+from .implementation import KernelSource
 from .number_types import NUMBER_TYPES
 
 

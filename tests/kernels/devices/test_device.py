@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import PROBED, Device
+from seqtune.kernels.devices.device import PROBED, Device
 
 DEVICE = Device(
     "llvm:avx2:1",

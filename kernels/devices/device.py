@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from seqtune.errors import FormatError, shown
 
-from .operations.feature import LARGEST_NUMBER
+from ..operations.feature import LARGEST_NUMBER
 
 Fact = int | float | str
 PROBED = ("l1_gbs", "l2_gbs", "l3_gbs", "wake_microseconds", "gather_nanoseconds")  # facts that older files lack

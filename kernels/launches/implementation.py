@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 
-from .device import Device
-from .kernel import Configuration, Kernel
-from .lookup import resolve
-from .problem import Problem
+from ..devices.device import Device
+from ..kernel import Configuration, Kernel
+from ..lookup import resolve
+from ..problem import Problem
 
 Array = NDArray[np.float32]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from seqtune.errors import ExpressionError, FormatError, KernelError
 
-from ..device import Device
+from ..devices.device import Device
 from ..expression import Expression
-from ..implementation import KernelSource, implementation_of
 from ..kernel import Configuration, Kernel, quantities
 from ..problem import Problem
 from .call import Argument, BufferArgument, Call, CallStep, LocalArgument, ScalarArgument, WorkspaceArgument
+from .implementation import KernelSource, implementation_of
 from .number_types import numpy_type, scalar, split_type
 
 LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number

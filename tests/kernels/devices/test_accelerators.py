@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seqtune.kernels.accelerators import ACCELERATORS, ARCHITECTURES, described, described_names, slug
-from seqtune.kernels.device import Device
+from seqtune.kernels.devices.accelerators import ACCELERATORS, ARCHITECTURES, described, described_names, slug
+from seqtune.kernels.devices.device import Device
 
 
 @pytest.mark.parametrize("name", ACCELERATORS)

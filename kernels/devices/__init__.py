@@ -1,0 +1,1 @@
+"""Devices: their facts, element types, accelerators, and the limits of GPUs."""
