@@ -1,20 +1,37 @@
-"""Processes: the number and the limits of the processes that long jobs start."""
+"""Processes: the CPUs, the number and the limits of the processes that long jobs start."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from seqtune.errors import SeqtuneWarning
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
+unpinned: set[int] = set()  # the CPUs of the thread that a pool of threads pinned, as before; empty while none does
+
+
+def usable_processors() -> set[int]:
+    """The processors that this process may use, also while a pool of threads has pinned the calling thread to one."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set(range(os.cpu_count() or 1))
+    return set(unpinned) or os.sched_getaffinity(0)
+
+
+def unpin(process: int) -> None:
+    """Let a process that was just started use all processors of this one; it inherits the calling thread's pinning."""
+    if unpinned:
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(process, unpinned)
+
+
 def processors() -> int:
     """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(usable_processors())
 
 
 def usable_jobs(jobs: int) -> int:

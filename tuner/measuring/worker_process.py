@@ -18,6 +18,7 @@ from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableEr
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
+from ..processes import unpin
 from .worker_message import Message, lines, read_message
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -59,6 +60,7 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
             start_new_session=self._cache is not None)
+        unpin(self._process.pid)
         self.alive = True
         threading.Thread(target=_listen, args=(self._process, self._messages), daemon=True).start()
         with suppress(WorkerDied):  # `open` finds it out

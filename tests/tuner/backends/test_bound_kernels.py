@@ -221,6 +221,13 @@ def test_the_runtime_of_the_package_itself_is_preferred(tmp_path: Path) -> None:
     assert runtime_of("/usr/lib/libgomp.so.1", other) is None
 
 
+def test_the_package_s_own_runtime_is_found_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "s").symlink_to("/s")
+    (tmp_path / "maps").write_text("".join(f"7f00-7f01 r-xp 00000000 fe:00 1  {path}\n" for path in (
+        "/s/torch/lib/libgomp.so.1", "/s/xgboost.libs/libgomp-1.so")))
+    assert loaded_runtime(tmp_path / "s" / "torch", tmp_path / "maps") == Path("/s/torch/lib/libgomp.so.1")
+
+
 def test_a_library_that_is_not_an_openmp_runtime_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="not an OpenMP runtime"):
         OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")

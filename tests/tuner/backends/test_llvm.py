@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from seqtune.tuner.backends.llvm import compiler as llvm_compiler
 from seqtune.tuner.backends.llvm import facts as llvm_facts
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands
+from seqtune.tuner.processes import unpin, usable_processors
 from tests.support.exactness import check
 from tests.support.oddities import odd_problems
 
@@ -245,6 +247,23 @@ def test_closing_ends_the_threads_and_gives_the_cpus_back() -> None:
     second.close()
     assert os.sched_getaffinity(0) == cpus
     assert threading.active_count() == before
+
+
+def test_a_process_that_is_started_from_a_pinned_thread_has_all_cpus() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("no thread affinity on this system")
+    cpus = os.sched_getaffinity(0)
+    opened = LLVMBackend(DEVICES[0])
+    started = subprocess.Popen(["sleep", "60"])
+    try:
+        unpin(started.pid)
+        assert os.sched_getaffinity(started.pid) == cpus
+        assert usable_processors() == cpus
+    finally:
+        started.kill()
+        started.wait()
+        opened.close()
+    unpin(started.pid)  # nothing to do where nothing is pinned
 
 
 def test_idle_threads_sleep() -> None:

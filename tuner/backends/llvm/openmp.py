@@ -82,6 +82,7 @@ def loaded_runtime(near: Path, maps: Path = Path("/proc/self/maps")) -> Path | N
         lines = maps.read_text().splitlines()
     except OSError:
         return None
+    near = near.resolve()  # the maps name files without links, which a folder of packages may be behind
     paths = dict.fromkeys(Path(line.split(None, 5)[5]) for line in lines if line.count("/"))
     runtimes = [path for path in paths if path.name.startswith(RUNTIMES)]
     own = [path for path in runtimes if near in path.parents or path.parent == near.with_name(f"{near.name}.libs")]

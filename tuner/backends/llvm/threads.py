@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.launches.implementation import Launch
 
+from ...processes import unpinned, usable_processors
 from .compiler import Compiler
 
 SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
@@ -25,16 +26,12 @@ SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
 _GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
 
 _pins = 0  # number of pools that pin the calling thread
-_unpinned: set[int] = set()  # the CPUs on which that thread may run when no pool pins it
 
 
 def usable_cpus() -> list[int]:
     """One logical CPU of every physical core that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return list(range(os.cpu_count() or 1))
-    allowed = sorted(_unpinned or os.sched_getaffinity(0))
     cores: dict[str, int] = {}
-    for cpu in allowed:
+    for cpu in sorted(usable_processors()):
         try:
             core = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
         except OSError:
@@ -208,7 +205,7 @@ class Threads:
         cpus = usable_cpus()
         if hasattr(os, "sched_setaffinity"):
             if not _pins:
-                _unpinned.update(os.sched_getaffinity(0))
+                unpinned.update(os.sched_getaffinity(0))
             _pins += 1
             os.sched_setaffinity(0, {cpus[0]})
         self._module, _ = compiler.build(_text())
@@ -254,8 +251,8 @@ class Threads:
         if hasattr(os, "sched_setaffinity"):
             _pins -= 1
             if not _pins:
-                os.sched_setaffinity(0, _unpinned)
-                _unpinned.clear()
+                os.sched_setaffinity(0, unpinned)
+                unpinned.clear()
 
 
 def phases_of(launch: Launch, address: Callable[[str], int]) -> list[tuple[int, int, int]]:
