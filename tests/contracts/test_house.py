@@ -19,8 +19,6 @@ from tests.support.paths import ROOT
 
 FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import
 EVERYWHERE = (*FLOORS, "benchmarks", "tests")
-MOST_FILES = 20  # in one folder
-MOST_LINES = 300  # of a module
 OPENINGS = ("Of", "What", "Those", "Per", "As", "For", "To", "Whose")  # words before a subject
 
 
@@ -143,22 +141,6 @@ def test_the_rooms_of_a_floor_form_no_circle(floor: str) -> None:
     assert circle(rooms) == []
 
 
-def test_modules_are_short() -> None:
-    lengths = {str(path): len((ROOT / path).read_text().splitlines())
-               for floor in EVERYWHERE for path in sources(floor)}
-    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
-
-
-def test_no_two_public_classes_have_one_name() -> None:
-    homes: dict[str, list[str]] = defaultdict(list)
-    for floor in (*FLOORS, "benchmarks"):
-        for path in sources(floor):
-            for node in ast.parse((ROOT / path).read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes[node.name].append(str(path))
-    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
-
-
 def test_docstrings_begin_with_their_subject() -> None:
     wrong = []
     for path in (path for floor in EVERYWHERE for path in sources(floor)):
@@ -168,28 +150,6 @@ def test_docstrings_begin_with_their_subject() -> None:
                 if words and words[0].rstrip(",") in OPENINGS:
                     wrong.append(f"{path}:{getattr(node, 'lineno', 1)}: {' '.join(words[:5])}")
     assert wrong == []
-
-
-def test_folders_are_small() -> None:
-    counts: dict[Path, int] = defaultdict(int)
-    for floor in EVERYWHERE:
-        for path in sources(floor):
-            counts[path.parent] += path.name != "__init__.py"
-    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
-
-
-# Rooms whose modules answer the same queries: for a platform, for an operation, for one source of knowledge.
-# `backends/backend.py` may stand beside `backends/llvm/backend.py` and `backends/opencl/backend.py`.
-PARALLEL = ("llvm", "opencl", "command", "cuda", "triton", "miopen", "clblast", "operations", "times", "labels")
-
-
-@pytest.mark.parametrize("floor", FLOORS)
-def test_no_two_modules_of_a_floor_have_one_name_but_in_parallel_rooms(floor: str) -> None:
-    rooms: dict[str, list[str]] = defaultdict(list)
-    for path in sources(floor):
-        if path.name != "__init__.py":
-            rooms[path.stem].append(next((part for part in path.parts[:-1] if part in PARALLEL), "no parallel room"))
-    assert {name: found for name, found in rooms.items() if len(set(found)) < len(found)} == {}
 
 
 def test_no_module_of_the_front_has_the_name_of_a_public_function() -> None:
