@@ -14,8 +14,8 @@ from itertools import chain, compress
 from operator import not_
 from typing import Any
 
+from seqtune.kernels.arithmetic import LARGEST_NUMBER
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.operations.feature import LARGEST_NUMBER
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage

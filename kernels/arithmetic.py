@@ -20,6 +20,7 @@ Bound = Callable[[Mapping[str, float]], float]
 
 PLAIN, CHECKED, SMALL = 0, 1, 2  # modes: plain numbers; columns; columns whose integers are known to be small
 
+LARGEST_NUMBER = 2**63 - 1  # of whole numbers in files: columns of a space have 64 bits
 LARGEST_SHIFT = 62
 LARGEST_POWER = 64
 _SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
 
+from .arithmetic import LARGEST_NUMBER
 from .devices.device import Device
 from .expression import Expression
-from .operations.feature import LARGEST_NUMBER
 from .problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter

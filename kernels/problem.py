@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from seqtune.errors import ProblemError, json_fault, shown
 
+from .devices.element_types import ElementType, element_type
 from .operations.feature import Value
 from .operations.operation import Operation
 from .operations.table import operation
@@ -57,6 +58,17 @@ class Problem:
             if key == name:
                 return value
         raise KeyError(name)
+
+    @property
+    def dtype(self) -> str:
+        """The name of the element type of the operands; fp32 where the operation has no such feature."""
+        dtype = next((value for name, value in self.features if name == "dtype"), None)
+        return dtype if isinstance(dtype, str) else "fp32"
+
+    @property
+    def element(self) -> ElementType:
+        """The element type in which kernels store the operands. Raises ProblemError if they cannot."""
+        return element_type(self.dtype)
 
     def size(self, name: str) -> int:
         """The value of a feature or derived quantity. Raises ProblemError if it is not a known whole number."""

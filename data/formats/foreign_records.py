@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.arithmetic import LARGEST_NUMBER
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
-from seqtune.kernels.operations.feature import LARGEST_NUMBER, Value
+from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
 from ..dataset import ADDED, SCHEMA, Dataset

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from seqtune.errors import FormatError, shown
 
-from ..operations.feature import LARGEST_NUMBER
+from ..arithmetic import LARGEST_NUMBER
 
 Fact = int | float | str
 PROBED = ("l1_gbs", "l2_gbs", "l3_gbs", "wake_microseconds", "gather_nanoseconds")  # facts that older files lack
 MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from one measurement to the next
-# Facts of `extra` that are 1 on devices that have something and 0 elsewhere; constraints can name them on any device.
-# bf16_dots: an instruction adds products of pairs of bf16 numbers to fp32 sums, and one rounds fp32 to bf16.
-CAPABILITIES = ("bf16_dots",)
+# Facts of `extra` that are 1 on devices that have something and 0 elsewhere, with its name for people; constraints can
+# name them on any device.
+CAPABILITIES = {
+    "bf16_dots": "dot products of bf16 numbers",  # added in pairs to fp32 sums; and an instruction rounds fp32 to bf16
+    "int8_dots": "dot products of int8 numbers"}  # of four unsigned and four signed bytes, added to a 32-bit sum
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 

@@ -1,34 +1,89 @@
-"""Element types: the bytes and the rounding of each `dtype`, and the conversion between float32 and stored elements.
+"""Element types: the numbers that kernels store and compute, with their names in NumPy, LLVM IR, OpenCL C, CUDA C,
+Triton and PyTorch. Everything else that depends on an element type is derived from this table.
 
-Operands are made, packed and compared in float32 on the host. A backend stores them in the problem's element type.
+Operands of the kernels of this package are made, packed and compared on the host as numbers of `ElementType.host`. A
+backend stores them as `ElementType.stored`; `encode` and `decode` convert.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError
 
-from ..problem import Problem
-
-Floats32 = NDArray[np.float32]
-
-
-class ElementType(NamedTuple):
-    """One element type: its size in bytes, and the largest relative error of rounding a number to it."""
-
-    size: int
-    rounding: float
+NAN_BYTE = 0xFF  # 16, 32 or 64 bits of ones are a NaN, and one that no arithmetic gives
+PATTERN_BYTE = 0xA5  # whole numbers have no NaN; repeated, this makes an unlikely one
 
 
-ELEMENT_TYPES = {
-    "fp32": ElementType(4, 0.0),  # below any tolerance
-    "fp16": ElementType(2, 2.0**-11),  # half a unit of 11 binary digits
-    "bf16": ElementType(2, 2.0**-8),  # half a unit of 8 binary digits
-}
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """One element type. An empty name says that the language has no such type."""
+
+    name: str  # as problems and libraries call it
+    numpy: str  # the type of stored elements; NumPy has no bf16, whose 16 bits are stored as uint16
+    ir: str = ""  # in memory; LLVM's bfloat is not used, because few operations take it
+    opencl: str = ""
+    cuda: str = ""
+    triton: str = ""
+    torch: str = ""
+    rounding: float = 0.0  # largest relative error of rounding a number to the type; fp32's is below any tolerance
+    tolerance: float = 0.0  # default of max|difference| / max|expected|: rounding in a sum of some thousand products
+    #                         stays below it; whole numbers are exact
+    accumulator: str = ""  # the element type of sums of products, which whole numbers also store; empty: its own
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The NumPy type of stored elements."""
+        return np.dtype(self.numpy)
+
+    @property
+    def size(self) -> int:
+        """The bytes of an element."""
+        return self.stored.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether numbers of the type have fractions, and NaN."""
+        return self.rounding > 0 or self.stored.kind == "f"
+
+    @property
+    def host(self) -> np.dtype[Any]:
+        """The NumPy type that holds the numbers on the host: float32 for floats of at most 32 bits."""
+        return np.dtype(np.float32) if self.is_float and self.size <= 4 else self.stored
+
+    @property
+    def poison(self) -> int:
+        """The byte that fills canaries, and outputs before a check."""
+        return NAN_BYTE if self.is_float else PATTERN_BYTE
+
+    @property
+    def result(self) -> ElementType:
+        """The element type of a product's result: that of its sums for whole numbers, which do not fit back."""
+        return self if self.is_float or not self.accumulator else ELEMENT_TYPES[self.accumulator]
+
+
+ELEMENT_TYPES = {element.name: element for element in (
+    ElementType("fp32", "float32", "float", "float", "float", "fp32", "float32", tolerance=1e-4),
+    ElementType("fp16", "float16", "half", "half", "__half", "fp16", "float16", rounding=2.0**-11,  # half a unit of
+                tolerance=2e-3, accumulator="fp32"),                                       # 11 binary digits
+    ElementType("bf16", "uint16", "i16", "", "__nv_bfloat16", "bf16", "bfloat16", rounding=2.0**-8,  # of 8
+                tolerance=1.6e-2, accumulator="fp32"),
+    ElementType("fp64", "float64", "double", "double", "double", "fp64", "float64", tolerance=1e-9),
+    ElementType("int8", "int8", "i8", "char", "signed char", "i8", "int8", accumulator="int32"),
+    ElementType("uint8", "uint8", "i8", "uchar", "unsigned char", "u8", "uint8"),
+    ElementType("int16", "int16", "i16", "short", "short", "i16", "int16"),
+    ElementType("uint16", "uint16", "i16", "ushort", "unsigned short", "u16", "uint16"),
+    ElementType("int32", "int32", "i32", "int", "int", "i32", "int32"),
+    ElementType("uint32", "uint32", "i32", "uint", "unsigned int", "u32", "uint32"),
+    ElementType("int64", "int64", "i64", "long", "long long", "i64", "int64"),
+    ElementType("uint64", "uint64", "i64", "ulong", "unsigned long long", "u64", "uint64"),
+)}
+OF_TORCH = {element.torch: name for name, element in ELEMENT_TYPES.items()}  # PyTorch's name -> ours
+OF_OPENCL = {element.opencl: name for name, element in ELEMENT_TYPES.items() if element.opencl}
 
 
 def element_type(dtype: str) -> ElementType:
@@ -38,28 +93,20 @@ def element_type(dtype: str) -> ElementType:
     return ELEMENT_TYPES[dtype]
 
 
-def dtype_of(problem: Problem) -> str:
-    """The name of the problem's element type; fp32 where the operation has no such feature."""
-    dtype = dict(problem).get("dtype")
-    return dtype if isinstance(dtype, str) else "fp32"
+def sizes_expression(dtypes: tuple[str, ...]) -> str:
+    """The text of an expression that gives the bytes of an element of the feature `dtype`, one of these."""
+    return "{" + ", ".join(f"{name!r}: {ELEMENT_TYPES[name].size}" for name in dtypes) + "}[dtype]"
 
 
-def stored_type(problem: Problem) -> ElementType:
-    """The element type in which kernels store the problem's operands and output. Raises ProblemError."""
-    return element_type(dtype_of(problem))
+def encode(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The array as it is stored, contiguous; bf16 as the upper halves of float32.
 
-
-def encode(array: Floats32, dtype: str) -> NDArray[Any]:
-    """The array as it is stored: float32, float16, or for bf16 the upper halves of float32 as uint16.
-
-    Numbers are rounded to the nearest, ties to even. Raises ProblemError.
+    Numbers are rounded to the nearest, ties to even. Whole numbers must fit. Raises ProblemError.
     """
-    element_type(dtype)
-    contiguous = np.ascontiguousarray(array, np.float32)
-    if dtype == "fp32":
-        return contiguous
-    if dtype == "fp16":
-        return contiguous.astype(np.float16)
+    element = element_type(dtype)
+    contiguous = np.ascontiguousarray(array, element.host)
+    if dtype != "bf16":
+        return contiguous.astype(element.stored, copy=False)
     bits = contiguous.view(np.uint32)
     halves = bits >> 16  # in place from here on: operands can have millions of elements
     halves &= 1
@@ -71,14 +118,14 @@ def encode(array: Floats32, dtype: str) -> NDArray[Any]:
     return stored
 
 
-def decode(stored: NDArray[Any], dtype: str) -> Floats32:
-    """The inverse of `encode`. NaN stays NaN. Raises ProblemError."""
-    element_type(dtype)
+def decode(stored: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The inverse of `encode`, of the type `ElementType.host`. NaN stays NaN. Raises ProblemError."""
+    element = element_type(dtype)
     if dtype == "bf16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
-    return stored.astype(np.float32)
+    return stored.astype(element.host)
 
 
-def rounded(array: Floats32, dtype: str) -> Floats32:
+def rounded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """The array with every number rounded to the element type. Raises ProblemError."""
-    return array if dtype == "fp32" else decode(encode(array, dtype), dtype)
+    return array if array.dtype == element_type(dtype).stored else decode(encode(array, dtype), dtype)

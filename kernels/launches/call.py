@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..devices.element_types import ELEMENT_TYPES
 from .implementation import KernelSource
-from .number_types import NUMBER_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class WorkspaceArgument:
     @property
     def size(self) -> int:
         """The bytes."""
-        return self.count * NUMBER_TYPES[self.dtype].itemsize
+        return self.count * ELEMENT_TYPES[self.dtype].size
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScalarArgument:
     @property
     def number(self) -> Any:
         """The number as a NumPy scalar."""
-        return np.frombuffer(self.content, NUMBER_TYPES[self.dtype])[0]
+        return np.frombuffer(self.content, ELEMENT_TYPES[self.dtype].stored)[0]
 
 
 @dataclass(frozen=True, slots=True)

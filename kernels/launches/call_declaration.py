@@ -13,12 +13,13 @@ from typing import Any
 from seqtune.errors import ExpressionError, FormatError, KernelError
 
 from ..devices.device import Device
+from ..devices.element_types import element_type
 from ..expression import Expression
 from ..kernel import Configuration, Kernel, quantities
 from ..problem import Problem
+from .c_types import scalar, split_type
 from .call import Argument, BufferArgument, Call, CallStep, LocalArgument, ScalarArgument, WorkspaceArgument
 from .implementation import KernelSource, implementation_of
-from .number_types import numpy_type, scalar, split_type
 
 LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number
 MOST_LAUNCHES = 10_000
@@ -66,9 +67,9 @@ class DeclaredArgument:
             return BufferArgument(name)
         if self.kind == "scalar":
             return ScalarArgument(self.dtype, scalar(self.dtype, self.expression(values)).tobytes())
-        count = whole(self.expression, values, LARGEST_BYTES // numpy_type(self.dtype).itemsize)
+        count = whole(self.expression, values, LARGEST_BYTES // element_type(self.dtype).size)
         if self.kind == "local":
-            return LocalArgument(count * numpy_type(self.dtype).itemsize)
+            return LocalArgument(count * element_type(self.dtype).size)
         return WorkspaceArgument(f"workspace {index + 1}", self.dtype, count)
 
 

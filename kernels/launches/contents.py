@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
 
+from ..devices.element_types import element_type
 from ..operations.tensor import Contents, Tensor, Tensors
-from .number_types import is_float, numpy_type
 
 DRAWN = ("normal", "uniform", "zeros", "ones", "index")
 COPY_OF = "copy of "  # before the name of an input: the contents of an output that starts as a copy of it
@@ -41,7 +41,7 @@ def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:
 
     Whole numbers are drawn from -8..8, unsigned ones from 0..16: sums of many of them do not overflow 32 bits.
     """
-    kind, values = numpy_type(tensor.dtype), tensor.values
+    kind, values = element_type(tensor.dtype).stored, tensor.values
     if isinstance(values, Path):
         return read_array(values, tensor.shape).astype(kind, casting="same_kind")
     if not isinstance(values, str):
@@ -51,7 +51,7 @@ def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:
     if values == "index":
         return np.arange(tensor.size).reshape(tensor.shape).astype(kind)
     generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    if not is_float(tensor.dtype):
+    if not element_type(tensor.dtype).is_float:
         low = 0 if kind.kind == "u" else -8
         return generator.integers(low, low + 16, tensor.shape, endpoint=True).astype(kind)
     if values == "uniform":

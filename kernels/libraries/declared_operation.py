@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 
+from ..arithmetic import LARGEST_NUMBER
 from ..expression import Expression
+from ..launches.c_types import scalar
 from ..launches.contents import COPY_OF, DRAWN, copied_input, read_array
-from ..launches.number_types import scalar
 from ..launches.reference_results import name_reference, reference_results
-from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
+from ..operations.feature import LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
 from ..operations.tensor import Contents, Tensor, Tensors
 from .document import FeatureDocument, OperationDocument

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from seqtune.errors import shown
 
+from ..arithmetic import LARGEST_NUMBER
 from ..kernel import MOST_VALUES
-from ..operations.feature import LARGEST_NUMBER
 from .document_part import CName, DocumentPart, ExpressionText, FamilyName, LowerName, Text, Whole, named, spelled
 from .run_sections import CommandSection, InputDocument, OutputDocument, SourceSection
 

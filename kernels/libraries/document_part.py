@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from ..arithmetic import LARGEST_NUMBER
 from ..expression import LONGEST_EXPRESSION
-from ..operations.feature import LARGEST_NUMBER
 
 LONGEST_NAME = 60  # characters
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from ..launches.c_types import DECLARABLE
 from .document_part import CName, DocumentPart, ExpressionText
 
 LONGEST_SOURCE = 1_000_000  # characters of a kernel's text
 MOST_ARGUMENTS = 100
 
-ElementType: TypeAlias = Literal["fp16", "fp32", "fp64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
-                                 "uint64"]
+
+
+def _declarable(dtype: str) -> str:
+    if dtype not in DECLARABLE:
+        raise ValueError(f"there is no element type {dtype!r:.40}; there are {', '.join(DECLARABLE)}")
+    return dtype
+
+
+DeclaredType: TypeAlias = Annotated[str, AfterValidator(_declarable)]
 Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -20,7 +28,7 @@ class InputDocument(DocumentPart):
     """An array that the kernel reads: its shape (expressions separated by commas), element type and contents."""
 
     shape: ExpressionText
-    dtype: ElementType = "fp32"
+    dtype: DeclaredType = "fp32"
     values: int | float | Line = "normal"  # normal, uniform, zeros, ones, index, a number, or a .npy file
 
 
@@ -28,7 +36,7 @@ class OutputDocument(DocumentPart):
     """An array that the kernel writes. With `values` it starts with these contents, otherwise it is poisoned."""
 
     shape: ExpressionText
-    dtype: ElementType = "fp32"
+    dtype: DeclaredType = "fp32"
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of max|difference| / max|expected|
     check: Literal["elements", "sum"] = "elements"  # what is compared: every element, or the sum of all
     values: int | float | Line | None = None  # those of an input, or "copy of x", x being an input

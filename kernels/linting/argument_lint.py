@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
+from ..devices.element_types import ELEMENT_TYPES
 from ..launches.call_declaration import DeclaredArgument
 from ..launches.macros import without_definitions
-from ..launches.number_types import NUMBER_TYPES
 from ..libraries.declared_operation import DeclaredOperation
 from ..libraries.document import KernelDocument
 from ..libraries.fault import KeyPath
@@ -78,8 +78,8 @@ def _refused(argument: DeclaredArgument, parameter: SourceParameter) -> str | No
         if parameter.is_pointer:
             return "a pointer, and a number is declared"
         if parameter.is_pointer is False and parameter.dtype is not None:
-            takes = NUMBER_TYPES[parameter.dtype].itemsize * parameter.width
-            given = NUMBER_TYPES[argument.dtype].itemsize
+            takes = ELEMENT_TYPES[parameter.dtype].size * parameter.width
+            given = ELEMENT_TYPES[argument.dtype].size
             return None if takes == given else f"which has {takes} bytes, and the declared {argument.dtype} has {given}"
         return None
     if parameter.is_pointer is False:
@@ -98,9 +98,9 @@ def _types(argument: DeclaredArgument, parameter: SourceParameter, types: Mappin
         return
     given = {argument.expression.text: argument.dtype} if argument.dtype else {
         name: types[name] for name in argument.expression.names if name in types}
-    taken = NUMBER_TYPES[parameter.dtype]
+    taken = ELEMENT_TYPES[parameter.dtype].stored
     for name, dtype in given.items():
-        kind = NUMBER_TYPES[dtype]
+        kind = ELEMENT_TYPES[dtype].stored
         alike = kind.itemsize == taken.itemsize and (kind.kind == "f") == (taken.kind == "f")  # int and unsigned int
         if not alike and 1 not in (kind.itemsize, taken.itemsize):
             yield Remark(place, f"{name:.60} is {dtype}, and the kernel takes {parameter.text!r:.80}")

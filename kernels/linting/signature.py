@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from ..launches.number_types import C_TYPES
+from ..launches.c_types import C_TYPES
 from .c_text import ATTRIBUTE, CText, is_word, tokens
 
 _SPACES = {f"{dashes}{space}": space for space in ("global", "local", "constant", "private") for dashes in ("", "__")}

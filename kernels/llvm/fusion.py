@@ -12,7 +12,6 @@ from typing import Protocol, runtime_checkable
 from seqtune.errors import KernelError
 
 from ..devices.device import Device
-from ..devices.element_types import dtype_of
 from ..kernel import Configuration
 from ..launches.implementation import Implementation, KernelSource, Launch
 from ..problem import Problem
@@ -76,13 +75,13 @@ class Fusion:
 
     def elements(self, problem: Problem, device: Device) -> Elements:
         """The elements of x, y and the second operand. Raises KernelError for other types than fp32 and bf16."""
-        own = dtype_of(problem)
+        own = problem.dtype
         x, y, other = (Element.of(name or own, device) for name in (own, self.y_element, self.other_element))
         return Elements(x, y, other if self.has_other else y)
 
     def check_elements(self, problem: Problem) -> None:
         """Raise KernelError unless y and the second operand have the problem's elements."""
-        own = dtype_of(problem)
+        own = problem.dtype
         if not {self.y_element or own, self.other_element or own} == {own}:
             raise KernelError(f"this kernel stores and adds {own} only; other elements need llvm.direct, llvm.gemm "
                               "or llvm.depthwise with layout=NHWC, or their kernels of bf16")

@@ -1,6 +1,6 @@
 """llvm.gemm: fp32 matrix product with the register tile of llvm.direct, whose pixels are the rows of A.
 
-Its code also runs llvm.gemm_bf16.
+Its code also runs llvm.gemm_bf16 and llvm.gemm_int8.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from seqtune.errors import KernelError
+
 from ..cache_lines import gemm_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource, Launch, Phase
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
+from .ir.elements import FP32, Element
 from .ir.matrix_views import MatrixViews
 from .ir.task_loops import arguments
 from .ir.tile import Tile
-from .ir.tiling import Tiling, in_word, pack, pack_pairs
+from .ir.tiling import Tiling, in_word, pack, pack_pairs, pack_words
 from .steps.formula import Formula
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
@@ -85,12 +88,14 @@ class LLVMGemm:
                fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on tile, step between rows of A, elements and epilogue."""
         elements = fusion.elements(problem, device)
+        if elements.x.words and not fusion.is_plain:
+            raise KernelError("a product of int8 numbers stores plain sums: it takes no epilogue and no pitches")
+        y = FP32 if elements.x.words else elements.y  # 32-bit sums of whole numbers are stored as they are
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
-            bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=elements.y,
-            other=elements.other,
+            bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=y, other=elements.other,
             prefetches=fusion.chained and _tiling(problem, device, configuration).visits > 1).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
@@ -99,6 +104,8 @@ class LLVMGemm:
         pitches = _pitches(problem, fusion)
         step, along = (1, pitches.x) if problem["trans_a"] == "yes" else (pitches.x, pair)
         values = tiling.arguments(1)
+        if _is_corrected(problem, device):
+            values["weights_block"] += tiling.lanes
         values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": pitches.y, "y_channel": 1,
                    "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
         if not fusion.is_plain:
@@ -127,10 +134,12 @@ class LLVMGemm:
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Copy B into the order [block of columns][k][column]; the last block overlaps its predecessor.
 
-        In bf16, each float of the result holds a pair along k.
+        In bf16, each float of the result holds a pair along k, and in int8 four numbers along k.
         """
         lanes, transposed, pair = self.packing(problem, configuration)
         rows = weights if transposed else weights.T
+        if problem.dtype == "int8":
+            return pack_words(np.asarray(rows), lanes, _is_corrected(problem, device))
         return (pack if pair == 1 else pack_pairs)(np.asarray(rows)[:, :, None, None], 1, lanes, True)
 
 
@@ -139,6 +148,11 @@ def _tiling(problem: Problem, device: Device, configuration: Configuration) -> T
         row_w=problem.size("m"), rows=1, k=problem.size("n"), c=problem.size("k") // in_word(problem),
         tile_w=configuration.number("tile_m"), tile_h=1, lanes=_lanes(configuration),
         chunk=configuration.number("chunk"), threads=device.threads)
+
+
+def _is_corrected(problem: Problem, device: Device) -> bool:
+    """Whether the panels begin with the numbers that correct unsigned factors (`pack_words`)."""
+    return problem.dtype == "int8" and Element.of("int8", device).words == "dots"
 
 
 def _pitches(problem: Problem, fusion: Fusion) -> Pitches:

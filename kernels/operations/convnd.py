@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..devices.element_types import sizes_expression
 from ..expression import Expression
 from .feature import BIAS, DIRECTION, DTYPE, Feature
 from .operation import Operation
@@ -57,7 +58,7 @@ class ConvNd(Operation):
         ("to_c", Expression(f"k if {_FORWARD} else c")),  # the other image
         ("to_h", Expression(f"out_h if {_FORWARD} else x_h")),
         ("to_w", Expression(f"out_w if {_FORWARD} else x_w")),
-        ("element_bytes", Expression("{'fp32': 4, 'fp16': 2, 'bf16': 2, 'int8': 1}[dtype]")),
+        ("element_bytes", Expression(sizes_expression(DTYPE.choices))),
         ("flop", Expression("2 * n * k * out_d * out_h * out_w * (c // groups) * t * r * s")),
     )
     rules = (

@@ -12,7 +12,6 @@ Value: TypeAlias = int | float | str | None  # None: unknown
 
 LARGEST_SIZE = 1 << 20  # elements of one axis; a larger number is more likely a typing error
 LARGEST_TENSOR = 1 << 31  # elements of one tensor
-LARGEST_NUMBER = 2**63 - 1  # of whole numbers in files: columns of a space have 64 bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ from typing import Any
 
 from seqtune.errors import ProblemError
 
-_DTYPES = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.int8": "int8"}
+from ..devices.element_types import OF_TORCH
+from .feature import DTYPE
+
+_DTYPES = {f"torch.{name}": dtype for name, dtype in OF_TORCH.items() if dtype in DTYPE.choices}
 
 
 def pair_of(name: str, value: Any) -> tuple[int, int]:

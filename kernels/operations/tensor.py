@@ -18,7 +18,7 @@ class Tensor:
     """An array that kernels read or write."""
 
     shape: tuple[int, ...]
-    dtype: str = "fp32"  # a key of `seqtune.kernels.launches.number_types.NUMBER_TYPES`
+    dtype: str = "fp32"  # a key of `seqtune.kernels.devices.element_types.ELEMENT_TYPES`
     values: Contents = "normal"  # of an output: None poisons it before the check, otherwise it starts with these
     tolerance: float | None = None  # of an output: largest allowed max|difference| / max|expected|; None: by its type
     compares_sum: bool = False  # of an output: only the sums of all elements are compared

@@ -181,6 +181,6 @@ def _element(operation: Operation, table: NameTable) -> str:
         return "4"
     slot = table.number["dtype"]
     text = "0"
-    for name, element in ELEMENT_TYPES.items():
-        text = f"s->i[{slot}] == {table.words.number(name)} ? {element.size} : {text}"
+    for name in (choice for choice in operation.by_name["dtype"].choices if choice in ELEMENT_TYPES):
+        text = f"s->i[{slot}] == {table.words.number(name)} ? {ELEMENT_TYPES[name].size} : {text}"
     return f"!s->known[{slot}] ? 4 : {text}"

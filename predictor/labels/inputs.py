@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from seqtune.data.queries import DistinctProblems, Queries
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import sizes_expression
 from seqtune.kernels.expression import Expression
+from seqtune.kernels.operations.feature import DTYPE
 
 from ..sequence.numeric_codes import CODE_SIZE, codes
 
@@ -30,7 +32,7 @@ HELPERS = (  # names for the expressions below
     ("read_c", f"c if {_FORWARD} else k"), ("write_c", f"k if {_FORWARD} else c"),
     ("read_h", f"in_h if {_FORWARD} else out_h"), ("write_h", f"out_h if {_FORWARD} else in_h"),
     ("read_w", f"in_w if {_FORWARD} else out_w"), ("write_w", f"out_w if {_FORWARD} else in_w"),
-    ("elements", "{'fp32': 4, 'fp16': 2, 'bf16': 2, 'int8': 1}[dtype]"),
+    ("elements", sizes_expression(DTYPE.choices)),
 )
 # token of the source sentence -> its sizes by name. A pass reads one image and writes the other; the weight gradient
 # reads both and counts as a backward pass.

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import dtype_of
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
@@ -159,7 +158,7 @@ def compared(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
     with torch.no_grad():
         pair = contestants(node, choice.configuration, binder)
         plain, *packed = pair.theirs
-        allowed = TOLERANCES[dtype_of(node.problem)]
+        allowed = TOLERANCES[node.problem.dtype]
         forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
         taken = in_turns({"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}})
     theirs = min((taken[str(index)] for index in range(len(forms))), key=min)

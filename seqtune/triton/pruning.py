@@ -16,6 +16,7 @@ import numpy as np
 
 from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import OF_TORCH
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
@@ -30,9 +31,6 @@ from .running_device import running_device
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
-
-ELEMENT_TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8"}
-
 
 def prune(operation: str | None = None, *, names: Mapping[str, str] | None = None, top: int = 1,
           device: Device | str | None = None, kernel: Kernel | str | Path | None = None,
@@ -119,7 +117,7 @@ class Pruning:
                                       f"{_kind(arguments[given])}" if given in arguments else
                                       f"the kernel was called without the argument {value!r:.40}, which is {name}")
         if not declared and isinstance(features.get("dtype"), str):
-            words = {ours: theirs for theirs, ours in ELEMENT_TYPES.items()}
+            words = {ours: theirs for theirs, ours in OF_TORCH.items()}
             features["dtype"] = words.get(str(features["dtype"]), features["dtype"])
         return features
 
@@ -170,7 +168,7 @@ def _value(argument: Any) -> Value:
     """An argument of a kernel as a feature: a number, a word, or the element type of a tensor."""
     if hasattr(argument, "dtype"):
         name = str(argument.dtype).rpartition(".")[2]
-        return ELEMENT_TYPES.get(name, name)
+        return OF_TORCH.get(name, name)
     if isinstance(argument, bool):
         return "yes" if argument else "no"
     if isinstance(argument, int | float | str):

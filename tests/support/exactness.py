@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import assume
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import stored_type
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
@@ -46,7 +45,7 @@ def errors(backend: Backend, family: Kernel, problem: Problem, configurations: I
     operands = make_operands(problem, seed=3)
     expected = reference(problem, operands)
     before = np.abs(expected).max() if family.name in ROUND_WITHIN else 0.0
-    allowed = stored_type(problem).rounding * (np.abs(expected) + before)
+    allowed = problem.element.rounding * (np.abs(expected) + before)
     found = []
     for configuration in configurations:
         output = answer(backend, family, problem, configuration, operands)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import decode, dtype_of, element_type, encode, rounded
+from seqtune.kernels.devices.element_types import decode, element_type, encode, rounded
 from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
@@ -39,10 +39,9 @@ PRODUCT = Formula.of("mul", 0, 1)
 
 def guarded(shape: tuple[int, ...], at_end: bool, dtype: str = "fp32") -> NDArray[Any]:
     """NaNs between two pages without access, and right before the second or right behind the first."""
-    found = guarded_bytes(element_type(dtype).size * int(np.prod(shape)), at_end).view(
-        np.float32 if dtype == "fp32" else np.uint16)
-    found.fill(np.nan if dtype == "fp32" else 0x7FC0)
-    return found.reshape(shape)
+    found = guarded_bytes(element_type(dtype).size * int(np.prod(shape)), at_end)
+    found.fill(element_type(dtype).poison)
+    return found.view(element_type(dtype).stored).reshape(shape)
 
 
 def guarded_bytes(size: int, at_end: bool) -> NDArray[np.uint8]:
@@ -87,7 +86,8 @@ class Place:
                 given.append(guarded((0,) if array is None else array.shape, at_end, own))
                 if array is not None:
                     np.copyto(given[-1], encode(array, own))
-            y, workspace = guarded(expected.shape, at_end, dtype), guarded((launch.workspace,), at_end)
+            result = element_type(dtype).result.name
+            y, workspace = guarded(expected.shape, at_end, result), guarded((launch.workspace,), at_end)
             addresses = [int(array.ctypes.data) for array in given]
             numbers = launch.arguments[:len(launch.arguments) - len(further)]
             arguments = np.array([*numbers, *addresses[MOST_OPERANDS:]], np.int64)
@@ -95,7 +95,7 @@ class Place:
                            phases_of(launch, built.address))
             self.threads.run(int(job.ctypes.data))
             limit, rounding = allowed * max(np.nanmax(np.abs(expected)), 1e-6), element_type(dtype).rounding
-            if not np.allclose(decode(y, dtype), expected, rtol=rounding, atol=limit, equal_nan=True):
+            if not np.allclose(decode(y, result), expected, rtol=rounding, atol=limit, equal_nan=True):
                 sys.exit("the result is wrong")
 
 
@@ -120,10 +120,10 @@ def run_family(place: Place, name: str) -> None:
             inputs, what = list({**operands, **packed}.values()), f"{problem.brief()}: {name} {configuration.brief()}"
             place.run(what, implementation.source(problem, device, configuration),
                       implementation.launch(problem, device, configuration), inputs[:MOST_OPERANDS], expected,
-                      inputs[MOST_OPERANDS:], dtype_of(problem), single, allowed)
-            if channels_last and isinstance(implementation, FusingImplementation):
+                      inputs[MOST_OPERANDS:], problem.dtype, single, allowed)
+            if channels_last and problem.element.is_float and isinstance(implementation, FusingImplementation):
                 other = rounded(np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32),
-                                dtype_of(problem))
+                                problem.dtype)
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
                 fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1,
                                 chained=True)
@@ -131,7 +131,7 @@ def run_family(place: Place, name: str) -> None:
                           implementation.launch(problem, device, configuration, fusion),
                           (apart(inputs[0], fusion.x_pitch), *inputs[1:]),
                           apart(PRODUCT.numpy(expected, other), fusion.y_pitch), [apart(other, fusion.other_pitch)],
-                          dtype_of(problem))
+                          problem.dtype)
 
 
 def apart(array: NDArray[Any], pitch: int | None) -> Array:

@@ -50,10 +50,10 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
 
 
 def _in_a_type_of(family: Kernel, device: Device, problem: Problem, number: int) -> Problem:
-    """The problem in fp16 or bf16, by turns if the family solves it in both, and not as it is."""
+    """The problem in fp16, bf16 or int8, by turns if the family solves it in several, and not as it is."""
     if dict(problem).get("dtype") != "fp32" or family.why_not(problem, device) is None:
         return problem
-    others = [Problem.make(problem.type, **{**dict(problem), "dtype": dtype}) for dtype in ("fp16", "bf16")]
+    others = [Problem.make(problem.type, **{**dict(problem), "dtype": dtype}) for dtype in ("fp16", "bf16", "int8")]
     solved = [other for other in others if family.why_not(other, device) is None]
     return solved[number % len(solved)] if solved else problem
 

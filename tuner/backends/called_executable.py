@@ -14,16 +14,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.devices.element_types import element_type
 from seqtune.kernels.launches.call import BufferArgument, Call, CallStep, ScalarArgument, WorkspaceArgument
 from seqtune.kernels.launches.implementation import Array, KernelSource
-from seqtune.kernels.launches.number_types import is_float, numpy_type
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .guarded_buffers import MARGIN, NAN_BYTE, GuardedBuffers, MemoryDriver
-
-PATTERN_BYTE = 0xA5  # canary and poison of whole numbers: repeated, it makes an unlikely number
+from .guarded_buffers import MARGIN, GuardedBuffers, MemoryDriver
 
 
 class CallTimer(Protocol):
@@ -107,7 +105,7 @@ class CalledExecutable:
         self._types, sizes = _types_and_sizes(call, tensors)
         self._buffers = GuardedBuffers(
             driver, sizes, [name for name in sizes if name not in tensors.inputs], margin=margin,
-            bytes_of={name: NAN_BYTE if is_float(dtype) else PATTERN_BYTE for name, dtype in self._types.items()})
+            bytes_of={name: element_type(dtype).poison for name, dtype in self._types.items()})
         try:
             self._steps = [driver.launcher(program, call.entry, step, self._buffers.addresses) for step in call.steps]
             if warm:
@@ -125,7 +123,7 @@ class CalledExecutable:
                 self._write(name, array)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self._buffers.write(name, np.ascontiguousarray(array, numpy_type(self._types[name])))
+        self._buffers.write(name, np.ascontiguousarray(array, element_type(self._types[name]).stored))
 
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
@@ -152,7 +150,7 @@ class CalledExecutable:
         return {name: self._read(name, tensor) for name, tensor in self._tensors.outputs.items()}
 
     def _read(self, name: str, tensor: Tensor) -> NDArray[Any]:
-        array = np.empty(tensor.shape, numpy_type(tensor.dtype))
+        array = np.empty(tensor.shape, element_type(tensor.dtype).stored)
         self._buffers.read(name, array)
         return array
 
@@ -189,7 +187,7 @@ def _types_and_sizes(call: Call, tensors: Tensors) -> tuple[dict[str, str], dict
     arrays = {**tensors.inputs, **tensors.outputs}
     names = dict.fromkeys((*call.buffers(), *tensors.outputs))
     types = {name: arrays[name].dtype for name in names}
-    sizes = {name: arrays[name].size * numpy_type(arrays[name].dtype).itemsize for name in names}
+    sizes = {name: arrays[name].size * element_type(arrays[name].dtype).size for name in names}
     for workspace in call.workspaces():
         types[workspace.name] = workspace.dtype
         sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.devices.element_types import NAN_BYTE
+
 MARGIN = 4096  # bytes of canary on each side of every buffer; a multiple of any device's alignment
-NAN_BYTE = 0xFF  # 16, 32 or 64 bits of ones are a NaN, and one that no arithmetic gives
 
 
 class MemoryDriver(Protocol):

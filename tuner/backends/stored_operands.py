@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import dtype_of, encode
+from seqtune.kernels.devices.element_types import encode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array, Implementation
 from seqtune.kernels.operations.table import operation
@@ -77,7 +77,7 @@ class OperandForms:
 
     def _form(self, name: str) -> Hashable:
         """All that the stored form of an operand depends on, beside the array and the device."""
-        dtype = dtype_of(self.problem)
+        dtype = self.problem.dtype
         if name != operation(self.problem.type).constant:
             return dtype
         return dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
@@ -85,4 +85,4 @@ class OperandForms:
     def _store(self, name: str, array: Array) -> Stored:
         if name == operation(self.problem.type).constant:
             array = self.implementation.pack(self.problem, self.device, self.configuration, array)
-        return encode(array, dtype_of(self.problem))
+        return encode(array, self.problem.dtype)

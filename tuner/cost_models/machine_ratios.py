@@ -16,7 +16,6 @@ import numpy as np
 
 from seqtune.errors import ProblemError
 from seqtune.kernels.devices.device import MEASURED, Device
-from seqtune.kernels.devices.element_types import stored_type
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
@@ -63,7 +62,7 @@ def machine_ratios(problem: Problem, device: Device) -> Ratios:
 def tensor_bytes(problem: Problem) -> Mapping[str, int | None]:
     """The bytes of the input, the weights and the output; None where the operation or the problem does not say."""
     try:
-        element = stored_type(problem).size
+        element = problem.element.size
         work = operation(problem.type)
         shapes = work.operands(problem)
         output = work.output(problem)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError, SeqtuneError, UnavailableError, one_line
+from seqtune.kernels.devices.element_types import element_type
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.contents import COPY_OF, all_contents
-from seqtune.kernels.launches.number_types import TOLERANCES, is_float
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
@@ -26,7 +26,6 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
 from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, SeveralOutputs, build_executable
-from ..backends.called_executable import PATTERN_BYTE
 from ..stand_ins import default_and_stand_ins, failed_default
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -93,7 +92,8 @@ def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Ten
     """Compare one output: error max|output - expected| / max|expected|, of the sums if only they are compared."""
     if output.shape != expected.shape:
         return Judgement(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
-    allowed = TOLERANCES.get(tensor.dtype, 0.0) if tensor.tolerance is None else tensor.tolerance
+    element = element_type(tensor.dtype)
+    allowed = element.tolerance if tensor.tolerance is None else tensor.tolerance
     if (bad := _first(np.isnan(output))) is not None:
         return Judgement(None, f"NaN in {name}{bad}, or part of it never written")
     if tensor.compares_sum:
@@ -101,21 +101,22 @@ def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Ten
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(output.astype(np.float64) - expected.astype(np.float64))
     error = float(difference.max(initial=0.0)) / (float(np.abs(expected.astype(np.float64)).max(initial=0.0)) or 1.0)
-    differs = error > allowed if allowed or is_float(tensor.dtype) else bool((output != expected).any())
+    differs = error > allowed if allowed or element.is_float else bool((output != expected).any())
     if not differs:
         return Judgement(error)
     worst = [] if tensor.compares_sum else _first(difference == difference.max())
-    element = (tuple(worst or ()),) if not tensor.compares_sum else ((0,),)
+    index = (0,) if tensor.compares_sum else tuple(worst or ())
     where = f"the sum of {name}" if tensor.compares_sum else f"{name}{worst}"
-    message = f"wrong result in {where}: {output[element[0]]}, expected {expected[element[0]]}"
+    message = f"wrong result in {where}: {output[index]}, expected {expected[index]}"
     return Judgement(error, f"{message} (error {error:.2e}, allowed {allowed:.0e}){_unwritten(output, tensor)}")
 
 
 def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:
     """A remark about whole numbers that still hold the pattern of `poison`."""
-    if is_float(tensor.dtype) or tensor.compares_sum:
+    element = element_type(tensor.dtype)
+    if element.is_float or tensor.compares_sum:
         return ""
-    pattern = np.frombuffer(bytes([PATTERN_BYTE]) * output.itemsize, output.dtype)[0]
+    pattern = np.frombuffer(bytes([element.poison]) * output.itemsize, output.dtype)[0]
     count = int((output == pattern).sum())
     return f"; {count} elements were never written" if count else ""
 

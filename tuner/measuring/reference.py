@@ -1,25 +1,33 @@
-"""Reference: seeded operands of a problem, and its result in float64 by the definition of its operation."""
+"""Reference: seeded operands of a problem, and its result in float64 by the definition of its operation.
+
+Sums of products of whole numbers are exact in float64 up to 2**53.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.devices.element_types import dtype_of, rounded
-from seqtune.kernels.launches.implementation import Array
+from seqtune.kernels.devices.element_types import rounded
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 
-def make_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
+def make_operands(problem: Problem, seed: int = 0) -> dict[str, NDArray[Any]]:
     """Make operands by name: normally distributed float32 numbers that the problem's element type can hold.
 
-    Raises ProblemError if the operation has no reference.
+    Whole numbers are drawn evenly from the type's whole range. Raises ProblemError if the operation has no reference.
     """
     generator = np.random.default_rng(seed)
-    shapes = operation(problem.type).operands(problem)
-    return {name: rounded(generator.standard_normal(shape, dtype=np.float32), dtype_of(problem))
+    shapes, element = operation(problem.type).operands(problem), problem.element
+    if element.is_float:
+        return {name: rounded(generator.standard_normal(shape, dtype=np.float32), element.name)
+                for name, shape in shapes.items()}
+    limits = np.iinfo(element.stored)
+    return {name: generator.integers(limits.min, limits.max, shape, element.stored.type, endpoint=True)
             for name, shape in shapes.items()}
 
 

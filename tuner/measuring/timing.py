@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import one_line
-from seqtune.kernels.devices.element_types import stored_type
-from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
@@ -68,12 +68,15 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The reference result of a problem, in float32 (its rounding is far below any tolerance), and room to compare."""
+    """The reference result of a problem, in the type of the outputs on the host, and room to compare.
 
-    y: Array
+    The rounding of float32 is far below any tolerance.
+    """
+
+    y: NDArray[Any]
     scale: float  # max|reference|
     tolerance: float
-    scratch: Array  # of the shape of y, overwritten by `error`
+    scratch: NDArray[Any]  # of the shape of y, overwritten by `error`
 
     def judge(self, executable: Executable) -> Judgement:
         """Compare the output of a run on poisoned output."""
@@ -83,7 +86,7 @@ class Expected:
         wrong = f"wrong result: error {error:.2e}, allowed {self.tolerance:.0e}"
         return Judgement(error, wrong if error > self.tolerance else "")
 
-    def error(self, output: Array) -> float:
+    def error(self, output: NDArray[Any]) -> float:
         """The error max|output - reference| / max|reference|; NaN if the output has one, or another shape."""
         if output.shape != self.y.shape:
             return math.nan
@@ -96,14 +99,17 @@ def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
     """Make the operands, read-only so that backends can keep packed copies, and the expected result.
 
     The allowed error is the problem's tolerance and the rounding of its element type, in which the output is stored.
+    Results of whole numbers must be exact.
     """
     operands = make_operands(problem, seed)
     for array in operands.values():
         array.setflags(write=False)
-    y = np.ascontiguousarray(reference(problem, operands), dtype=np.float32)
+    element = problem.element
+    y = np.ascontiguousarray(reference(problem, operands).astype(element.result.host))
     tolerance = dict(problem).get("tolerance")
-    allowed = (tolerance if isinstance(tolerance, float) else 1e-4) + stored_type(problem).rounding
-    return operands, Expected(y, float(np.abs(y).max()) or 1.0, allowed, np.empty_like(y))
+    allowed = (tolerance if isinstance(tolerance, float) else 1e-4) + element.rounding if element.is_float else 0.0
+    scratch = np.empty(y.shape, y.dtype if element.is_float else np.float64)
+    return operands, Expected(y, float(np.abs(y.astype(scratch.dtype, copy=False)).max()) or 1.0, allowed, scratch)
 
 
 def measured(executable: Executable, status: Status, samples: tuple[float, ...] = (), error: float | None = None,

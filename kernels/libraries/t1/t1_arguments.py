@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...devices.element_types import ELEMENT_TYPES, OF_OPENCL
 from ..fault import found_at
 from .t1_fields import Fields
 from .value_lists import size_text
 
-TYPES = {"bool": "uint8", "byte": "int8", "char": "int8", "uchar": "uint8", "short": "int16", "ushort": "uint16",
-         "int": "int32", "uint": "uint32", "long": "int64", "ulong": "uint64", "half": "fp16", "float": "fp32",
-         "double": "fp64", **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}}
+TYPES = {"bool": "uint8", "byte": "int8", **OF_OPENCL,
+         **{dtype: dtype for dtype in OF_OPENCL.values() if not ELEMENT_TYPES[dtype].is_float}}
 _WIDTHS = (2, 3, 4, 8, 16)  # of vector types: float4
 _VECTORS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
             for width in _WIDTHS}

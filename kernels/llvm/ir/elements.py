@@ -1,4 +1,6 @@
-"""Elements: the numbers that kernels read and write in memory, fp32 or bf16, as LLVM IR. Values in registers are fp32.
+"""Elements: the numbers that kernels read and write in memory, fp32, bf16 or int8, as LLVM IR.
+
+Values in registers are fp32. int8 is only read, in words of four, whose products are added to 32-bit sums.
 
 A bf16 number is the upper half of an fp32 number. Stores round to the nearest, ties to even; infinities stay, and a NaN
 becomes a quiet NaN. Where the CPU has an instruction for this (`Element.rounds`), it replaces numbers below the
@@ -7,6 +9,7 @@ smallest normal one (1.2e-38) by zero. In IR, a bf16 number in memory is an i16.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqtune.errors import KernelError
@@ -16,26 +19,34 @@ from ...devices.element_types import element_type
 from .writer import Writer
 
 QUIET_NAN = 0x7FC0
+# How words of four int8 are multiplied: "dots" by one instruction, whose first factor is unsigned; "pairs" by x86's
+# products of pairs of 16 bits, of the even and of the odd bytes; "numbers" by products of 32 bits, on any CPU.
+WORDS = ("dots", "pairs", "numbers")
+_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+_FLIP = 0x80808080  # adds 128 to each byte of a word: int8 becomes an unsigned byte
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One kind of number in memory. Raises KernelError for a dtype other than fp32 and bf16.
+    """One kind of number in memory. Raises KernelError for a dtype other than fp32, bf16 and int8.
 
     Pointers are to the first of `lanes` elements; they are aligned to one element.
     """
 
     dtype: str = "fp32"
     rounds: bool = False  # the CPU has an instruction that rounds fp32 to bf16; without it, integers do
+    words: str = ""  # int8: how words are multiplied; see `WORDS`
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("fp32", "bf16"):
-            raise KernelError(f"llvm kernels do not store {self.dtype:.20}, only fp32 and bf16")
+        if self.dtype not in ("fp32", "bf16", "int8"):
+            raise KernelError(f"llvm kernels do not compute in {self.dtype:.20}, only in fp32, bf16 and int8")
 
     @classmethod
     def of(cls, dtype: str, device: Device) -> Element:
         """The element on this device, with the fastest rounding that it has."""
-        return cls(dtype, dtype == "bf16" and device.names()["bf16_dots"] == 1)
+        words = "" if dtype != "int8" else "dots" if device.names()["int8_dots"] == 1 else (
+            "pairs" if device.instruction_set in ("avx512", "avx2", "sse") else "numbers")
+        return cls(dtype, dtype == "bf16" and device.names()["bf16_dots"] == 1, words)
 
     @property
     def bytes(self) -> int:
@@ -44,8 +55,8 @@ class Element:
 
     @property
     def kind(self) -> str:
-        """The type in memory: float or i16."""
-        return "float" if self.dtype == "fp32" else "i16"
+        """The type in memory: float, i16 or i8."""
+        return element_type(self.dtype).ir
 
     def suffix(self, lanes: int) -> str:
         """The type of a vector as names of intrinsics write it, such as v16f32 or v16i16."""
@@ -130,3 +141,70 @@ class Element:
 
 
 FP32 = Element()
+
+
+@dataclass(frozen=True, slots=True)
+class WordProducts:
+    """Vectors of `lanes` words of four int8, whose products are added to sums of 32 bits in one of the ways `WORDS`."""
+
+    write: Writer
+    lanes: int
+    way: str
+
+    @property
+    def kind(self) -> str:
+        """The type of a vector of words, and of one of sums."""
+        return f"<{self.lanes} x i32>"
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the instruction; empty if there is none."""
+        kind, pairs = self.kind, f"<{2 * self.lanes} x i16>"
+        return {"dots": f"declare {kind} {self._dot}({kind}, {kind}, {kind})",
+                "pairs": f"declare {kind} @{_PAIRS.get(self.lanes)}({pairs}, {pairs})"}.get(self.way, "")
+
+    @property
+    def _dot(self) -> str:
+        """The instruction VPDPBUSD of AVX512-VNNI and AVX-VNNI; its sums wrap around."""
+        return f"@llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
+
+    def first_sums(self, panel: str, vectors: int) -> tuple[list[str], str]:
+        """The sums to begin with, for one pixel or row, and a pointer to the words of the panel (`pack_words`)."""
+        if self.way != "dots":
+            return ["zeroinitializer"] * vectors, panel
+        sums = [self.write.load(self.kind, self.write.at(panel, vector * self.lanes)) for vector in range(vectors)]
+        return sums, self.write.at(panel, vectors * self.lanes)
+
+    def broadcast(self, pointer: str) -> str:
+        """The word at a pointer, in all lanes."""
+        write, kind = self.write, self.kind
+        word = write.let(f"load i32, ptr {pointer}, align 1")
+        if self.way == "dots":
+            word = write.let(f"xor i32 {word}, {_FLIP - (1 << 32)}")
+        first = write.let(f"insertelement {kind} poison, i32 {word}, i32 0")
+        return write.let(f"shufflevector {kind} {first}, {kind} poison, {kind} zeroinitializer")
+
+    def factor(self, words: str) -> list[str]:
+        """The numbers of a vector of words as `added` takes them."""
+        write, kind = self.write, self.kind
+        if self.way == "dots":
+            return [words]
+        if self.way == "numbers":
+            shifted = [write.let(f"shl {kind} {words}, splat (i32 {24 - 8 * byte})") for byte in range(4)]
+            return [write.let(f"ashr {kind} {value}, splat (i32 24)") for value in shifted]
+        pairs = f"<{2 * self.lanes} x i16>"
+        odd_and_even = write.let(f"bitcast {kind} {words} to {pairs}")
+        even = write.let(f"shl {pairs} {odd_and_even}, splat (i16 8)")
+        return [write.let(f"ashr {pairs} {value}, splat (i16 8)") for value in (even, odd_and_even)]
+
+    def added(self, sums: str, x: Sequence[str], weights: Sequence[str]) -> str:
+        """The sums with the products of two factors added."""
+        write, kind, pairs = self.write, self.kind, f"<{2 * self.lanes} x i16>"
+        for one, other in zip(x, weights, strict=True):
+            if self.way == "dots":
+                sums = write.let(f"call {kind} {self._dot}({kind} {sums}, {kind} {one}, {kind} {other})")
+                continue
+            products = (write.let(f"mul {kind} {one}, {other}") if self.way == "numbers" else
+                        write.let(f"call {kind} @{_PAIRS[self.lanes]}({pairs} {one}, {pairs} {other})"))
+            sums = write.let(f"add {kind} {sums}, {products}")
+        return sums

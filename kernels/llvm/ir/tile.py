@@ -3,7 +3,8 @@
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
 With x in bf16, two neighbouring channels are one: a pair is broadcast like a number of fp32, the packed weights hold
-the pairs that belong to it, and one instruction adds both products to a sum in fp32.
+the pairs that belong to it, and one instruction adds both products to a sum in fp32. With x in int8, four neighbouring
+channels are one word, and sums are whole numbers of 32 bits, which are stored as they are (`WordProducts`).
 
 Of the problem's sizes the text holds only the filter's width and the step between pixels; the rest are launch
 arguments, so one compiled tile works for every problem that shares those two.
@@ -25,7 +26,7 @@ from itertools import groupby
 from ...launches.implementation import KernelSource
 from ..steps.formula import Formula
 from .borders import Borders, Taps
-from .elements import FP32, Element
+from .elements import FP32, Element, WordProducts
 from .epilogue import Store, declare_epilogue
 from .task_loops import ENTRIES, FUSED_FIELDS, loops, signature
 from .writer import Writer
@@ -52,7 +53,7 @@ class Tile:
     formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
     borders: Borders | None = None
     pitched: bool = False  # a row of x that is copied has pixels apart from each other
-    x: Element = FP32  # bf16: sums of products of pairs of channels
+    x: Element = FP32  # bf16, int8: sums of products of pairs or words of channels
     y: Element = FP32
     other: Element = FP32
     prefetches: bool = False  # each tile prefetches its share of the next panel (`Tiling.visits`)
@@ -98,15 +99,22 @@ def _tile(tile: Tile) -> str:
     write, with_other = Writer(FUSED_FIELDS), tile.formula.operands == 2
     store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula,
                   tile.y, tile.other)
-    grid, kind, count = store.grid(write), store.kind, tile.tile_h * tile.tile_w * tile.vectors
+    grid, kind, pixels = store.grid(write), store.kind, tile.tile_h * tile.tile_w
+    words = WordProducts(write, tile.vector, tile.x.words) if tile.x.words else None
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel", *(("other_row", "other_pixel") if with_other else ()))}
-    sums = ["zeroinitializer"] * count
     if tile.prefetches:
         write.do("%panel = ptrtoint ptr %w to i64")
-    store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step, grid)
+    if words is None:
+        sums = _Reduction(write, tile, kind, step).everywhere(["zeroinitializer"] * pixels * tile.vectors)
+    else:
+        first, w = words.first_sums("%w", tile.vectors)
+        sums = _Reduction(write, tile, words.kind, step, words).everywhere(first * pixels, w)
+        sums = [write.let(f"bitcast {words.kind} {value} to {kind}") for value in sums]
+    store.write(write, sums, step, grid)
     return "\n".join([
+        *([words.declaration] if words is not None else []),
         *([f"declare {kind} {_dot(tile.vector)}({kind}, {_pairs(tile.vector)}, {_pairs(tile.vector)})"]
           if tile.in_pairs else []),
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
@@ -121,14 +129,15 @@ class _Reduction:
 
     write: Writer
     tile: Tile
-    kind: str
+    kind: str  # of sums and of vectors of weights
     step: dict[str, str]
+    words: WordProducts | None = None
 
-    def everywhere(self, sums: list[str]) -> list[str]:
+    def everywhere(self, sums: list[str], w: str = "%w") -> list[str]:
         """The reduction for any position of the tile in its row, over the filter rows that the caller allows."""
         write, borders = self.write, self.tile.borders
         if borders is None:
-            return self.of(self.tile.taps_by_position()[0], "%x", "%w", "%row_end", sums)
+            return self.of(self.tile.taps_by_position()[0], "%x", w, "%row_end", sums)
         nonempty = write.let("icmp ult i64 %row_begin, %row_end")
         ends = [(write.block, sums)]
         write.do(f"br i1 {nonempty}, label %rows, label %all")
@@ -245,12 +254,19 @@ class _Reduction:
         loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
         if tile.prefetches:
             self._prefetch(w)
+        weights_of = [self.words.factor(vector) for vector in loaded] if self.words is not None else []
         new_sums: list[str] = []
         above, row = 0, x
         for i, j in (divmod(pixel, tile.tile_w) for pixel in pixels):
             while above < i:
                 row, above = self._x(row, self.step["x_row"]), above + 1
-            value = write.let(f"load float, ptr {self._x(row, j * tile.pixel_step)}, align {tile.x.bytes}")
+            pointer = self._x(row, j * tile.pixel_step)
+            if self.words is not None:
+                factor = self.words.factor(self.words.broadcast(pointer))
+                new_sums += [self.words.added(sums[len(new_sums) + vector], factor, weights)
+                             for vector, weights in enumerate(weights_of)]
+                continue
+            value = write.let(f"load float, ptr {pointer}, align {tile.x.bytes}")
             first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
             splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
             new_sums += [self._fma(splat, weights, sums[len(new_sums) + vector])

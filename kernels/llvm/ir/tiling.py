@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...devices.element_types import encode, stored_type
+from ...devices.element_types import encode
 from ...launches.implementation import Array
 from ...problem import Problem
 from .aligned import aligned
@@ -95,7 +96,7 @@ def row_runs(images: int, threads: int, runs: int, rows: int) -> int:
 
 def in_word(problem: Problem) -> int:
     """The number of input channels, or steps of a reduction, in 4 bytes, which one instruction multiplies."""
-    return 4 // stored_type(problem).size
+    return 4 // problem.element.size
 
 
 def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
@@ -113,6 +114,22 @@ def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
         first = min(block * lanes, per_group - lanes)
         packed[:, block] = panels[:, :, first:first + lanes]
     return packed
+
+
+def pack_words(weights: NDArray[np.int8], lanes: int, corrected: bool) -> Array:
+    """The panels of `pack` of (k, c) weights in int8 with words of four neighbouring channels, as floats; 4 divides c.
+
+    With `corrected`, each panel begins with one number of 32 bits for each k, -128 times the sum of its weights:
+    products of x + 128, which is not negative, then add up to those of x.
+    """
+    quarters = [pack(weights[:, first::4, None, None].astype(np.float32), 1, lanes, True) for first in range(4)]
+    words = np.stack([quarter.astype(np.int8) for quarter in quarters], axis=-1)  # (1, block, word, k, 4)
+    rows = int(corrected)
+    packed = aligned((*words.shape[:2], words.shape[2] + rows, lanes), np.int32)
+    packed[:, :, rows:] = words.view(np.int32)[..., 0]
+    if corrected:
+        packed[:, :, 0] = -128 * words.sum(axis=(2, 4), dtype=np.int32)
+    return packed.view(np.float32)
 
 
 def pack_pairs(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:

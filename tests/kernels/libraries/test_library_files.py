@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
-from seqtune.kernels.launches.number_types import scalar
+from seqtune.kernels.launches.c_types import scalar
 from seqtune.kernels.libraries.declared_library import declared_library, parse_document
 from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument, ParameterDocument
 from seqtune.kernels.libraries.messages import message_of, messages_in_use, of_message, use_messages

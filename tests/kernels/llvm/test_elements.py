@@ -122,5 +122,5 @@ def test_lanes_outside_a_mask_are_neither_read_nor_written(instruction_set: str,
 def test_an_element_knows_its_size_and_the_device_and_other_types_are_refused() -> None:
     assert (FP32.bytes, BF16.bytes) == (4, 2)
     assert not Element.of("bf16", device_of("llvm")).rounds
-    with pytest.raises(KernelError, match="do not store fp16"):
+    with pytest.raises(KernelError, match="do not compute in fp16"):
         Element("fp16")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.cuda.source.instructions import BODY
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import decode, dtype_of, encode
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.implementation import Implementation, KernelSource, Launch, TensorMap
 from seqtune.kernels.lookup import resolve
@@ -153,7 +153,7 @@ def run_on_shim(kernel: Kernel, problem: Problem, device: Device, configuration:
                 operands: Mapping[str, NDArray[np.float32]] | None = None) -> NDArray[np.float32]:
     """The output of one configuration, computed lane by lane. Raises ShimError."""
     implementation: Implementation = resolve(str(kernel.implementation))  # type: ignore[assignment]
-    work, dtype = operation(problem.type), dtype_of(problem)
+    work, dtype = operation(problem.type), problem.dtype
     given = dict(operands or make_operands(problem))
     if work.constant is not None:
         given[work.constant] = implementation.pack(problem, device, configuration, given[work.constant])

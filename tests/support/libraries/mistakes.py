@@ -112,7 +112,7 @@ MISTAKES: tuple[tuple[str, str, str, str, str], ...] = (
     ('a shape with an unknown name', '{x = "n, n"}', '{x = "n, m"}', '9:15', "name 'm' in 'n, m'"),
     ('a shape that is a table', '{x = "n, n"}', '{x = {size = "n"}}', '9:16', 'such key is known here'),
     ('an unknown element type', 'shape = "n, n", t',
-     'shape = "n, n", dtype = "bf32", t', '10:41', "'int64' or 'uint64', not 'bf32'"),
+     'shape = "n, n", dtype = "bf32", t', '10:41', "no element type 'bf32'; there are fp32, fp16"),
     ('a negative tolerance', '1e-4', '-1e-4', '10:45', 'equal to 0, not -0.0001'),
     ('an infinite tolerance', '1e-4', 'inf', '10:45', 'a finite number, not inf'),
     ("an output with an input's name", '{y = {', '{x = {', '10:12', 'name of an input, too'),

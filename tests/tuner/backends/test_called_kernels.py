@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.c_types import DECLARABLE
 from seqtune.kernels.launches.call_declaration import CallDeclaration
-from seqtune.kernels.launches.number_types import NUMBER_TYPES
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError, LaunchError
@@ -44,7 +45,7 @@ def ran(executable: CalledExecutable, arrays: Mapping[str, NDArray[Any]]) -> dic
 
 
 def test_every_type_reaches_the_kernel_and_comes_back(backend: OpenCLBackend) -> None:
-    types = [dtype for dtype in NUMBER_TYPES if dtype != "fp16"]
+    types = [dtype for dtype in DECLARABLE if dtype != "fp16"]
     parameters = [f"__global const {C_NAMES[dtype]} *x{dtype}, __global {C_NAMES[dtype]} *y{dtype}, "
                   f"{C_NAMES[dtype]} n{dtype}" for dtype in types]
     body = " ".join(f"y{dtype}[i] = x{dtype}[i] + n{dtype} + block;" for dtype in types)
@@ -52,7 +53,7 @@ def test_every_type_reaches_the_kernel_and_comes_back(backend: OpenCLBackend) ->
     arguments = [word for dtype in types for word in (f"x{dtype}", f"y{dtype}", f"{C_NAMES[dtype]} n")]
     tensors = Tensors({f"x{dtype}": Tensor((8,), dtype) for dtype in types},
                       {f"y{dtype}": Tensor((8,), dtype, None) for dtype in types})
-    arrays = {f"x{dtype}": np.arange(8).astype(NUMBER_TYPES[dtype]) for dtype in types}
+    arrays = {f"x{dtype}": np.arange(8).astype(ELEMENT_TYPES[dtype].stored) for dtype in types}
     outputs = ran(built(backend, text, arguments, tensors), arrays)
     assert all((outputs[f"y{dtype}"] == arrays[f"x{dtype}"] + 8).all() for dtype in types)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import decode, dtype_of, encode, stored_type
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.implementation import (
     Array,
@@ -107,7 +107,7 @@ class CudaExecutable:
         self.build_seconds = 0.0
         self.resources = resource_usage([image.phase(phase) for phase in launch.phases], backend.device)
         work = operation(problem.type)
-        self.dtype, element = dtype_of(problem), stored_type(problem).size
+        self.dtype, element = problem.dtype, problem.element.size
         self.shape = work.output(problem)
         sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
         for name, shape in work.operands(problem).items():

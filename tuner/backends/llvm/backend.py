@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import decode, dtype_of, element_type, encode
+from seqtune.kernels.devices.device import CAPABILITIES, Device
+from seqtune.kernels.devices.element_types import decode, element_type, encode
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.implementation import Array, Implementation, implementation_of
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
@@ -33,7 +33,6 @@ from .threads import Threads, make_job, phases_of, usable_cpus
 
 MARGIN = 4096  # bytes of canary on each side of every buffer
 CANARY = 0xA5
-NOT_A_NUMBER = 0x7FC0  # the bits of a NaN in bf16, and twice of one in fp32
 SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable, because their pages are mapped already
 PACKINGS = 16  # packed copies kept of one weights array
 
@@ -101,12 +100,12 @@ class _Buffer:
         begin = MARGIN + (-raw.ctypes.data) % 64
         self.raw, self.dtype = raw, dtype
         self.array: NDArray[Any] = raw[begin:begin + size].view(
-            np.float32 if dtype == "fp32" else np.uint16).reshape(shape)
+            element_type(dtype).stored).reshape(shape)
         self._margins = (raw[begin - MARGIN:begin], raw[begin + size:begin + size + MARGIN])
         self.address = int(self.array.ctypes.data)
 
     def poison(self) -> None:
-        self.array.view(np.uint16).fill(NOT_A_NUMBER)
+        self.array.reshape(-1).view(np.uint8).fill(element_type(self.dtype).poison)
 
     def guard(self) -> None:
         for margin in self._margins:
@@ -129,9 +128,11 @@ class LLVMBackend:
             listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"
             raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
                               f"{len(usable_cpus())} threads (seqtune devices lists them)")
-        if device.names()["bf16_dots"] and not dict(capabilities(device.instruction_set)).get("bf16_dots"):
-            raise DeviceError(f"this machine's CPU has no dot products of bf16 numbers, which {device.name} has on "
-                              "another machine; choose a device of this machine (seqtune devices lists them)")
+        own = dict(capabilities(device.instruction_set))
+        for fact, words in CAPABILITIES.items():
+            if device.names()[fact] and not own.get(fact):
+                raise DeviceError(f"this machine's CPU has no {words}, which {device.name} has on "
+                                  "another machine; choose a device of this machine (seqtune devices lists them)")
         self.device = device
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
@@ -206,10 +207,11 @@ class LLVMExecutable:
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
-        dtype = dtype_of(problem)
+        dtype = problem.dtype
         self._inputs = {name: backend.take(shape, "fp32" if name in ("bias", "mask") else dtype)
                         for name, shape in shapes.items() if name != self._constant}
-        self._y, self._workspace = backend.take(output, dtype), backend.take((launch.workspace,))
+        self._y = backend.take(output, problem.element.result.name)
+        self._workspace = backend.take((launch.workspace,))
         self._launch_arguments = np.array(launch.arguments, np.int64)
         self._job: NDArray[np.int64] | None = None
         self._closed = False

@@ -31,6 +31,8 @@ INSTRUCTION_SETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], int, int]] =
     "sse": (("sse4.2",), _NOT_SSE, 128, 16),
     "neon": (("neon",), (), 128, 32),
 }
+# instruction set -> fact of `device.CAPABILITIES` -> the feature that has it
+_CAPABILITIES = {"avx512": {"bf16_dots": "avx512bf16", "int8_dots": "avx512vnni"}, "avx2": {"int8_dots": "avxvnni"}}
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +55,8 @@ def instruction_sets() -> list[str]:
 
 def capabilities(instruction_set: str) -> tuple[tuple[str, int], ...]:
     """The extra facts of a device with this instruction set on this CPU: some of `device.CAPABILITIES`."""
-    return (("bf16_dots", 1),) if instruction_set == "avx512" and host_features().get("avx512bf16") else ()
+    needed = _CAPABILITIES.get(instruction_set, {})
+    return tuple((fact, 1) for fact, feature in needed.items() if host_features().get(feature))
 
 
 def toolchain() -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import dtype_of
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.implementation import implementation_of
 from seqtune.kernels.problem import Problem
@@ -58,7 +57,7 @@ class TritonBackend:
         begin = time.perf_counter()
         binaries = compile_launch(
             implementation.source(problem, self.device, configuration),
-            implementation.launch(problem, self.device, configuration), dtype_of(problem), self.device)
+            implementation.launch(problem, self.device, configuration), problem.dtype, self.device)
         executable = TritonExecutable(problem, self.device, configuration, implementation, self.torch_device,
                                       self.flush, self.operands)
         executable.resources = resources_of(binaries, self.device)

@@ -12,7 +12,7 @@ from typing import Any
 
 from seqtune.errors import FormatError, check_installed, one_line
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import dtype_of
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase, implementation_of
 from seqtune.kernels.lookup import resolve
@@ -25,7 +25,6 @@ from ..cuda.resources import read_resources
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")  # of Triton's compiler
 BUFFERS = ("x", "weights", "bias", "y", "workspace")
-POINTERS = {"fp32": "*fp32", "fp16": "*fp16", "bf16": "*bf16"}
 FUSION = {"enable_fp_fusion": True}  # stated, as Triton 3.9 warns of another default in 3.10 where it is not
 ALIGNED = 16  # bytes of an address, and the divisor of integers, that Triton's launcher looks for
 
@@ -66,7 +65,7 @@ class TritonCompiler:
         implementation = implementation_of(kernel)
         source = implementation.source(problem, self.device, configuration)
         launch = implementation.launch(problem, self.device, configuration)
-        return tuple(binary.needs() for binary in compile_launch(source, launch, dtype_of(problem), self.device))
+        return tuple(binary.needs() for binary in compile_launch(source, launch, problem.dtype, self.device))
 
 
 def target_of(device: Device) -> Any:
@@ -121,7 +120,7 @@ def _specialised(function: Any, constants: dict[str, Setting], arguments: tuple[
     integers = dict(zip((name for name in names if name not in BUFFERS and not name.isupper()), arguments, strict=True))
     for index, name in enumerate(names):
         if name in BUFFERS:
-            types[name] = "*fp32" if name == "workspace" else POINTERS[dtype]
+            types[name] = "*" + ELEMENT_TYPES["fp32" if name == "workspace" else dtype].triton
             attributes[index,] = [["tt.divisibility", ALIGNED]]
             if target.backend == "hip":
                 attributes[index,].append(["tt.pointer_range", 32])  # the tensor is smaller than 2 GiB

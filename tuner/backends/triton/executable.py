@@ -15,7 +15,7 @@ import numpy as np
 
 from seqtune.errors import one_line
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import decode, dtype_of, stored_type
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES, decode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.operations.operation import Operands
@@ -49,12 +49,12 @@ class TritonExecutable:
         self.forms = OperandForms(problem, device, configuration, implementation, operands or StoredOperands())
         self.build_seconds = 0.0
         self.resources: ResourceUsage | None = None  # in the interpreter, which compiles nothing
-        self.dtype = dtype_of(problem)
+        self.dtype = problem.dtype
         work = operation(problem.type)
         self.shape = work.output(problem)
         source: KernelSource = implementation.source(problem, device, configuration)
         launch: Launch = implementation.launch(problem, device, configuration)
-        element = stored_type(problem).size
+        element = problem.element.size
         sizes = {name: self.forms.size(name, shape) // element for name, shape in work.operands(problem).items()}
         self.sizes = {**dict.fromkeys(BUFFERS, 1), **sizes, "y": math.prod(self.shape),
                       "workspace": max(1, launch.workspace)}
@@ -84,8 +84,7 @@ class TritonExecutable:
 
     def element(self, name: str) -> Any:
         """PyTorch's element type of a buffer; the workspace holds fp32."""
-        types = {"fp32": self.torch.float32, "fp16": self.torch.float16, "bf16": self.torch.bfloat16}
-        return types["fp32" if name == "workspace" else self.dtype]
+        return getattr(self.torch, ELEMENT_TYPES["fp32" if name == "workspace" else self.dtype].torch)
 
     @contextmanager
     def checked(self) -> Iterator[None]:
