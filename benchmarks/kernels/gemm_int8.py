@@ -1,0 +1,199 @@
+"""Compare int8 matrix products with OpenVINO's and ONNX Runtime's: `python -m benchmarks.gemm_int8 [--json]`.
+
+Products of two int8 matrices with exact 32-bit sums and a constant B, of six sizes of transformers and of a classifier.
+Ours is llvm.gemm_int8 as a search on this machine chose it, called through its executable. `onnxruntime` is the
+operation MatMulInteger with A as unsigned bytes and the zero point 128, its fastest form. `openvino_node` is the time
+of OpenVINO's node in a model that quantises an fp32 operand first, which its profile leaves out of the node; the
+program checks that the node computes in int8. Its sums are returned as fp32, and may be rounded.
+
+Our kernel and ONNX Runtime take samples in rounds, in a new random order each; OpenVINO's profile is read after them. A
+ratio is the other's least time divided by ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common.contest import Contestant, checked, geometric_mean, rows_of, searched, take_turns
+from benchmarks.common.program import (
+    OneLineParser,
+    add_search,
+    journal_of,
+    llvm_devices,
+    positive,
+    run_program,
+    warm_threads,
+)
+from benchmarks.common.report import Row, markdown
+from seqtune.errors import SeqtuneError
+
+if TYPE_CHECKING:
+    from seqtune.kernels.operations.operation import Operands
+    from seqtune.kernels.problem import Problem
+    from seqtune.tuner.measuring.timing import Expected
+
+SHAPES = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 2304, 768), (16, 1000, 2048), (64, 4096, 1024))
+OURS = "llvm.gemm_int8"
+ZERO = 128  # of unsigned bytes
+OPENVINO_SAMPLES, OPENVINO_RUNS = 12, 20  # the least of the samples counts, each of so many runs
+FP32_ROUNDING = 1e-6  # of a sum that is returned as fp32, relative to the largest one
+
+
+def onnx_runtime(problem: Problem, operands: Operands, expected: Expected, threads: int) -> Contestant:
+    """ONNX Runtime's MatMulInteger with B as a constant. Raises SeqtuneError if its result is wrong."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    m, n, k = (problem.size(name) for name in "mnk")
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])], "product",
+        [helper.make_tensor_value_info("a", TensorProto.UINT8, (m, k))],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, (m, n))],
+        [numpy_helper.from_array(operands["weights"].copy(), "b"),
+         numpy_helper.from_array(np.array(ZERO, np.uint8), "zero")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    a = (operands["x"].astype(np.int16) + ZERO).astype(np.uint8)
+
+    def run() -> Any:
+        return session.run(None, {"a": a})[0]
+
+    return Contestant("onnxruntime", run, checked(expected, run, "MatMulInteger"))
+
+
+def open_vino(problem: Problem, operands: Operands, expected: Expected, threads: int) -> Row:
+    """The row of OpenVINO's node. Raises SeqtuneError if its result is wrong or not computed in int8."""
+    import numpy as np
+    import openvino
+    from openvino import opset13
+
+    low, high = np.float32(-128), np.float32(127)
+    parameter = opset13.parameter(operands["x"].shape, openvino.Type.f32)
+    weights = opset13.multiply(opset13.convert(opset13.constant(operands["weights"].copy()), "f32"),
+                               opset13.constant(np.array(1, np.float32)))
+    product = opset13.matmul(opset13.fake_quantize(parameter, low, high, low, high, 256), weights, False, False)
+    request = openvino.Core().compile_model(openvino.Model([product], [parameter]), "CPU", {
+        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",
+        "PERF_COUNT": "YES"}).create_infer_request()
+    a = operands["x"].astype(np.float32)
+
+    def run() -> Any:
+        return next(iter(request.infer([a], share_inputs=True, share_outputs=True).values()))
+
+    error = checked(replace(expected, tolerance=FP32_ROUNDING), run, "OpenVINO")
+    runs, least, kernel = 1, math.inf, ""
+    for _ in range(OPENVINO_SAMPLES):  # the profile shows the mean of all runs so far
+        before, kernel = _node(request)
+        for _ in range(OPENVINO_RUNS):
+            run()
+        after, kernel = _node(request)
+        least = min(least, (after * (runs + OPENVINO_RUNS) - before * runs) / OPENVINO_RUNS)
+        runs += OPENVINO_RUNS
+    if "8" not in kernel.rpartition("_")[2]:
+        raise SeqtuneError(f"OpenVINO does not compute this product in int8, but by {kernel}")
+    contestant = Contestant("openvino_node", run, error, {"kernel": kernel})
+    row, = rows_of(label_of(problem), threads, [contestant], {"openvino_node": least}, problem.size("flop"))
+    return row
+
+
+def _node(request: Any) -> tuple[float, str]:
+    """The mean seconds of the product's node in a profile, and its kernel."""
+    node, = (node for node in request.get_profiling_info() if "FullyConnected" in node.node_type
+             and node.real_time.total_seconds() > 0)
+    return node.real_time.total_seconds(), node.exec_type
+
+
+def label_of(problem: Problem) -> str:
+    """The sizes of a product, for people."""
+    return "x".join(str(problem.size(name)) for name in "mnk")
+
+
+PEERS = ("onnxruntime", "openvino_node")
+
+
+def run(given: argparse.Namespace) -> list[Row]:
+    """Search our configurations, hold the contests and return a row for each contestant."""
+    from seqtune.kernels.problem import Problem
+    from seqtune.kernels.registry import kernel
+    from seqtune.tuner.backends.backend import open_backend
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.measuring.timing import prepare
+
+    rows: list[Row] = []
+    problems = [Problem.make("gemm", m=m, n=n, k=k, dtype="int8") for m, n, k in SHAPES]
+    for device in llvm_devices(given.threads):
+        with journal_of(given.journal) as journal, Runner(device) as runner:
+            chosen = [searched(problem, device, kernel(OURS), journal, given.trials, runner) for problem in problems]
+        warm_threads(device.threads)
+        for problem, configuration in zip(problems, chosen, strict=True):
+            operands, expected = prepare(problem)
+            contestants = ([onnx_runtime(problem, operands, expected, device.threads)]
+                           if find_spec("onnxruntime") else [])
+            backend = open_backend(device)
+            executable = backend.build(problem, kernel(OURS), configuration)
+            executable.load(operands)
+            executable.poison()
+
+            def result(ours: Any = executable) -> Any:
+                ours.run()
+                return ours.output()
+
+            contestants.append(Contestant(OURS, executable.run, checked(expected, partial(result), OURS),
+                                          {"configuration": dict(configuration.settings)}))
+            seconds = take_turns(contestants, given.rounds)
+            executable.close()
+            backend.close()
+            label = label_of(problem)
+            rows += rows_of(label, device.threads, contestants, seconds, problem.size("flop"))
+            if find_spec("openvino"):
+                rows.append(open_vino(problem, operands, expected, device.threads))
+            print(f"{label}, {device.threads} threads: " + ", ".join(
+                f"{name} {least * 1e6:.0f} us" for name, least in seconds.items()), file=sys.stderr, flush=True)
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """A line for each product and number of threads, and the geometric means of the ratios."""
+    methods = [name for name in PEERS if any(row["method"] == name for row in rows)]
+    lines, ratios = [], dict[tuple[int, str], list[float]]()
+    for own in (row for row in rows if row["method"] == OURS):
+        beside = {row["method"]: row["seconds"] / own["seconds"] for row in rows
+                  if (row["layer"], row["threads"]) == (own["layer"], own["threads"]) and row["method"] != OURS}
+        for name, ratio in beside.items():
+            ratios.setdefault((own["threads"], name), []).append(ratio)
+        lines.append([own["layer"], str(own["threads"]), f"{own['seconds'] * 1e6:.0f}", f"{own['gflops']:.0f}",
+                      *(f"{beside[name]:.2f}" for name in methods)])
+    for threads in dict.fromkeys(threads for threads, _ in ratios):
+        lines.append(["geometric mean", str(threads), "", "",
+                      *(f"{geometric_mean(ratios[threads, name]):.2f}" for name in methods)])
+    return markdown(["m x n x k", "threads", "ours, us", "Gop/s", *(f"{name} / ours" for name in methods)], lines)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = OneLineParser(__doc__)
+    add_search(parser)
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2], help="numbers of threads")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    given = parser.parse_args()
+
+    def program() -> None:
+        rows = run(given)
+        print(json.dumps({"rows": rows}) if given.json else table(rows))
+
+    run_program("gemm_int8", program)
+
+
+if __name__ == "__main__":
+    main()
