@@ -20,7 +20,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
 
 from .backends.backend import BuildError
-from .backends.compiled_phase import OFFLINE_COMPILERS, CompiledPhase, OfflineCompiler, resource_usage
+from .backends.compiled_step import CompiledStep, resource_usage
+from .backends.compilers import OFFLINE_COMPILERS, OfflineCompiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, samp
     progress(f"{family.name}: drawing configurations")
     pairs = random_configurations(family, device, sample, seed, problems)
 
-    def compiled(pair: tuple[Problem, Configuration]) -> tuple[CompiledPhase, ...] | str:
+    def compiled(pair: tuple[Problem, Configuration]) -> tuple[CompiledStep, ...] | str:
         try:
-            return compiler.phases(pair[0], family, pair[1])
+            return compiler.steps(pair[0], family, pair[1])
         except (BuildError, SeqtuneError) as error:
             return one_line(error)
         except Exception as error:  # a mistake in a kernel's generator is a failure like any other
@@ -100,54 +101,54 @@ def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, samp
 
     failures: list[Finding] = []
     contradictions: list[Finding] = []
-    phases: list[tuple[CompiledPhase, ...]] = []
+    steps: list[tuple[CompiledStep, ...]] = []
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for number, (pair, outcome) in enumerate(zip(pairs, threads.map(compiled, pairs), strict=True), start=1):
             if isinstance(outcome, str):
                 failures.append(Finding(*pair, outcome))
             else:
-                phases.append(outcome)
+                steps.append(outcome)
                 contradictions += [Finding(*pair, message)
                                    for message in contradictions_of(family, *pair, device, outcome)]
             progress(f"{family.name}: {number} of {len(pairs)} compiled, {len(failures)} failed, "
                      f"{len(contradictions)} contradict")
-    spills = [sum(phase.spill_bytes for phase in each) for each in phases]
-    return FamilyCheck(family.name, len(pairs), len(phases), tuple(failures), tuple(contradictions),
-                       sum(spill > 0 for spill in spills), _ranges(phases, device), time.monotonic() - begin)
+    spills = [sum(step.spill_bytes for step in each) for each in steps]
+    return FamilyCheck(family.name, len(pairs), len(steps), tuple(failures), tuple(contradictions),
+                       sum(spill > 0 for spill in spills), _ranges(steps, device), time.monotonic() - begin)
 
 
 def contradictions_of(family: Kernel, problem: Problem, configuration: Configuration, device: Device,
-                      phases: Sequence[CompiledPhase]) -> list[str]:
+                      steps: Sequence[CompiledStep]) -> list[str]:
     """The ways in which a compiled configuration contradicts its family or exceeds the device, one line each."""
     names = quantities(family.derived, problem, device, configuration)
-    shared = max(phase.shared for phase in phases)
+    shared = max(step.shared for step in steps)
     messages = []
     if "shared_bytes" in names and names["shared_bytes"] != shared:
         messages.append(f"shared_bytes is {names['shared_bytes']} by the formula and {shared} in the compiled kernel")
-    if "block_threads" in names and all(phase.threads != names["block_threads"] for phase in phases):
+    if "block_threads" in names and all(step.threads != names["block_threads"] for step in steps):
         messages.append(f"block_threads is {names['block_threads']} by the formula, and the blocks have "
-                        f"{', '.join(str(phase.threads) for phase in phases)} threads")
-    for phase in phases:
-        if phase.shared > device.local_memory:
-            messages.append(f"{phase.entry} needs {phase.shared} bytes of shared memory; "
+                        f"{', '.join(str(step.threads) for step in steps)} threads")
+    for step in steps:
+        if step.shared > device.local_memory:
+            messages.append(f"{step.entry} needs {step.shared} bytes of shared memory; "
                             f"the device has {device.local_memory}")
-        elif phase.threads > (phase.most_threads or device.max_work_group):
-            messages.append(f"{phase.entry} is launched with {phase.threads} threads and built for "
-                            f"{phase.most_threads or device.max_work_group}")
-        elif not (fit := phase.occupancy(device)).blocks:
-            messages.append(f"{phase.entry}: {phase.threads} threads of {phase.registers} registers do not fit in a "
+        elif step.threads > (step.most_threads or device.max_work_group):
+            messages.append(f"{step.entry} is launched with {step.threads} threads and built for "
+                            f"{step.most_threads or device.max_work_group}")
+        elif not (fit := step.occupancy(device)).blocks:
+            messages.append(f"{step.entry}: {step.threads} threads of {step.registers} registers do not fit in a "
                             f"unit ({fit.limit})")
     return messages
 
 
-def _ranges(compiled: Sequence[tuple[CompiledPhase, ...]], device: Device) -> dict[str, tuple[float, float]]:
-    """The least and the most of each need over the configurations; of a launch of several phases, the worst counts."""
-    usages = [usage for usage in (resource_usage(phases, device) for phases in compiled) if usage is not None]
+def _ranges(compiled: Sequence[tuple[CompiledStep, ...]], device: Device) -> dict[str, tuple[float, float]]:
+    """The least and the most of each need over the configurations; of a call of several steps, the worst counts."""
+    usages = [usage for usage in (resource_usage(steps, device) for steps in compiled) if usage is not None]
     if not usages:
         return {}
     columns: dict[str, list[float]] = {
         "registers": [usage.registers for usage in usages], "shared": [usage.shared_bytes for usage in usages],
         "spill_bytes": [usage.spill_bytes for usage in usages],
-        "blocks": [min(phase.occupancy(device).blocks for phase in phases) for phases in compiled if phases],
+        "blocks": [min(step.occupancy(device).blocks for step in steps) for steps in compiled if steps],
         "occupancy": [round(usage.occupancy, 4) for usage in usages]}
     return {name: (min(values), max(values)) for name, values in columns.items()}

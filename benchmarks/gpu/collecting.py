@@ -22,7 +22,7 @@ from seqtune.data.record import Measurement, Record
 from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import implementation_of
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.tuner.measuring.runner import Measurer
@@ -97,7 +97,7 @@ def measure(day: Day, journal: Journal, measurer: Measurer, problem: Problem, wa
     families = kernels_for(problem, device)
     known = journal.trials(problem, device, families)
     missing = sorted((configuration for configuration in wanted if configuration not in known),
-                     key=lambda configuration: packing(problem, configuration))
+                     key=lambda configuration: packing(problem, device, configuration))
     versions = {family.name: family.version for family in families}
     best = min((measurement.seconds for measurement in known.values()), default=math.inf)
     with closing(measurer.measure(problem, missing, options, best)) as measuring:
@@ -109,10 +109,10 @@ def measure(day: Day, journal: Journal, measurer: Measurer, problem: Problem, wa
     return {configuration: known[configuration] for configuration in wanted if configuration in known}
 
 
-def packing(problem: Problem, configuration: Configuration) -> str:
+def packing(problem: Problem, device: Device, configuration: Configuration) -> str:
     """A sorting key that brings configurations with the same packed weights together: the host packs them slowly."""
-    implementation = implementation_of(kernel(configuration.kernel))
-    return f"{configuration.kernel} {implementation.packing(problem, configuration)}"
+    call = call_of(kernel(configuration.kernel), problem, device, configuration)
+    return f"{configuration.kernel} {[argument.packing for argument in call.buffers().values()]}"
 
 
 def record(problem: Problem, device: Device, version: int, configuration: Configuration, measurement: Measurement,

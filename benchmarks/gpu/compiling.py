@@ -19,7 +19,8 @@ from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.errors import UnavailableError
-from seqtune.kernels.launches.implementation import KernelSource, implementation_of
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.processes import processors
@@ -41,8 +42,7 @@ def sources(day: Day) -> Iterator[tuple[KernelSource, str]]:
         for problem in problems.ordered:
             task = task_of(problem, day.device)
             for configuration in () if task is None else ordered(task, chosen)[:PASSES[1]]:
-                implementation = implementation_of(kernel(configuration.kernel))
-                source = implementation.source(problem, day.device, configuration)
+                source = call_of(kernel(configuration.kernel), problem, day.device, configuration).source
                 if source not in seen:
                     seen.add(source)
                     yield source, configuration.kernel

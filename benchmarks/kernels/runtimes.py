@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
+    from seqtune.kernels.launches.implementation import Array
+    from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 
@@ -94,7 +96,9 @@ def open_runtime(runtime: str) -> OpenCLBackend:
     from seqtune.kernels.devices.device import Device
     from seqtune.tuner.backends.opencl.backend import OpenCLBackend
     from seqtune.tuner.backends.opencl.discovery import load
+    from seqtune.tuner.backends.opencl.group_limits import GroupLimits
     from seqtune.tuner.backends.opencl.pocl import repair
+    from seqtune.tuner.backends.stored_operands import StoredOperands
 
     cl = load()
     platform = next((found for found in cl.get_platforms() if PLATFORMS[runtime] in found.name), None)
@@ -110,15 +114,32 @@ def open_runtime(runtime: str) -> OpenCLBackend:
                             max_work_group=handle.max_work_group_size)
     backend.context = cl.Context([handle])
     backend.queue = cl.CommandQueue(backend.context)
+    backend.limits, backend.operands = GroupLimits(cl, handle, backend.device), StoredOperands()
     return backend
+
+
+def compute(backend: OpenCLBackend, problem: Problem, family: Kernel, configuration: Configuration,
+            operands: Operands) -> Array:
+    """Launch once on buffers without margins: a simulator sees every access outside them, which margins would hide."""
+    from seqtune.kernels.launches.call_declaration import call_of
+    from seqtune.kernels.operations.table import operation
+    from seqtune.tuner.backends.called_executable import CalledExecutable
+
+    call = call_of(family, problem, backend.device, configuration)
+    executable = CalledExecutable(backend.calls, call, operation(problem.type).tensors(problem), margin=0, warm=False)
+    executable.load(operands)
+    executable.poison()
+    executable.run()
+    y = executable.outputs()["y"]
+    executable.close()
+    return y
 
 
 def check_sample(runtime: str, sample: int, seed: int, names: list[str]) -> dict[str, Any]:
     """Compute `sample` random configurations, the families in turn. Returns their numbers, and what was wrong."""
     import numpy as np
 
-    from benchmarks.common.exact_buffers import compute
-    from seqtune.kernels.lookup import resolve
+    from seqtune.kernels.launches.call_declaration import call_of
     from seqtune.kernels.registry import kernel
     from seqtune.tuner.measuring.timing import check, prepare
 
@@ -128,7 +149,6 @@ def check_sample(runtime: str, sample: int, seed: int, names: list[str]) -> dict
     for number in range(sample):
         family = kernel(names[number % len(names)])
         problem, configuration = draw(generator, family, devices_of(family.backends[0], backend.device))
-        implementation: Any = resolve(str(family.implementation))
         brief = f"{family.name} {configuration.brief()} on {problem.brief()}"
         print(f"{number + 1}/{sample} {brief}", file=sys.stderr, flush=True)
         operands, expected = prepare(problem)
@@ -143,7 +163,7 @@ def check_sample(runtime: str, sample: int, seed: int, names: list[str]) -> dict
         if message:
             wrong.append(f"{brief}: {message}")
         worst = max(worst, error)
-        barriers += "barrier(" in implementation.source(problem, backend.device, configuration).text
+        barriers += "barrier(" in call_of(family, problem, backend.device, configuration).source.text
         counts[family.name] += 1
     return {"runtime": runtime, "seed": seed, "configurations": sample, "with_barriers": barriers,
             "families": dict(counts), "largest_error": worst, "wrong": wrong}

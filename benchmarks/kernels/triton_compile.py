@@ -21,6 +21,7 @@ from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call import ScalarArgument
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -49,9 +50,10 @@ def problems(count: int, seed: int) -> Iterator[Problem]:
 
 def compilation(problem: Problem, device: Device, configuration: Configuration) -> tuple[object, ...]:
     """Everything that determines what Triton compiles."""
-    arguments = IMPLEMENTATION.launch(problem, device, configuration).arguments
-    known = tuple("one" if size == 1 else size % ALIGNED == 0 for size in arguments)
-    return IMPLEMENTATION.source(problem, device, configuration), known, problem["dtype"]
+    call = IMPLEMENTATION.call(problem, device, configuration)
+    sizes = [int(argument.number) for argument in call.steps[0].arguments if isinstance(argument, ScalarArgument)]
+    known = tuple("one" if size == 1 else size % ALIGNED == 0 for size in sizes)
+    return call.source, known, problem["dtype"]
 
 
 def check(device: Device, count: int, seed: int) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def check(device: Device, count: int, seed: int) -> dict[str, Any]:
         seen.add(identity)
         try:
             found = contradictions_of(family, problem, configuration, device,
-                                      compiler.phases(problem, family, configuration))
+                                      compiler.steps(problem, family, configuration))
         except (BuildError, SeqtuneError) as error:
             found = [one_line(error)]
         failures += [f"{problem.brief()} | {configuration.brief()}: {failure}" for failure in found]

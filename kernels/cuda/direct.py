@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ..c_text.direct import TEXT_CONSTRAINTS, direct_call, direct_tile
+from ..c_text.prelude import program
+from ..c_text.text import signature
+from ..c_text.tile import ARGUMENTS, text
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import KernelSource, Launch
-from ..opencl.direct import TEXT_CONSTRAINTS, OpenCLDirect
-from ..opencl.source.text import signature
-from ..opencl.source.tile import ARGUMENTS, text
+from ..launches.call import Call
 from ..problem import Problem
-from .source.prelude import program
 
 PAD_GROUP = 256
 PAD_BLOCKS = 8  # per multiprocessor: enough threads to fill it
@@ -26,36 +24,6 @@ __kernel GROUP({PAD_GROUP}, 1) void pad({signature(ARGUMENTS)}) {{
   }}
 }}
 """
-
-
-class CudaDirect(OpenCLDirect):
-    """Runs cuda.direct; each source works for all shapes of one layout, horizontal stride, epilogue, work-group."""
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile, and of the padding copy where there is one."""
-        tile = self.tile(problem, _whole(configuration))
-        body = text(tile, f"GROUP({configuration['work_group']}, 1) ")
-        return program(device, tile.vector, body if tile.peeled else _PAD + body)
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch of opencl.direct with one tile a thread and a padding copy by many threads."""
-        launch = super().launch(problem, device, _whole(configuration))
-        size = (PAD_BLOCKS * device.compute_units * PAD_GROUP,)
-        return replace(launch, phases=tuple(
-            replace(phase, global_size=size, local_size=(PAD_GROUP,)) if phase.entry == "pad" else phase
-            for phase in launch.phases))
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
-        """The values (groups, output channels of a tile, are rows of taps innermost?, input channels)."""
-        return super().packing(problem, _whole(configuration))
-
-
-def _whole(configuration: Configuration) -> Configuration:
-    """The configuration of opencl.direct: one tile a thread, all input channels at once."""
-    return Configuration.of(configuration.kernel, {**dict(configuration.settings), "chunk": 1, "piece": 0})
-
-
-IMPLEMENTATION = CudaDirect()
 
 KERNEL = Kernel.of(
     name="cuda.direct",
@@ -127,3 +95,20 @@ KERNEL = Kernel.of(
              "order": "pixels", "work_group": 64},
     implementation="seqtune.kernels.cuda.direct:IMPLEMENTATION",
 )
+
+
+class CudaDirect:
+    """Runs cuda.direct; each source works for all shapes of one layout, horizontal stride, epilogue, work-group."""
+
+    includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The padding copy by many threads where there is one, and the tiles, one a thread."""
+        tile = direct_tile(problem, configuration)
+        body = text(tile, f"GROUP({configuration['work_group']}, 1) ")
+        return direct_call(problem, program(device, tile.vector, body if tile.peeled else _PAD + body), configuration,
+                           chunk=1, piece=0,
+                           pad=lambda rows: (PAD_BLOCKS * device.compute_units * PAD_GROUP, PAD_GROUP))
+
+
+IMPLEMENTATION = CudaDirect()

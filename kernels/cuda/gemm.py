@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
+from ..c_text.gemm import gemm_call, gemm_tile
+from ..c_text.prelude import program
+from ..c_text.tile import text
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import KernelSource, Launch
-from ..opencl.gemm import OpenCLGemm
-from ..opencl.source.tile import text
+from ..launches.call import Call
 from ..problem import Problem
-from .source.prelude import program
-
-
-class CudaGemm(OpenCLGemm):
-    """Runs cuda.gemm; each source works for all shapes of one `trans_a`, epilogue and work-group."""
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        tile = self.tile(problem, configuration)
-        return program(device, tile.vector, text(tile, f"GROUP({configuration['work_group']}, 1) "))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch of opencl.gemm with one tile a thread."""
-        return super().launch(problem, device, Configuration.of(
-            configuration.kernel, {**dict(configuration.settings), "chunk": 1, "piece": 0}))
-
-
-IMPLEMENTATION = CudaGemm()
 
 KERNEL = Kernel.of(
     name="cuda.gemm",
@@ -83,3 +66,18 @@ KERNEL = Kernel.of(
     default={"vector": 4, "vectors_n": 1, "tile_m": 4, "order": "columns", "work_group": 64},
     implementation="seqtune.kernels.cuda.gemm:IMPLEMENTATION",
 )
+
+
+class CudaGemm:
+    """Runs cuda.gemm; each source works for all shapes of one `trans_a`, epilogue and work-group."""
+
+    includes = "the product and its epilogue; B packed into panels before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The tiles of C, one a thread."""
+        tile = gemm_tile(problem, configuration)
+        body = text(tile, f"GROUP({configuration['work_group']}, 1) ")
+        return gemm_call(problem, program(device, tile.vector, body), configuration, chunk=1, piece=0)
+
+
+IMPLEMENTATION = CudaGemm()

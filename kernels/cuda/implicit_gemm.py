@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
+from ..c_text.block import text
+from ..c_text.implicit_gemm import gathered_block, gathered_call
+from ..c_text.prelude import program
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import KernelSource
-from ..opencl.implicit_gemm import ImplicitGemm
-from ..opencl.source.block import Block, text
+from ..launches.call import Call
 from ..problem import Problem
-from .source.prelude import program
-
-
-class CudaImplicitGemm(ImplicitGemm):
-    """Runs cuda.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
-
-    def block(self, problem: Problem, configuration: Configuration) -> Block:
-        """The numbers that determine the text."""
-        number = configuration.number
-        renamed = {"group_m": number("threads_m"), "group_n": number("threads_n"), "block_k": number("depth")}
-        return super().block(problem, Configuration.of(
-            configuration.kernel, {**dict(configuration.settings), **renamed}))
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the block."""
-        block = self.block(problem, configuration)
-        return program(device, block.vector, text(block))
-
-
-IMPLEMENTATION = CudaImplicitGemm()
 
 KERNEL = Kernel.of(
     name="cuda.implicit_gemm",
@@ -100,3 +81,19 @@ KERNEL = Kernel.of(
              "depth": 8, "unroll": 1, "order": "pixels"},
     implementation="seqtune.kernels.cuda.implicit_gemm:IMPLEMENTATION",
 )
+
+
+class CudaImplicitGemm:
+    """Runs cuda.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
+
+    includes = "everything, from the input as it is; filters packed before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The blocks of pixels and of output channels."""
+        number = configuration.number
+        block = gathered_block(problem, configuration, number("threads_m"), number("threads_n"), number("depth"))
+        return gathered_call(problem, program(device, block.vector, text(block)), block,
+                             configuration["order"] == "channels")
+
+
+IMPLEMENTATION = CudaImplicitGemm()

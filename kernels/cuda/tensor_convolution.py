@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, quantities
-from ..launches.implementation import Array, KernelSource, Launch
+from ..launches.call import Call
+from ..launches.implementation import Array
 from ..problem import Problem
 from .source.tensor_pixels import PIXELS, SHAPE_ARGUMENTS
 from .source.tensor_tile import tensor_source
@@ -16,52 +19,12 @@ from .tensor_space import (
     SOLVES,
     TILE_ARGUMENTS,
     panels,
-    tensor_launch,
+    tensor_call,
     tile_arguments,
     tile_of,
 )
 
 ARGUMENTS = (*SHAPE_ARGUMENTS, *TILE_ARGUMENTS)
-
-
-class TensorConvolution:
-    """Runs cuda.tensor_convolution; each source works for all shapes of equal divisibility, padded or not."""
-
-    includes = "everything, from the input as it is; filters packed into tiles before, once"
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        tile = tile_of(quantities(KERNEL.derived, problem, device, configuration))
-        padded = "true" if problem.size("pad_h") + problem.size("pad_w") > 0 else "false"
-        return tensor_source(tile, "tensor_convolution", f"constexpr bool PADDED = {padded};\n{PIXELS}", ARGUMENTS)
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch of the tiles and, for partial sums, of their addition."""
-        names, size = quantities(KERNEL.derived, problem, device, configuration), problem.size
-        c, h, w, k, pixels = size("c"), size("h"), size("w"), size("k"), size("out_h") * size("out_w")
-        nhwc = problem["layout"] == "NHWC"
-        values = {
-            "rows": size("n") * pixels, "outputs": size("k_per_group"), "channels": size("c_per_group"),
-            "filter_h": size("r"), "filter_w": size("s"), "height": h, "width": w, "columns": size("out_w"),
-            "pixels": pixels, "above": size("pad_h"), "before": size("pad_w"),
-            **{name: size(name) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
-            "x_image": c * h * w, "x_group": size("c_per_group") * (1 if nhwc else h * w),
-            "x_line": w * (c if nhwc else 1), "x_pixel": c if nhwc else 1, "x_channel": 1 if nhwc else h * w,
-            "y_pitch": k, "y_group": size("k_per_group") * (1 if nhwc else pixels), **tile_arguments(names)}
-        return tensor_launch(names, "tensor_convolution", tuple(values[name] for name in ARGUMENTS))
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, int]:
-        """The values (columns and depth of a tile, groups)."""
-        return configuration.number("block_n"), configuration.number("block_k"), problem.size("groups")
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy the filter into [group][tile][tile of k][output channel][k], where k is (r, s, c)."""
-        block_n, block_k, groups = self.packing(problem, configuration)
-        columns = weights.transpose(0, 2, 3, 1).reshape(groups, weights.shape[0] // groups, -1)
-        return panels(columns, block_n, block_k)
-
-
-IMPLEMENTATION = TensorConvolution()
 
 KERNEL = Kernel.of(
     name="cuda.tensor_convolution",
@@ -97,3 +60,45 @@ KERNEL = Kernel.of(
     default=DEFAULT,
     implementation="seqtune.kernels.cuda.tensor_convolution:IMPLEMENTATION",
 )
+
+
+class TensorConvolution:
+    """Runs cuda.tensor_convolution; each source works for all shapes of equal divisibility, padded or not."""
+
+    includes = "everything, from the input as it is; filters packed into tiles before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The tiles and, for partial sums, their addition."""
+        names, size = quantities(KERNEL.derived, problem, device, configuration), problem.size
+        padded = "true" if size("pad_h") + size("pad_w") > 0 else "false"
+        source = tensor_source(tile_of(names), "tensor_convolution", f"constexpr bool PADDED = {padded};\n{PIXELS}",
+                               ARGUMENTS)
+        c, h, w, k, pixels = size("c"), size("h"), size("w"), size("k"), size("out_h") * size("out_w")
+        nhwc = problem["layout"] == "NHWC"
+        values = {
+            "rows": size("n") * pixels, "outputs": size("k_per_group"), "channels": size("c_per_group"),
+            "filter_h": size("r"), "filter_w": size("s"), "height": h, "width": w, "columns": size("out_w"),
+            "pixels": pixels, "above": size("pad_h"), "before": size("pad_w"),
+            **{name: size(name) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
+            "x_image": c * h * w, "x_group": size("c_per_group") * (1 if nhwc else h * w),
+            "x_line": w * (c if nhwc else 1), "x_pixel": c if nhwc else 1, "x_channel": 1 if nhwc else h * w,
+            "y_pitch": k, "y_group": size("k_per_group") * (1 if nhwc else pixels), **tile_arguments(names)}
+        packing = FilterTiles(size("groups"), names["block_n"], names["block_k"])
+        return tensor_call(problem, source, names, "tensor_convolution", (values[name] for name in ARGUMENTS), packing)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTiles:
+    """The filter as [group][tile][tile of k][output channel][k], where k is (r, s, c)."""
+
+    groups: int
+    columns: int  # output channels of a tile
+    depth: int
+
+    def pack(self, array: Array) -> Array:
+        """Pack a filter of shape (output channels, input channels of a group, height, width)."""
+        columns = array.transpose(0, 2, 3, 1).reshape(self.groups, array.shape[0] // self.groups, -1)
+        return panels(columns, self.columns, self.depth)
+
+
+IMPLEMENTATION = TensorConvolution()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, quantities
-from ..launches.implementation import Array, KernelSource, Launch
+from ..launches.call import Call
+from ..launches.implementation import Array
 from ..problem import Problem
 from .source.tensor_input import MATRIX
 from .source.tensor_tile import tensor_source
@@ -16,42 +19,13 @@ from .tensor_space import (
     SOLVES,
     TILE_ARGUMENTS,
     panels,
-    tensor_launch,
+    tensor_call,
     tile_arguments,
     tile_of,
 )
 
 SIZES = ("m", "n", "k")
 ARGUMENTS = (*SIZES, *TILE_ARGUMENTS)
-
-
-class TensorGemm:
-    """Runs cuda.tensor_gemm; each source works for all shapes of equal divisibility."""
-
-    includes = "the product and its epilogue, from A as it is; B packed into tiles before, once"
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        tile = tile_of(quantities(KERNEL.derived, problem, device, configuration))
-        return tensor_source(tile, "tensor_gemm", MATRIX, ARGUMENTS)
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch of the tiles and, for partial sums, of their addition."""
-        names = quantities(KERNEL.derived, problem, device, configuration)
-        values = {**{name: problem.size(name) for name in SIZES}, **tile_arguments(names)}
-        return tensor_launch(names, "tensor_gemm", tuple(values[name] for name in ARGUMENTS))
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool]:
-        """The values (columns and depth of a tile, whether B is transposed)."""
-        return configuration.number("block_n"), configuration.number("block_k"), problem["trans_b"] == "yes"
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy B into [tile][tile of k][column][k]."""
-        block_n, block_k, transposed = self.packing(problem, configuration)
-        return panels((weights if transposed else weights.T)[None], block_n, block_k)
-
-
-IMPLEMENTATION = TensorGemm()
 
 KERNEL = Kernel.of(
     name="cuda.tensor_gemm",
@@ -75,3 +49,33 @@ KERNEL = Kernel.of(
     default=DEFAULT,
     implementation="seqtune.kernels.cuda.tensor_gemm:IMPLEMENTATION",
 )
+
+
+class TensorGemm:
+    """Runs cuda.tensor_gemm; each source works for all shapes of equal divisibility."""
+
+    includes = "the product and its epilogue, from A as it is; B packed into tiles before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The tiles and, for partial sums, their addition."""
+        names = quantities(KERNEL.derived, problem, device, configuration)
+        source = tensor_source(tile_of(names), "tensor_gemm", MATRIX, ARGUMENTS)
+        values = {**{name: problem.size(name) for name in SIZES}, **tile_arguments(names)}
+        packing = MatrixTiles(names["block_n"], names["block_k"], problem["trans_b"] == "yes")
+        return tensor_call(problem, source, names, "tensor_gemm", (values[name] for name in ARGUMENTS), packing)
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTiles:
+    """B as [tile][tile of k][column][k]."""
+
+    columns: int  # of a tile
+    depth: int
+    transposed: bool  # B is stored as (n, k)
+
+    def pack(self, array: Array) -> Array:
+        """Pack B."""
+        return panels((array if self.transposed else array.T)[None], self.columns, self.depth)
+
+
+IMPLEMENTATION = TensorGemm()

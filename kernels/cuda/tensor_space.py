@@ -8,13 +8,16 @@ the assembler's counts of 99 compiled configurations on sm_75 to sm_90: half of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..kernel import Parameter
-from ..launches.implementation import Array, Launch, Phase
+from ..launches.call import Call, CallStep, Packing
+from ..launches.entry_arguments import entry_arguments
+from ..launches.implementation import Array, KernelSource
+from ..problem import Problem
 from .source.tensor_tile import TensorTile
 
 PADDING = 8  # elements: 16 bytes, which moves every row of shared memory to other banks
@@ -134,18 +137,21 @@ def tile_arguments(names: Mapping[str, Any]) -> dict[str, int]:
             "tiles": names["tiles"], "blocks": names["grid"]}
 
 
-def tensor_launch(names: Mapping[str, Any], entry: str, arguments: tuple[int, ...]) -> Launch:
-    """The launch: the products, then the sum of their parts where tiles are shared."""
+def tensor_call(problem: Problem, source: KernelSource, names: Mapping[str, Any], entry: str,
+                integers: Iterable[int], packing: Packing) -> Call:
+    """The call: the products, then the sum of their parts where tiles are shared."""
     threads, shared = names["block_threads"], names["shared_bytes"]
     rows = names["warp_m"] // 16
+    arguments = entry_arguments(problem, integers, packing, names["workspace_floats"])
     if names["schedule"] == "stream_k":
-        phases = [Phase(f"{entry}_tiles", 0, (names["grid"] * threads,), (threads,), shared),
-                  Phase(f"{entry}_add", 0, (names["streamed"] * rows * threads,), (threads,))]
+        steps = [CallStep(f"{entry}_tiles", arguments, (names["grid"] * threads,), (threads,), shared),
+                 CallStep(f"{entry}_add", arguments, (names["streamed"] * rows * threads,), (threads,))]
     else:
-        phases = [Phase(f"{entry}_tiles", 0, (names["tiles"] * threads, names["split_k"]), (threads, 1), shared)]
+        steps = [CallStep(f"{entry}_tiles", arguments, (names["tiles"] * threads, names["split_k"]), (threads, 1),
+                          shared)]
         if names["split_k"] > 1:
-            phases.append(Phase(f"{entry}_add", 0, (names["tiles"] * rows * threads,), (threads,)))
-    return Launch(arguments, tuple(phases), names["workspace_floats"])
+            steps.append(CallStep(f"{entry}_add", arguments, (names["tiles"] * rows * threads,), (threads,)))
+    return Call(source, tuple(steps))
 
 
 def panels(columns: Array, block_n: int, block_k: int) -> Array:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase, TensorMap
+from ..launches.call import BufferArgument, Call, CallStep, TensorMapArgument
+from ..launches.entry_arguments import entry_arguments
+from ..launches.implementation import Array
 from ..problem import Problem
 from .source.staged_operand import ELEMENT, StagedOperand
 from .source.warpgroup_epilogue import SUM_THREADS
@@ -14,72 +18,7 @@ from .source.warpgroup_text import source
 from .source.warpgroup_tile import WarpgroupTile
 
 ROW_ELEMENTS = 8  # rows of a tensor map are multiples of 16 bytes
-MOST_SUM_BLOCKS = 65536  # of the second phase, whose threads take further elements in turn
-
-
-class WgmmaGemm:
-    """Runs cuda.wgmma_gemm; each source works for all shapes of one layout and epilogue."""
-
-    includes = "the product, the sum of its slices and its epilogue; rows of B padded to 16 bytes before, once"
-
-    def tile(self, problem: Problem, configuration: Configuration) -> WarpgroupTile:
-        """The numbers that determine the text."""
-        number = configuration.number
-        return WarpgroupTile(
-            str(problem["dtype"]), number("block_m"), number("block_n"), number("block_k"), number("consumers"),
-            number("stages"), number("resident"), number("cluster"), problem["trans_a"] == "yes",
-            problem["trans_b"] == "yes", number("split_k") > 1, problem.size("n") % 2 == 0, problem["bias"] == "yes",
-            problem["activation"] == "relu")
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        return source(self.tile(problem, configuration))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch: as many blocks as fit the device that take tiles in turn, or one block for each tile."""
-        tile, number = self.tile(problem, configuration), configuration.number
-        m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        slices, steps = number("split_k"), -(-k // tile.block_k)
-        tiles_m, tiles_n = -(-m // (tile.block_m * tile.cluster)), -(-n // tile.block_n)
-        clusters = tiles_m * tiles_n * slices
-        if configuration["schedule"] == "persistent":
-            clusters = min(clusters, device.compute_units * tile.resident // tile.cluster)
-        arguments = (m, n, tiles_m, tiles_n, max(1, number("group_m") // tile.cluster), steps, -(-steps // slices),
-                     slices)
-        phases = [Phase("wgmma_gemm", global_size=(clusters * tile.cluster * tile.threads,),
-                        local_size=(tile.threads,), shared=tile.shared, cluster=tile.cluster)]
-        if tile.split:
-            blocks = min(MOST_SUM_BLOCKS, -(-m * n // SUM_THREADS))
-            phases.append(Phase("sum_slices", global_size=(blocks * SUM_THREADS,), local_size=(SUM_THREADS,)))
-        maps = _map("x", tile.a, m, k, m if tile.trans_a else k), _map("weights", tile.b, n, k,
-                                                                      _padded(k if tile.trans_b else n))
-        return Launch(arguments, tuple(phases), slices * m * n if tile.split else 0, maps)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> None:
-        """Nothing but B's shape, which is the problem's, determines the packed array."""
-        return
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy B as it is stored, with zeros behind each row up to a multiple of 16 bytes."""
-        rows, columns = weights.shape
-        if columns % ROW_ELEMENTS == 0:
-            return weights
-        packed = np.zeros((rows, _padded(columns)), np.float32)
-        packed[:, :columns] = weights
-        return packed
-
-
-def _padded(columns: int) -> int:
-    return -(-columns // ROW_ELEMENTS) * ROW_ELEMENTS
-
-
-def _map(name: str, operand: StagedOperand, width: int, depth: int, step: int) -> TensorMap:
-    """The tensor map of an operand whose rows are `step` elements apart."""
-    sizes = (width, depth) if operand.across else (depth, width)
-    return TensorMap(name, sizes, (step,), operand.box, operand.row)
-
-
-IMPLEMENTATION = WgmmaGemm()
+MOST_SUM_BLOCKS = 65536  # of the second step, whose threads take further elements in turn
 
 KERNEL = Kernel.of(
     name="cuda.wgmma_gemm",
@@ -152,3 +91,71 @@ KERNEL = Kernel.of(
     version=1,
     implementation="seqtune.kernels.cuda.wgmma_gemm:IMPLEMENTATION",
 )
+
+
+class WgmmaGemm:
+    """Runs cuda.wgmma_gemm; each source works for all shapes of one layout and epilogue."""
+
+    includes = "the product, the sum of its slices and its epilogue; rows of B padded to 16 bytes before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The blocks: as many as fit the device that take tiles in turn, or one for each tile; and the sum of slices.
+
+        The entries take the tensor maps of A and B before the operands.
+        """
+        tile, number = warpgroup_tile(problem, configuration), configuration.number
+        m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
+        slices, depths = number("split_k"), -(-k // tile.block_k)
+        tiles_m, tiles_n = -(-m // (tile.block_m * tile.cluster)), -(-n // tile.block_n)
+        clusters = tiles_m * tiles_n * slices
+        if configuration["schedule"] == "persistent":
+            clusters = min(clusters, device.compute_units * tile.resident // tile.cluster)
+        integers = (m, n, tiles_m, tiles_n, max(1, number("group_m") // tile.cluster), depths, -(-depths // slices),
+                    slices)
+        operands = entry_arguments(problem, integers, PaddedRows(), slices * m * n if tile.split else 0)
+        x, weights = (argument for argument in operands[:2] if isinstance(argument, BufferArgument))
+        arguments = (_map(x, tile.a, m, k, m if tile.trans_a else k),
+                     _map(weights, tile.b, n, k, _padded(k if tile.trans_b else n)), *operands)
+        steps = [CallStep("wgmma_gemm", arguments, (clusters * tile.cluster * tile.threads,), (tile.threads,),
+                          tile.shared, tile.cluster)]
+        if tile.split:
+            blocks = min(MOST_SUM_BLOCKS, -(-m * n // SUM_THREADS))
+            steps.append(CallStep("sum_slices", arguments, (blocks * SUM_THREADS,), (SUM_THREADS,)))
+        return Call(source(tile), tuple(steps))
+
+
+def warpgroup_tile(problem: Problem, configuration: Configuration) -> WarpgroupTile:
+    """The numbers that determine the text."""
+    number = configuration.number
+    return WarpgroupTile(
+        str(problem["dtype"]), number("block_m"), number("block_n"), number("block_k"), number("consumers"),
+        number("stages"), number("resident"), number("cluster"), problem["trans_a"] == "yes",
+        problem["trans_b"] == "yes", number("split_k") > 1, problem.size("n") % 2 == 0, problem["bias"] == "yes",
+        problem["activation"] == "relu")
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedRows:
+    """B as it is stored, with zeros behind each row up to a multiple of 16 bytes."""
+
+    def pack(self, array: Array) -> Array:
+        """Pack B."""
+        rows, columns = array.shape
+        if columns % ROW_ELEMENTS == 0:
+            return array
+        packed = np.zeros((rows, _padded(columns)), np.float32)
+        packed[:, :columns] = array
+        return packed
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // ROW_ELEMENTS) * ROW_ELEMENTS
+
+
+def _map(buffer: BufferArgument, operand: StagedOperand, width: int, depth: int, step: int) -> TensorMapArgument:
+    """The tensor map of an operand whose rows are `step` elements apart."""
+    sizes = (width, depth) if operand.across else (depth, width)
+    return TensorMapArgument(buffer, sizes, (step,), operand.box, operand.row)
+
+
+IMPLEMENTATION = WgmmaGemm()

@@ -16,9 +16,20 @@ from ..devices.device import Device
 from ..devices.element_types import element_type
 from ..expression import Expression
 from ..kernel import Configuration, Kernel, quantities
+from ..operations.table import operation
+from ..operations.tensor import Tensors
 from ..problem import Problem
 from .c_types import scalar, split_type
-from .call import Argument, BufferArgument, Call, CallStep, LocalArgument, ScalarArgument, WorkspaceArgument
+from .call import (
+    Argument,
+    BufferArgument,
+    Call,
+    CalledImplementation,
+    CallStep,
+    LocalArgument,
+    ScalarArgument,
+    WorkspaceArgument,
+)
 from .implementation import KernelSource, implementation_of
 
 LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number
@@ -55,16 +66,16 @@ class DeclaredArgument:
         dtype, expression = split_type(text)
         return cls("buffer" if dtype is None else "scalar", dtype or "", Expression(expression))
 
-    def argument(self, index: int, values: Mapping[str, Any], buffers: Mapping[str, str]) -> Argument:
+    def argument(self, index: int, values: Mapping[str, Any], buffers: Mapping[str, BufferArgument]) -> Argument:
         """The argument with this index in the list of a launch. Raises ExpressionError, FormatError."""
         if self.kind == "buffer":
             text = self.expression.text
             is_name = text.isidentifier() and text not in values
-            name = text if is_name else self.expression({**values, **buffers})
+            name = text if is_name else self.expression({**values, **{name: name for name in buffers}})
             if name not in buffers:
                 raise FormatError(f"argument {self.expression.text!r:.60} names no input or output "
                                   f"(there are {', '.join(buffers) or 'none'}) and has no type (int n)")
-            return BufferArgument(name)
+            return buffers[name]
         if self.kind == "scalar":
             return ScalarArgument(self.dtype, scalar(self.dtype, self.expression(values)).tobytes())
         count = whole(self.expression, values, LARGEST_BYTES // element_type(self.dtype).size)
@@ -115,28 +126,31 @@ class CallDeclaration:
         """The work that a timing includes."""
         return "the launches of its entry; arrays are on the device before"
 
-    def call(self, problem: Problem, device: Device, configuration: Configuration, buffers: Iterable[str]) -> Call:
-        """The call of a configuration; `buffers` are the names of the problem's inputs and outputs.
+    def call(self, problem: Problem, device: Device, configuration: Configuration,
+             tensors: Tensors | None = None) -> Call:
+        """The call of a configuration on the problem's inputs and outputs, or on others.
 
         Raises ExpressionError, FormatError.
         """
         values = quantities(self.derived, problem, device, configuration)
-        named = {name: name for name in buffers}
+        arrays = operation(problem.type).tensors(problem) if tensors is None else tensors
+        named = {name: BufferArgument(name, tensor.dtype)
+                 for name, tensor in (*arrays.inputs.items(), *arrays.outputs.items())}
         launches = values[LAUNCHES] = whole(self.launches, values, MOST_LAUNCHES)
         steps = []
         for launch in range(launches):
             values[LAUNCH] = launch
             steps.append(self._step(values, named))
         text = self._defines(configuration, values) + self.text
-        return Call(KernelSource(text, self.options), self.entry, tuple(steps))
+        return Call(KernelSource(text, self.options), tuple(steps))
 
-    def _step(self, values: Mapping[str, Any], buffers: Mapping[str, str]) -> CallStep:
+    def _step(self, values: Mapping[str, Any], buffers: Mapping[str, BufferArgument]) -> CallStep:
         sizes = tuple(whole(size, values, LARGEST_SIZE) for size in self.sizes)
         local = None if self.local is None else tuple(whole(size, values, LARGEST_SIZE) for size in self.local)
         if local is not None and self.counts_groups:
             sizes = tuple(count * size for count, size in zip(sizes, local, strict=True))
         arguments = (argument.argument(index, values, buffers) for index, argument in enumerate(self.arguments))
-        return CallStep(tuple(arguments), sizes, local)
+        return CallStep(self.entry, tuple(arguments), sizes, local)
 
     def _defines(self, configuration: Configuration, values: Mapping[str, Any]) -> str:
         """The lines that define parameters and others.
@@ -173,6 +187,14 @@ def code_for(kernel: Kernel, backend: str) -> object:
     if backend in kernel.backends and len(code.by_backend) == 1:
         return next(iter(code.by_backend.values()))
     raise KernelError(f"{kernel.name} runs on {', '.join(code.by_backend)}, not on {backend}")
+
+
+def call_of(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Call:
+    """The call of a configuration of our kernel or of a library's. Raises KernelError, ExpressionError, FormatError."""
+    code = code_for(kernel, device.backend)
+    if not isinstance(code, CalledImplementation):
+        raise KernelError(f"{kernel.name} has no code that {device.backend} can call")
+    return code.call(problem, device, configuration)
 
 
 def whole(expression: Expression, values: Mapping[str, Any], most: int) -> int:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile
@@ -15,6 +15,7 @@ from .ir.attention.transposition import transpositions
 from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
 from .ir.writer import in_order
+from .launch import Launch, Phase
 
 # SSE multiplies in place, so no register is reserved for a key's number.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"

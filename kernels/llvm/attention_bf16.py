@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .attention import KERNEL as SINGLE
 from .changed_declaration import changed_conditions
@@ -22,6 +22,7 @@ from .ir.attention.views import AttentionViews
 from .ir.elements import FP32
 from .ir.workspace import pieces
 from .ir.writer import in_order
+from .launch import Launch, Phase
 
 KERNEL = Kernel.of(
     name="llvm.attention_bf16",

@@ -9,13 +9,14 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .ir.attention.dot_rows import HEAD, DotRows
 from .ir.attention.key_spans import FIELDS, VALUES
 from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
 from .ir.writer import in_order
+from .launch import Launch, Phase
 
 LEAST_SPAN = 64  # keys: shorter spans cost more than they gain
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion
 from .ir.depthwise_nchw import PixelTile
 from .ir.depthwise_nhwc import ChannelTile
+from .launch import Launch
 
 KERNEL = Kernel.of(
     name="llvm.depthwise",

@@ -9,13 +9,14 @@ from __future__ import annotations
 from ..cache_lines import PADDED, conv2d_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
 from .ir.borders import Borders
 from .ir.task_loops import arguments
 from .ir.tile import BODIES, Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs
+from .launch import Launch, Phase
 
 # The multiply-adds in the innermost loop's body, times the number of such loops in the text.
 _UNROLLED = "accumulators * (s if body == 'row' else r * s if body == 'filter' else channels_unrolled) * loops"

@@ -13,9 +13,10 @@ from seqtune.errors import KernelError
 
 from ..devices.device import Device
 from ..kernel import Configuration
-from ..launches.implementation import Implementation, KernelSource, Launch
+from ..launches.implementation import KernelSource
 from ..problem import Problem
 from .ir.elements import Element
+from .launch import Launch, LLVMImplementation
 from .steps.formula import Formula
 
 
@@ -116,7 +117,7 @@ NONE = Fusion()
 
 
 @runtime_checkable
-class FusingImplementation(Implementation, Protocol):
+class FusingImplementation(LLVMImplementation, Protocol):
     """An implementation whose source and launch take a fusion. Both raise KernelError for one that is not possible."""
 
     fusions: str  # the fusions that it knows, for people

@@ -14,7 +14,7 @@ from seqtune.errors import KernelError
 from ..cache_lines import gemm_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
 from .ir.elements import FP32, Element
@@ -22,6 +22,7 @@ from .ir.matrix_views import MatrixViews
 from .ir.task_loops import arguments
 from .ir.tile import Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs, pack_words
+from .launch import Launch, Phase
 from .steps.formula import Formula
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.

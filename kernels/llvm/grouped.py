@@ -7,13 +7,14 @@ import numpy as np
 from ..cache_lines import LINE, PERIOD
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion
 from .ir.grouped_loops import FIELDS, FUSED_FIELDS
 from .ir.grouped_nhwc import GroupedTile
 from .ir.tiling import row_runs
 from .ir.writer import in_order
+from .launch import Launch, Phase
 
 KERNEL = Kernel.of(
     name="llvm.grouped",

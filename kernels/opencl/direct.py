@@ -6,102 +6,13 @@ tile of opencl.gemm.
 
 from __future__ import annotations
 
-import numpy as np
-
+from ..c_text.direct import TEXT_CONSTRAINTS, direct_call, direct_tile
 from ..cache_lines import PADDED, conv2d_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch
+from ..launches.call import Call
 from ..problem import Problem
-from .source.tile import OpenCLTile, launch, source
-
-
-class OpenCLDirect:
-    """Runs opencl.direct; each source works for all shapes of one layout, horizontal stride and epilogue."""
-
-    includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
-
-    def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
-        """The numbers that determine the text."""
-        nhwc = problem["layout"] == "NHWC"
-        number = configuration.number
-        return OpenCLTile(number("vector"), number("vectors_k"), number("tile_w"), number("tile_h"),
-                    0 if nhwc else problem.size("stride_w"), nhwc,
-                    problem["bias"] == "yes", problem["activation"] == "relu", configuration["border"] == "peel")
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        return source(self.tile(problem, configuration))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch with the strides of the (padded) input and the output, and the order of the sum."""
-        size = problem.size
-        n, c, h, w, k = size("n"), size("c"), size("h"), size("w"), size("k")
-        cg, kg, out_h, out_w, r, s = (size(name) for name in ("c_per_group", "k_per_group", "out_h", "out_w", "r", "s"))
-        pad_h, pad_w, stride_h, stride_w = size("pad_h"), size("pad_w"), size("stride_h"), size("stride_w")
-        nhwc, peeled = problem["layout"] == "NHWC", configuration["border"] == "peel"
-        high, wide = (h, w) if peeled else (h + 2 * pad_h, w + 2 * pad_w)  # as the tile reads it
-        pixel, line, channel = (c, wide * c, 1) if nhwc else (1, wide, high * wide)
-        y_pixel, y_line, y_channel = (k, out_w * k, 1) if nhwc else (1, out_w, out_h * out_w)
-        tap_h, tap_w = size("dilation_h") * line, size("dilation_w") * pixel
-        if configuration["inner"] == "channels":
-            axes, steps = (r, s, cg), (tap_h, tap_w, channel)
-        else:  # a row of taps; with channels last, those of all channels are neighbours
-            axes, steps = ((1, r, s * c), (0, tap_h, 1)) if nhwc else ((cg, r, s), (channel, tap_h, tap_w))
-        sizes = {
-            **dict(zip(("outer", "middle", "inner"), axes, strict=True)),
-            **dict(zip(("x_outer", "x_middle", "x_inner"), steps, strict=True)),
-            "piece": configuration.number("piece") or axes[2],
-            "x_image": c * high * wide, "x_group": cg * channel,
-            "x_row": stride_h * line, "x_pixel": stride_w * pixel,
-            "x_origin": pad_h * line + pad_w * pixel if peeled else 0,
-            "y_image": k * out_h * out_w, "y_group": kg * y_channel, "y_channel": y_channel,
-            "y_row": y_line, "y_pixel": y_pixel,
-            "images": n, "groups": size("groups"), "rows": size("rows"), "columns": size("row_w"), "outputs": kg,
-            "padded": int(not peeled and (pad_h > 0 or pad_w > 0)), "planes": n if nhwc else n * c,
-            "padded_height": high, "row_floats": w * pixel, "margin": pad_w * pixel,
-            "height": h, "width": w, "above": pad_h, "before": pad_w, "stride_h": stride_h, "stride_w": stride_w,
-            "dilation_h": size("dilation_h"), "dilation_w": size("dilation_w"),
-        }
-        return launch(self.tile(problem, configuration), device, configuration["order"] == "pixels",
-                      configuration.number("chunk"), configuration.number("work_group"), sizes)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
-        """The values (groups, output channels of a block, are rows of taps innermost?, input channels of a piece)."""
-        rows = configuration["inner"] == "row" and problem["layout"] == "NCHW"
-        return (problem.size("groups"), self.tile(problem, configuration).block, rows,
-                configuration.number("piece") or problem.size("c_per_group"))
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy the filter into [group][block][piece of the inner axis][outer][middle][inner][output channel].
-
-        The last block overlaps the one before.
-        """
-        groups, block, rows, piece = self.packing(problem, configuration)
-        kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
-        firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)
-        chosen = weights.reshape(groups, kg, cg, *weights.shape[2:])[:, firsts[:, None] + np.arange(block)]
-        # from (group, block, k, c, r, s)
-        if rows:
-            return np.ascontiguousarray(chosen.transpose(0, 1, 3, 4, 5, 2))
-        pieces = chosen.reshape(*chosen.shape[:3], -1, piece, *chosen.shape[4:])
-        return np.ascontiguousarray(pieces.transpose(0, 1, 3, 5, 6, 4, 2))
-
-
-IMPLEMENTATION = OpenCLDirect()
-
-# The borders and sums that the text of a tile can compute, on every backend that shares it.
-TEXT_CONSTRAINTS = (
-    ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
-    ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
-    ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
-     " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
-     "it peels one pixel at either end of a row"),
-    ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
-     "a row of taps is for few channels and whole taps"),
-    ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
-     "only then the taps of a row are neighbours in memory"),
-)
+from .register_tile import PAD_ITEMS, tile_source
 
 KERNEL = Kernel.of(
     name="opencl.direct",
@@ -175,3 +86,19 @@ KERNEL = Kernel.of(
     version=2,
     implementation="seqtune.kernels.opencl.direct:IMPLEMENTATION",
 )
+
+
+class OpenCLDirect:
+    """Runs opencl.direct; each source works for all shapes of one layout, horizontal stride and epilogue."""
+
+    includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The padding copy where there is one, and the tiles."""
+        most = PAD_ITEMS * device.compute_units
+        return direct_call(problem, tile_source(direct_tile(problem, configuration)), configuration,
+                           chunk=configuration.number("chunk"), piece=configuration.number("piece"),
+                           pad=lambda rows: (min(rows, most), 1))
+
+
+IMPLEMENTATION = OpenCLDirect()

@@ -2,58 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ..c_text.gemm import gemm_call, gemm_tile
 from ..cache_lines import gemm_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch
+from ..launches.call import Call
 from ..problem import Problem
-from .source.tile import OpenCLTile, launch, source
-
-
-class OpenCLGemm:
-    """Runs opencl.gemm; each source works for all shapes of one `trans_a` and epilogue."""
-
-    includes = "the product and its epilogue; B packed into panels before, once"
-
-    def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
-        """The numbers that determine the text."""
-        number = configuration.number
-        return OpenCLTile(number("vector"), number("vectors_n"), number("tile_m"), 1,
-                    1 if problem["trans_a"] == "yes" else 0, True,
-                    problem["bias"] == "yes", problem["activation"] == "relu")
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the tile."""
-        return source(self.tile(problem, configuration))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch, with rows of A as the pixels of one row, k as channels and n as output channels."""
-        m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        transposed = problem["trans_a"] == "yes"
-        sizes = {
-            "outer": 1, "middle": 1, "inner": k, "x_inner": m if transposed else 1,
-            "piece": configuration.number("piece") or k,
-            "x_pixel": 1 if transposed else k, "y_channel": 1, "y_pixel": n,
-            "images": 1, "groups": 1, "rows": 1, "columns": m, "outputs": n,
-        }
-        return launch(self.tile(problem, configuration), device, configuration["order"] == "rows",
-                      configuration.number("chunk"), configuration.number("work_group"), sizes)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
-        """The values (columns of a panel, whether B is transposed)."""
-        return self.tile(problem, configuration).block, problem["trans_b"] == "yes"
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy B into the order [panel][k][column]; the last panel overlaps the one before."""
-        n, (block, transposed) = problem.size("n"), self.packing(problem, configuration)
-        b = weights.T if transposed else weights
-        firsts = np.minimum(np.arange(-(-n // block)) * block, n - block)
-        return np.ascontiguousarray(b[:, firsts[:, None] + np.arange(block)].transpose(1, 0, 2))
-
-
-IMPLEMENTATION = OpenCLGemm()
+from .register_tile import tile_source
 
 KERNEL = Kernel.of(
     name="opencl.gemm",
@@ -110,3 +65,17 @@ KERNEL = Kernel.of(
     version=2,
     implementation="seqtune.kernels.opencl.gemm:IMPLEMENTATION",
 )
+
+
+class OpenCLGemm:
+    """Runs opencl.gemm; each source works for all shapes of one `trans_a` and epilogue."""
+
+    includes = "the product and its epilogue; B packed into panels before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The tiles of C."""
+        return gemm_call(problem, tile_source(gemm_tile(problem, configuration)), configuration,
+                         chunk=configuration.number("chunk"), piece=configuration.number("piece"))
+
+
+IMPLEMENTATION = OpenCLGemm()

@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import lru_cache
 
+from ..c_text.block import Block, text
+from ..c_text.implicit_gemm import gathered_block, gathered_call
+from ..c_text.text import OPTIONS, head
 from ..cache_lines import conv2d_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.call import Call
+from ..launches.implementation import KernelSource
 from ..problem import Problem
-from .source.block import ARGUMENTS, Block, source
-
-
-class ImplicitGemm:
-    """Runs opencl.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
-
-    includes = "everything, from the input as it is; filters packed before, once"
-
-    def block(self, problem: Problem, configuration: Configuration) -> Block:
-        """The numbers that determine the text."""
-        number = configuration.number
-        return Block(number("vector"), number("vectors_n"), number("tile_m"), number("group_m"), number("group_n"),
-                     number("block_k"), bool(number("local_a")), bool(number("local_b")), number("unroll"),
-                     problem["layout"] == "NHWC", problem.size("pad_h") + problem.size("pad_w") > 0,
-                     problem["bias"] == "yes", problem["activation"] == "relu")
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The text of the block."""
-        return source(self.block(problem, configuration))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """The launch of one phase over blocks of pixels and of output channels."""
-        size, block = problem.size, self.block(problem, configuration)
-        c, h, w, k = size("c"), size("h"), size("w"), size("k")
-        pixels, kg = size("out_h") * size("out_w"), size("k_per_group")
-        nhwc = problem["layout"] == "NHWC"
-        spots, blocks = -(-pixels // block.pixels), -(-kg // block.outputs)
-        channels_first = configuration["order"] == "channels"
-        values = {
-            "channels": size("c_per_group"), "filter_h": size("r"), "filter_w": size("s"), "height": h, "width": w,
-            "columns": size("out_w"), "above": size("pad_h"), "before": size("pad_w"),
-            **{name: size(name) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
-            "x_image": c * h * w, "x_group": size("c_per_group") * (1 if nhwc else h * w),
-            "x_line": w * (c if nhwc else 1), "x_pixel": c if nhwc else 1, "x_channel": 1 if nhwc else h * w,
-            "y_image": k * pixels, "y_group": kg * (1 if nhwc else pixels),
-            "y_pixel": k if nhwc else 1, "y_channel": 1 if nhwc else pixels,
-            "pixels": pixels, "outputs": kg, "spots": spots, "blocks": blocks, "channels_first": int(channels_first),
-        }
-        across, deep = spots * size("n"), blocks * size("groups")
-        first, second = (deep, across) if channels_first else (across, deep)
-        return Launch(tuple(values[name] for name in ARGUMENTS), (
-            Phase("implicit_gemm", global_size=(first * block.group_m, second * block.group_n),
-                  local_size=(block.group_m, block.group_n)),))
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
-        """The values (groups, output channels of a block)."""
-        return problem.size("groups"), self.block(problem, configuration).outputs
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy the filter into [group][block][r][s][c][output channel]; the last block overlaps the one before."""
-        groups, block = self.packing(problem, configuration)
-        kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
-        firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)
-        chosen = weights.reshape(groups, kg, cg, *weights.shape[2:])[:, firsts[:, None] + np.arange(block)]
-        return np.ascontiguousarray(chosen.transpose(0, 1, 4, 5, 3, 2))  # from (group, block, k, c, r, s)
-
-
-IMPLEMENTATION = ImplicitGemm()
 
 KERNEL = Kernel.of(
     name="opencl.implicit_gemm",
@@ -132,3 +78,23 @@ KERNEL = Kernel.of(
              "block_k": 0, "unroll": 1, "order": "pixels"},
     implementation="seqtune.kernels.opencl.implicit_gemm:IMPLEMENTATION",
 )
+
+
+class ImplicitGemm:
+    """Runs opencl.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
+
+    includes = "everything, from the input as it is; filters packed before, once"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """The blocks of pixels and of output channels."""
+        number = configuration.number
+        block = gathered_block(problem, configuration, number("group_m"), number("group_n"), number("block_k"))
+        return gathered_call(problem, _source(block), block, configuration["order"] == "channels")
+
+
+@lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
+def _source(block: Block) -> KernelSource:
+    return KernelSource(head(block.vector) + text(block), OPTIONS)
+
+
+IMPLEMENTATION = ImplicitGemm()

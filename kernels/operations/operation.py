@@ -23,7 +23,7 @@ from .tensor import Tensor, Tensors
 
 Shape: TypeAlias = tuple[int, ...]
 Operands: TypeAlias = Mapping[str, NDArray[Any]]  # the inputs by name; float32 unless the operation declares others
-MOST_OPERANDS = 3  # inputs that an entry of a kernel takes (see `seqtune.kernels.launches.implementation.Phase`)
+MOST_OPERANDS = 3  # inputs that an entry of our kernels takes (`seqtune.kernels.launches.entry_arguments`)
 FURTHER_OPERANDS = 1  # inputs of llvm kernels beyond these: their addresses are the last launch arguments
 
 
@@ -74,7 +74,7 @@ class Operation:
 
     # Running.
     has_output: bool = True  # whether `output` has a shape to compare
-    constant: str | None = None  # the operand that `Implementation.pack` prepares once, before the timing
+    constant: str | None = None  # the operand that kernels read packed: prepared once, before the timing
 
     results_by = ""  # the code that computes `results`, in words: a reference function may hang or end its process
     declares_tensors = False  # True: inputs and outputs have types and contents of their own (see `tensors`)

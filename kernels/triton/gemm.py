@@ -10,54 +10,13 @@ from __future__ import annotations
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource, Launch, Phase
+from ..launches.call import Call
+from ..launches.entry_arguments import entry_arguments
+from ..launches.implementation import KernelSource
 from ..problem import Problem
-from .text import flags, grid_phase, text_of
+from .text import flags, grid_step, text_of
 
 COMBINED = 1024  # elements of C that a block adds up over the slices of k
-
-
-class TritonGemm:
-    """Runs triton.gemm; each source works for all shapes of one dtype, transposition and epilogue."""
-
-    includes = "the product and its epilogue; with SPLIT_K the sum of the slices; B as it is, not packed"
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """The module's text, and the values of its constants."""
-        block_k = configuration.number("BLOCK_K") * configuration.number("SPLIT_K")
-        constants: dict[str, int | str] = {
-            **dict(configuration.settings), "COMBINED": COMBINED,
-            "TRANS_A": int(problem["trans_a"] == "yes"), "TRANS_B": int(problem["trans_b"] == "yes"),
-            "EVEN_K": int(problem.size("k") % block_k == 0), "BIAS": int(problem["bias"] == "yes"),
-            "RELU": int(problem["activation"] == "relu"), "PRECISION": precision(device)}
-        return KernelSource(text_of("product"), ("product", *flags(constants, device)))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """One program for each block of C and slice of k; with several slices, further programs add them up."""
-        number = configuration.number
-        m, n, k, slices = problem.size("m"), problem.size("n"), problem.size("k"), number("SPLIT_K")
-        threads = number("num_warps") * int(device.names().get("warp_size", 32))
-        blocks = -(-m // number("BLOCK_M")) * -(-n // number("BLOCK_N"))
-        phases: tuple[Phase, ...] = (grid_phase("product", threads, blocks, slices),)
-        if slices > 1:
-            phases += (grid_phase("combine", threads, -(-m * n // COMBINED)),)
-        return Launch((m, n, k), phases, workspace=slices * m * n if slices > 1 else 0)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[object, ...]:
-        """Nothing: B is read as it is."""
-        return ()
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """B itself."""
-        return weights
-
-
-def precision(device: Device) -> str:
-    """The arithmetic of fp32 products: three tf32 products on NVIDIA (1e-6 of the result), AMD's own fp32."""
-    return "ieee" if device.names().get("compute_capability", 0) == 0 else "tf32x3"
-
-
-IMPLEMENTATION = TritonGemm()
 
 KERNEL = Kernel.of(
     name="triton.gemm",
@@ -136,3 +95,35 @@ KERNEL = Kernel.of(
              "waves_per_eu": 0, "matrix_instr_nonkdim": 16, "kpack": 1},
     implementation="seqtune.kernels.triton.gemm:IMPLEMENTATION",
 )
+
+
+class TritonGemm:
+    """Runs triton.gemm; each source works for all shapes of one dtype, transposition and epilogue."""
+
+    includes = "the product and its epilogue; with SPLIT_K the sum of the slices; B as it is, not packed"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        """One program for each block of C and slice of k; with several slices, further programs add them up."""
+        number = configuration.number
+        m, n, k, slices = problem.size("m"), problem.size("n"), problem.size("k"), number("SPLIT_K")
+        threads = number("num_warps") * int(device.names().get("warp_size", 32))
+        constants: dict[str, int | str] = {
+            **dict(configuration.settings), "COMBINED": COMBINED,
+            "TRANS_A": int(problem["trans_a"] == "yes"), "TRANS_B": int(problem["trans_b"] == "yes"),
+            "EVEN_K": int(k % (number("BLOCK_K") * slices) == 0), "BIAS": int(problem["bias"] == "yes"),
+            "RELU": int(problem["activation"] == "relu"), "PRECISION": precision(device)}
+        source = KernelSource(text_of("product"), ("product", *flags(constants, device)))
+        arguments = entry_arguments(problem, (m, n, k), workspace=slices * m * n if slices > 1 else 0)
+        blocks = -(-m // number("BLOCK_M")) * -(-n // number("BLOCK_N"))
+        steps = [grid_step("product", arguments, threads, blocks, slices)]
+        if slices > 1:
+            steps.append(grid_step("combine", arguments, threads, -(-m * n // COMBINED)))
+        return Call(source, tuple(steps))
+
+
+def precision(device: Device) -> str:
+    """The arithmetic of fp32 products: three tf32 products on NVIDIA (1e-6 of the result), AMD's own fp32."""
+    return "ieee" if device.names().get("compute_capability", 0) == 0 else "tf32x3"
+
+
+IMPLEMENTATION = TritonGemm()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..devices.device import Device
 from ..kernel import Setting
-from ..launches.implementation import KernelSource, Phase
+from ..launches.call import Argument, CallStep
+from ..launches.implementation import KernelSource
 
 # Parameters of AMD's compiler, and their values on GPUs of other makers.
 AMD_ONLY = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
@@ -37,7 +38,7 @@ def constants_of(source: KernelSource) -> tuple[str, dict[str, Setting]]:
     return module, {name: int(value) if value.isdecimal() else value for name, value in pairs}
 
 
-def grid_phase(entry: str, threads: int, *programs: int) -> Phase:
-    """A phase of this grid of programs, each of them with `threads` threads."""
+def grid_step(entry: str, arguments: tuple[Argument, ...], threads: int, *programs: int) -> CallStep:
+    """A step of this grid of programs, each of them with `threads` threads."""
     first, *rest = programs
-    return Phase(entry, global_size=(first * threads, *rest), local_size=(threads, *(1 for _ in rest)))
+    return CallStep(entry, arguments, (first * threads, *rest), (threads, *(1 for _ in rest)))

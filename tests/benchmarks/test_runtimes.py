@@ -32,10 +32,9 @@ INTERNAL ERROR: unsupported instruction
 # A kernel of ours whose barriers are gone, simulated.
 BARRIERLESS = """
 import numpy as np
-from benchmarks.common.exact_buffers import compute
-from benchmarks.kernels.runtimes import open_runtime
+from benchmarks.kernels.runtimes import compute, open_runtime
 from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.cuda.source import prelude
+from seqtune.kernels.c_text import prelude
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace

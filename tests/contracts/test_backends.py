@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
-from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS
+from seqtune.tuner.backends.compilers import OFFLINE_COMPILERS
 from seqtune.tuner.backends.discovery import devices, why_unavailable
 from seqtune.tuner.measuring.timing import Options, prepare
 from tests.support.exactness import check
@@ -59,9 +59,9 @@ class TestBackend:
         assert (executable.resources is not None) == (backend.device.backend in OFFLINE_COMPILERS)  # else the CPU's
         executable.load(operands)
         executable.poison()
-        assert np.isnan(executable.output()).all()
+        assert np.isnan(executable.outputs()["y"]).all()
         executable.run()
-        assert expected.error(executable.output()) < expected.tolerance
+        assert expected.error(executable.outputs()["y"]) < expected.tolerance
         assert executable.overrun() is None
         executable.close()
         executable.close()
@@ -94,16 +94,16 @@ class TestBackend:
             executable.load({name: operand * np.float32(scale) for name, operand in operands.items()})
             executable.poison()
         first.run()
-        before = first.output()
+        before = first.outputs()["y"]
         second.run()
         assert expected.error(before) < expected.tolerance
-        assert (first.output() == before).all()
+        assert (first.outputs()["y"] == before).all()
         before.fill(7)  # a copy
-        assert expected.error(first.output()) < expected.tolerance
-        assert not expected.error(second.output()) < expected.tolerance
+        assert expected.error(first.outputs()["y"]) < expected.tolerance
+        assert not expected.error(second.outputs()["y"]) < expected.tolerance
         second.close()
         first.run()
-        assert expected.error(first.output()) < expected.tolerance
+        assert expected.error(first.outputs()["y"]) < expected.tolerance
         first.close()
 
     def test_a_device_of_another_machine_is_refused(self, backend: Backend) -> None:

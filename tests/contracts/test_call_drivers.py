@@ -12,7 +12,6 @@ from seqtune.data.record import Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.backend import BACKENDS
-from seqtune.tuner.backends.called_executable import CallingBackend
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support.libraries import host_backend
@@ -49,7 +48,6 @@ SOURCE = """__kernel void blend(__global const float *x, __global const uchar *c
 def test_a_planted_backend_runs_a_librarys_kernel(tmp_path: Path) -> None:
     (tmp_path / "plain.cl").write_text(SOURCE)
     seqtune.use_library(write(tmp_path, LIBRARY))
-    assert isinstance(host_backend.HostBackend(host_backend.DEVICE), CallingBackend)
     configurations = [Configuration("mixed.plain", (("DEED", deed), ("width", 2))) for deed in (0, 1, 2)]
     with Runner(host_backend.DEVICE, host_backend.BACKEND, path=[str(ROOT)]) as runner:
         results = [result for _, result in runner.measure(parse_problem("blend n=64 levels=4"), configurations,

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import ast
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.launches.implementation import Array, Implementation, implementation_of, includes
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call import CalledImplementation, CallStep
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import Array, KernelSource, implementation_of, includes
+from seqtune.kernels.llvm.launch import Launch, llvm_implementation
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
-from tests.support.oddities import paper_device, problems_of_equal_constants, solved_problem
+from seqtune.tuner.backends.stored_operands import stored
+from tests.support.oddities import odd_problems, paper_device, problems_of_equal_constants, solved_problem
+from tests.support.paths import ROOT
 
 
-def code_of(family: Kernel) -> Implementation:
-    """The family's implementation; the test is skipped where it has none."""
+@dataclass(frozen=True)
+class Generated:
+    """Everything that a family generates for a configuration, in the words of its backend."""
+
+    source: KernelSource
+    launch: Launch | tuple[CallStep, ...]
+
+    @property
+    def entries(self) -> list[str]:
+        return [part.entry for part in (self.launch.phases if isinstance(self.launch, Launch) else self.launch)]
+
+
+def generated(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Generated:
+    """Generate a configuration; the test is skipped where nothing here runs the family."""
     if family.implementation is None:
         pytest.skip(f"nothing here runs {family.name}")
-    return implementation_of(family)
+    implementation: object = implementation_of(family)
+    if isinstance(implementation, CalledImplementation):
+        call = implementation.call(problem, device, configuration)
+        return Generated(call.source, call.steps)
+    code = llvm_implementation(family)
+    return Generated(code.source(problem, device, configuration), code.launch(problem, device, configuration))
+
+
+def packing_of(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> object:
+    """The packing of the constant operand: equal ones make equal arrays."""
+    if isinstance(implementation_of(family), CalledImplementation):
+        return call_of(family, problem, device, configuration).buffers()["weights"].packing
+    return llvm_implementation(family).packing(problem, configuration)
+
+
+def packed_by(family: Kernel, problem: Problem, device: Device, configuration: Configuration, operand: Array) -> Array:
+    """The constant operand as the kernel reads it."""
+    if isinstance(implementation_of(family), CalledImplementation):
+        return stored(operand, call_of(family, problem, device, configuration).buffers()["weights"])
+    return llvm_implementation(family).pack(problem, device, configuration, operand)
 
 
 @pytest.mark.parametrize("name", names())
@@ -73,19 +112,27 @@ class TestKernel:
 
     def test_the_same_configuration_makes_the_same_source_and_launch(self, name: str) -> None:
         family, space = kernel(name), self.space(name)
-        implementation = code_of(family)
         for configuration in space.sample(np.random.default_rng(1), 3):
-            source, launch = (make(space.problem, space.device, configuration)
-                              for make in (implementation.source, implementation.launch))
-            assert source == implementation.source(space.problem, space.device, configuration)
-            assert launch == implementation.launch(space.problem, space.device, configuration)
-            assert launch.phases
-            assert all(phase.entry in source.text for phase in launch.phases)
+            first, again = (generated(family, space.problem, space.device, configuration) for _ in range(2))
+            assert first == again
+            assert first.entries
+            assert all(entry in first.source.text for entry in first.entries)
+
+    def test_it_reads_every_operand_of_the_problem_and_writes_its_output(self, name: str) -> None:
+        family, device = kernel(name), paper_device(kernel(name).backends[0])
+        if family.implementation is None or not isinstance(implementation_of(family), CalledImplementation):
+            pytest.skip(f"{name} is not called")
+        for problem in odd_problems(family, device, 3, seed=5):
+            space = SearchSpace(family, problem, device)
+            for configuration in space.sample(np.random.default_rng(1), 2):
+                call = call_of(family, problem, device, configuration)
+                tensors = operation(problem.type).tensors(problem)
+                assert set(call.buffers()) == set(tensors.names())
+                assert all(argument.dtype == problem["dtype"] for argument in call.buffers().values())
 
     def test_equal_packings_of_the_same_weights_are_equal_arrays(self, name: str) -> None:
         family, device = kernel(name), paper_device(kernel(name).backends[0])
-        implementation = code_of(family)
-        if operation(family.operation).constant is None:
+        if family.implementation is None or operation(family.operation).constant is None:
             pytest.skip(f"no operand of {family.operation} is packed")
         weights: dict[tuple[int, ...], Array] = {}
         packed: dict[object, Array] = {}
@@ -96,8 +143,19 @@ class TestKernel:
             shape = work.operands(problem)[work.constant]
             operand = weights.setdefault(shape, np.random.default_rng(0).standard_normal(shape, np.float32))
             for configuration in space.sample(np.random.default_rng(2), 20):
-                key = shape, implementation.packing(problem, configuration)
-                array = implementation.pack(problem, device, configuration, operand)
+                key = shape, packing_of(family, problem, device, configuration)
+                array = packed_by(family, problem, device, configuration, operand)
                 first = packed.setdefault(key, array)  # as bytes: words of whole numbers may look like NaN
                 assert first.shape == array.shape
                 assert first.tobytes() == array.tobytes(), (problem.brief(), configuration.brief())
+
+
+FAMILIES = sorted(path for path in (ROOT / "kernels").glob("*/*.py") if "\nKERNEL = " in path.read_text())
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_in_a_familys_file_the_declaration_stands_before_its_code(path: Path) -> None:
+    nodes = ast.parse(path.read_text()).body
+    declared = next(node.lineno for node in nodes
+                    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KERNEL")
+    assert all(declared < node.lineno for node in nodes if isinstance(node, ast.ClassDef))

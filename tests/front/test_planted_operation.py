@@ -13,9 +13,10 @@ from seqtune.data.record import Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
-from seqtune.kernels.launches.implementation import Implementation, KernelSource, Launch, Phase
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
+from seqtune.kernels.llvm.launch import Launch, LLVMImplementation, Phase
 from seqtune.kernels.operations.feature import Feature, Value
 from seqtune.kernels.operations.operation import Operands, Operation, ProblemView, Shape
 from seqtune.kernels.operations.table import OPERATIONS
@@ -53,7 +54,7 @@ class RowSum(Operation):
         return {"rows": rows, "columns": columns}
 
 
-class RowSumImplementation(Implementation):
+class RowSumImplementation(LLVMImplementation):
     """One vector accumulator per row; a task sums `task_rows` rows."""
 
     includes = "everything"

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Implementation, KernelSource
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
@@ -42,18 +40,12 @@ def test_every_problem_has_a_configuration_on_every_kind_of_device() -> None:
 
 def test_the_sources_of_many_problems_are_few() -> None:
     family = kernel("opencl.direct")
-    implementation = resolve(str(family.implementation))
     builds = set()
     for size in range(14, 28):
         problem = Problem.make("conv2d", n=size % 3 + 1, c=4, h=2 * size, w=size, k=64, r=3, s=size % 4 + 1, pad_h=1)
         for configuration in SearchSpace(family, problem, CPU):
-            builds.add((_source(implementation, problem, configuration), configuration["work_group"]))
+            builds.add((call_of(family, problem, CPU, configuration).source, configuration["work_group"]))
     assert len(builds) <= 300
-
-
-def _source(implementation: object, problem: Problem, configuration: Configuration) -> KernelSource:
-    found: Implementation = implementation  # type: ignore[assignment]
-    return found.source(problem, CPU, configuration)
 
 
 @pytest.mark.parametrize(("features", "reason"), [({"dtype": "fp16"}, "only fp32"),

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.launches.implementation import Implementation
 from seqtune.kernels.llvm.ir import depthwise_nchw as llvm_depthwise_planes
 from seqtune.kernels.llvm.ir import winograd_stages as llvm_winograd_loops
 from seqtune.kernels.llvm.ir.workspace import pieces
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -41,7 +40,7 @@ def test_pieces_are_apart_and_in_the_workspace() -> None:
 def test_a_workspace_holds_the_pieces_of_more_threads_than_tasks(
         family: str, fields: tuple[str, ...], features: dict[str, int]) -> None:
     problem = Problem.make("conv2d", h=13, w=13, r=3, s=3, **features)
-    implementation: Implementation = resolve(str(kernel(family).implementation))  # type: ignore[assignment]
+    implementation = llvm_implementation(kernel(family))
     for threads in (1, 2, 3, 4, 8):
         space = SearchSpace(kernel(family), problem, replace(DEVICE, threads=threads))
         for configuration in space.sample(np.random.default_rng(0), 5):

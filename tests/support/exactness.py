@@ -27,10 +27,10 @@ def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Co
         executable.load(operands)
         executable.poison()
         executable.run()
-        first = executable.output()
+        first = executable.outputs()["y"]
         executable.run()
         assert not np.isnan(first).any(), (problem.brief(), configuration.brief())
-        assert (first == executable.output()).all(), (problem.brief(), configuration.brief())
+        assert (first == executable.outputs()["y"]).all(), (problem.brief(), configuration.brief())
         assert executable.overrun() is None, (problem.brief(), configuration.brief())
     finally:
         executable.close()

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import decode, element_type, encode, rounded
-from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
+from seqtune.kernels.llvm.launch import Launch, llvm_implementation
 from seqtune.kernels.llvm.steps.formula import Formula
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
@@ -104,7 +104,7 @@ def run_family(place: Place, name: str) -> None:
     family, device = kernel(name), place.device
     if not family.is_for(device):
         return
-    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
+    implementation = llvm_implementation(family)
     constant = operation(family.operation).constant
     single, allowed = [1, 2], 1e-5
     if name == "llvm.attention_bf16":  # weights are rounded, masks are not

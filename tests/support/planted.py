@@ -20,7 +20,8 @@ import numpy as np
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
-from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.launches.implementation import Array, KernelSource
+from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
@@ -149,8 +150,8 @@ class PlantedExecutable:
     def time(self, launches: int) -> float:
         return wall_clock(self.run, launches)
 
-    def output(self) -> Array:
-        return self.y.copy()
+    def outputs(self) -> dict[str, Array]:
+        return {"y": self.y.copy()}
 
     def overrun(self) -> str | None:
         return "output" if self.overran else None
@@ -163,6 +164,7 @@ class PlantedBackend:
     """Builds what the configuration says."""
 
     reference_work: ReferenceWork | None = None
+    checks_itself = False
 
     def __init__(self, device: Device) -> None:
         self.build_allowance = 7.0 if device.model == "slow to build" else 0.0

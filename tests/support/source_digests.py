@@ -18,8 +18,10 @@ import numpy as np
 from seqtune.kernels.devices.accelerators import BACKENDS, described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Implementation
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.launches.call import ScalarArgument
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.llvm.launch import llvm_implementation
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
@@ -53,17 +55,34 @@ def samples(family: Kernel) -> list[str]:
 def digest(family: Kernel, chosen: list[str]) -> str:
     """One digest of the texts, options and launches that a family generates for these samples."""
     device, found = DEVICES[family.backends[0]], hashlib.sha256()
-    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
+    content_of = content_of_launch if "llvm" in family.backends else content_of_call
     for sample in chosen:
         key, _, settings = sample.partition(" | ")
         problem, configuration = parse_problem(key), Configuration.of(family.name, json.loads(settings))
-        source = implementation.source(problem, device, configuration)
-        launch = implementation.launch(problem, device, configuration)
-        phases = [[phase.entry, phase.tasks, phase.global_size, phase.local_size,
-                   *([phase.shared, phase.cluster] if "cuda" in family.backends else [])] for phase in launch.phases]
-        content = [source.text, source.options, launch.arguments, phases, launch.workspace]
-        found.update(json.dumps(content).encode())
+        found.update(json.dumps(content_of(family, problem, device, configuration)).encode())
     return found.hexdigest()
+
+
+def content_of_launch(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> list[object]:
+    """Everything that an llvm family generates for a configuration."""
+    implementation = llvm_implementation(family)
+    source = implementation.source(problem, device, configuration)
+    launch = implementation.launch(problem, device, configuration)
+    phases = [[phase.entry, phase.tasks, (), ()] for phase in launch.phases]
+    return [source.text, source.options, launch.arguments, phases, launch.workspace]
+
+
+def content_of_call(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> list[object]:
+    """Everything that another family generates for a configuration.
+
+    The numbers stand in the order in which they stood before there were calls, so that digests remain.
+    """
+    call = call_of(family, problem, device, configuration)
+    numbers = [int(argument.number) for argument in call.steps[0].arguments if isinstance(argument, ScalarArgument)]
+    steps = [[step.entry, 0, step.global_size, step.local_size,
+              *([step.shared, step.cluster] if "cuda" in family.backends else [])] for step in call.steps]
+    return [call.source.text, call.source.options, numbers, steps,
+            sum(workspace.count for workspace in call.workspaces())]
 
 
 def stored() -> dict[str, dict[str, Any]]:

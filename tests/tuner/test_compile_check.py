@@ -12,7 +12,8 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
-from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase
+from seqtune.kernels.launches.call import Call, CallStep
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
@@ -38,12 +39,10 @@ class Planted:
     text = TEXT
     bound = 0  # more threads than the launch has
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        return KernelSource(self.text, (f"-DTHREADS={configuration.number('threads') - self.bound}",))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         threads = configuration.number("threads")
-        return Launch((), (Phase("work", global_size=(threads,), local_size=(threads,), shared=4 * threads),))
+        source = KernelSource(self.text, (f"-DTHREADS={threads - self.bound}",))
+        return Call(source, (CallStep("work", (), (threads,), (threads,), 4 * threads),))
 
 
 GOOD, BROKEN, NARROW = Planted(), Planted(), Planted()

@@ -15,15 +15,11 @@ from numpy.typing import NDArray
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.launches.implementation import Array
+from seqtune.kernels.launches.call_declaration import code_for
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
-from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
-
-from .called_executable import CalledExecutable, CallingBackend
 
 
 class BuildError(Exception):
@@ -79,8 +75,8 @@ class Executable(Protocol):
         """
         ...
 
-    def output(self) -> Array:
-        """A copy of the output, in the problem's shape and layout."""
+    def outputs(self) -> Mapping[str, NDArray[Any]]:
+        """Copies of all outputs by name, in the problem's shapes and layouts; bf16 as float32."""
         ...
 
     def overrun(self) -> str | None:
@@ -93,15 +89,6 @@ class Executable(Protocol):
 
 
 @runtime_checkable
-class SeveralOutputs(Protocol):
-    """An executable with outputs of several names or types."""
-
-    def outputs(self) -> Mapping[str, NDArray[Any]]:
-        """Copies of all outputs by name, in their shapes and types."""
-        ...
-
-
-@runtime_checkable
 class SelfChecked(Protocol):
     """An executable that knows whether its last run was correct: a program that reports its error."""
 
@@ -110,13 +97,6 @@ class SelfChecked(Protocol):
     def judgement(self) -> Judgement:
         """The judgement of the last run."""
         ...
-
-
-@runtime_checkable
-class SelfCheckingBackend(Protocol):
-    """A backend all of whose executables are SelfChecked, so that it needs neither operands nor a reference."""
-
-    checks_itself: bool  # true
 
 
 class Judgement(NamedTuple):
@@ -152,6 +132,7 @@ class Backend(Protocol):
 
     device: Device
     build_allowance: float  # seconds that a build may take even where `Options.build_seconds` is less
+    checks_itself: bool  # all executables are SelfChecked: they need neither operands nor a reference
 
     @property
     def reference_work(self) -> ReferenceWork | None:
@@ -168,18 +149,13 @@ class Backend(Protocol):
 
 
 def build_executable(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
-    """Build an executable of any kernel: by its implementation if that makes its own, by the declared call, or by the
-    backend. Raises BuildError or LaunchError.
+    """Build an executable of any kernel: by its implementation if that makes its own, else by the backend.
+
+    Raises BuildError or LaunchError.
     """
     code = None if kernel.implementation is None else code_for(kernel, backend.device.backend)
     if isinstance(code, ExecutableFactory):
         return code.executable(backend, problem, configuration)
-    if isinstance(code, CallDeclaration):
-        if not isinstance(backend, CallingBackend):
-            raise LaunchError(f"{kernel.name}: the backend {backend.device.backend} runs no declared calls")
-        tensors = operation(problem.type).tensors(problem)
-        call = code.call(problem, backend.device, configuration, tensors.names())
-        return CalledExecutable(backend.calls, call, tensors)
     return backend.build(problem, kernel, configuration)
 
 

@@ -1,4 +1,4 @@
-"""CalledExecutable: runs a declared call on any backend that offers a CallDriver, checked as our own kernels are.
+"""CalledExecutable: runs a call on any backend that offers a CallDriver, our own kernels and those of libraries.
 
 Every buffer has a margin of canaries on both sides. Outputs without contents of their own and workspaces are poisoned
 before the check: with NaN, or for whole numbers with a pattern; other outputs are reset to their contents.
@@ -9,19 +9,33 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.devices.element_types import element_type
-from seqtune.kernels.launches.call import BufferArgument, Call, CallStep, ScalarArgument, WorkspaceArgument
-from seqtune.kernels.launches.implementation import Array, KernelSource
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.element_types import decode, element_type
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call import (
+    BufferArgument,
+    Call,
+    CallStep,
+    NullArgument,
+    ScalarArgument,
+    WorkspaceArgument,
+)
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.operations.operation import Operands
-from seqtune.kernels.operations.tensor import Tensor, Tensors
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensors
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
+from .backend import LaunchError
 from .guarded_buffers import MARGIN, GuardedBuffers, MemoryDriver
+from .stored_operands import StoredOperands
 
 
 class CallTimer(Protocol):
@@ -57,11 +71,13 @@ class WallTimer:
 class CallDriver(MemoryDriver, Protocol):
     """Memory and launches of a device; programs are the driver's own objects."""
 
+    compiles_at_launch: bool  # true: a build ends with a launch, which may compile and fail
+
     def program(self, source: KernelSource) -> Any:
         """Build a source, once per process. Raises BuildError."""
         ...
 
-    def launcher(self, program: Any, entry: str, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
+    def launcher(self, program: Any, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. `addresses` come from `address`, by the name of the argument.
 
         Raises LaunchError if the entry is missing or the device refuses its sizes.
@@ -73,61 +89,80 @@ class CallDriver(MemoryDriver, Protocol):
         ...
 
     def resources(self, program: Any, call: Call) -> ResourceUsage | None:
-        """The registers and memory that the call needs; None where the device does not tell."""
-        ...
-
-
-@runtime_checkable
-class CallingBackend(Protocol):
-    """A backend that runs declared calls in the language of its name."""
-
-    @property
-    def calls(self) -> CallDriver:
-        """The driver of this device."""
+        """The registers and memory that the call needs; None where the device does not tell. Raises BuildError."""
         ...
 
 
 class CalledExecutable:
-    """A built call with its buffers; see `seqtune.tuner.backends.backend.Executable` and `SeveralOutputs`."""
+    """A built call with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
-    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, *, margin: int = MARGIN,
-                 warm: bool = True) -> None:
-        """Build the call, allocate its buffers and, if `warm`, launch it once on zeros. Raises BuildError, LaunchError.
+    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, kept: StoredOperands | None = None, *,
+                 margin: int = MARGIN, warm: bool = True) -> None:
+        """Build the call and allocate its buffers. Raises BuildError, LaunchError.
 
-        `margin` is bytes of canary on each side of a buffer; 0 is for devices that check the bounds themselves.
+        If `warm`, a driver that compiles at the first launch launches once, on zeros. Executables share the packed
+        operands that are `kept`. `margin` is bytes of canary on each side of a buffer; 0 is for devices that check the
+        bounds themselves.
         """
         begin = time.perf_counter()
-        self._driver, self._tensors, self._timer = driver, tensors, driver.timer(self._enqueue)
+        self._driver, self._tensors = driver, tensors
+        self._kept = StoredOperands() if kept is None else kept
         self._starts: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
         self._steps: list[Callable[[], None]] = []
         program = driver.program(call.source)
         self.resources = driver.resources(program, call)
-        self._types, sizes = _types_and_sizes(call, tensors)
-        self._buffers = GuardedBuffers(
-            driver, sizes, [name for name in sizes if name not in tensors.inputs], margin=margin,
-            bytes_of={name: element_type(dtype).poison for name, dtype in self._types.items()})
+        self.timer = driver.timer(self._enqueue)
+        self._arguments = call.buffers()
+        for name, tensor in tensors.outputs.items():
+            self._arguments.setdefault(name, BufferArgument(name, tensor.dtype))
         try:
-            self._steps = [driver.launcher(program, call.entry, step, self._buffers.addresses) for step in call.steps]
-            if warm:
-                self.run()  # some drivers compile at the first launch
-        except BaseException:
+            self.buffers = self._allocate(call, margin)
+        except LaunchError as error:
+            raise LaunchError(str(error), self.resources) from None
+        try:
+            self._steps = [driver.launcher(program, step, self.buffers.addresses) for step in call.steps]
+            if warm and driver.compiles_at_launch:
+                self.run()
+        except BaseException as error:
             self.close()
+            if type(error) is LaunchError:
+                raise LaunchError(str(error), self.resources) from None
             raise
         self.build_seconds = time.perf_counter() - begin
 
+    @classmethod
+    def of(cls, driver: CallDriver, kept: StoredOperands, problem: Problem, device: Device, kernel: Kernel,
+           configuration: Configuration) -> CalledExecutable:
+        """Build a configuration of a kernel. Raises BuildError, LaunchError, KernelError."""
+        call = call_of(kernel, problem, device, configuration)
+        return cls(driver, call, operation(problem.type).tensors(problem), kept)
+
+    def _allocate(self, call: Call, margin: int) -> GuardedBuffers:
+        """The buffers of all inputs that the call takes, all outputs, and the workspaces. Raises LaunchError."""
+        arrays = {**self._tensors.inputs, **self._tensors.outputs}
+        sizes = {name: self._kept.size(arrays[name].shape, argument)
+                 for name, argument in self._arguments.items()}
+        types = {name: argument.dtype for name, argument in self._arguments.items()}
+        for workspace in call.workspaces():
+            types[workspace.name] = workspace.dtype
+            sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
+        return GuardedBuffers(
+            self._driver, sizes, [name for name in sizes if name not in self._tensors.inputs], margin=margin,
+            bytes_of={name: element_type(dtype).poison for name, dtype in types.items()})
+
     def load(self, operands: Operands) -> None:
-        """Copy the inputs into the buffers, and keep the contents of outputs for `poison`."""
+        """Copy the inputs into the buffers, packed as the kernel reads them; keep outputs' contents for `poison`."""
         self._starts = {name: array for name, array in operands.items() if name in self._tensors.outputs}
         for name, array in operands.items():
-            if name in self._buffers:
+            if name in self._arguments:
                 self._write(name, array)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self._buffers.write(name, np.ascontiguousarray(array, element_type(self._types[name]).stored))
+        self.buffers.write(name, self._kept.get(array, self._arguments[name]))
 
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
-        self._buffers.poison()
+        self.buffers.poison()
         for name, array in self._starts.items():
             self._write(name, array)
         self._driver.finish()
@@ -143,31 +178,27 @@ class CalledExecutable:
 
     def time(self, launches: int) -> float:
         """Launch so many times; returns the seconds of all. Outputs with contents are not reset in between."""
-        return self._timer.time(launches)
+        return self.timer.time(launches)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
-        """Copies of all outputs by name, in their shapes and types."""
-        return {name: self._read(name, tensor) for name, tensor in self._tensors.outputs.items()}
+        """Copies of all outputs by name, in their shapes and types; bf16 as float32."""
+        return {name: self._read(name, tensor.shape) for name, tensor in self._tensors.outputs.items()}
 
-    def _read(self, name: str, tensor: Tensor) -> NDArray[Any]:
-        array = np.empty(tensor.shape, element_type(tensor.dtype).stored)
-        self._buffers.read(name, array)
-        return array
-
-    def output(self) -> Array:
-        """A copy of the first output as float32."""
-        name, tensor = next(iter(self._tensors.outputs.items()))
-        return self._read(name, tensor).astype(np.float32)
+    def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        dtype = self._arguments[name].dtype
+        array = np.empty(shape, element_type(dtype).stored)
+        self.buffers.read(name, array)
+        return decode(array, dtype) if dtype == "bf16" else array
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        return self._buffers.overrun()
+        return self.buffers.overrun()
 
     def close(self) -> None:
         """Free the buffers."""
         self._steps = []
-        self._timer.close()
-        self._buffers.close()
+        self.timer.close()
+        self.buffers.close()
 
 
 def group_size(step: CallStep) -> int:
@@ -176,19 +207,7 @@ def group_size(step: CallStep) -> int:
 
 
 def values_of(step: CallStep, addresses: Mapping[str, Any]) -> Sequence[Any]:
-    """The arguments of a step: addresses, NumPy scalars, and LocalArgument as it is."""
+    """The arguments of a step: addresses, None for null, NumPy scalars, and other arguments as they are."""
     return [addresses[argument.name] if isinstance(argument, BufferArgument | WorkspaceArgument)
-            else argument.number if isinstance(argument, ScalarArgument) else argument
-            for argument in step.arguments]
-
-
-def _types_and_sizes(call: Call, tensors: Tensors) -> tuple[dict[str, str], dict[str, int]]:
-    """The number type and the bytes of every buffer that a call takes, and of every output."""
-    arrays = {**tensors.inputs, **tensors.outputs}
-    names = dict.fromkeys((*call.buffers(), *tensors.outputs))
-    types = {name: arrays[name].dtype for name in names}
-    sizes = {name: arrays[name].size * element_type(arrays[name].dtype).size for name in names}
-    for workspace in call.workspaces():
-        types[workspace.name] = workspace.dtype
-        sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
-    return types, sizes
+            else argument.number if isinstance(argument, ScalarArgument)
+            else None if isinstance(argument, NullArgument) else argument for argument in step.arguments]

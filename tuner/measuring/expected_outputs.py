@@ -25,7 +25,7 @@ from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, SeveralOutputs, build_executable
+from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, build_executable
 from ..stand_ins import default_and_stand_ins, failed_default
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -62,8 +62,10 @@ class ExpectedOutputs:
 
     def judge(self, executable: Executable) -> Judgement:
         """Compare all outputs; the first wrong one is named."""
-        outputs, worst = outputs_of(executable, self.tensors), 0.0
+        outputs, worst = executable.outputs(), 0.0
         for name, tensor in self.tensors.items():
+            if name not in outputs:
+                return Judgement(None, f"the implementation returns no {name!r:.40}")
             judgement = compare(name, outputs[name], self.arrays[name], tensor)
             if judgement.message:
                 return judgement
@@ -77,15 +79,6 @@ class NoExpectation:
     def judge(self, executable: Executable) -> Judgement:
         """Refuse: the executable should have judged itself."""
         return Judgement(None, "the program reported neither an error nor a checksum")
-
-
-def outputs_of(executable: Executable, tensors: Mapping[str, Tensor]) -> Arrays:
-    """The outputs of an executable by name. Raises LaunchError if it has another number of outputs."""
-    if isinstance(executable, SeveralOutputs):
-        return executable.outputs()
-    if len(tensors) != 1:
-        raise LaunchError(f"the operation has {len(tensors)} outputs, and its implementation returns one")
-    return {next(iter(tensors)): executable.output()}
 
 
 def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Tensor) -> Judgement:
@@ -207,6 +200,6 @@ def _outputs(backend: Backend, problem: Problem, kernel: Kernel, configuration: 
         executable.run()
         if (buffer := executable.overrun()) is not None:
             raise LaunchError(f"it wrote outside its buffer: {buffer}")
-        return {name: np.array(array) for name, array in outputs_of(executable, tensors.outputs).items()}
+        return {name: np.array(array) for name, array in executable.outputs().items()}
     finally:
         executable.close()

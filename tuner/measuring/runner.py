@@ -21,7 +21,7 @@ from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
-from ..backends.compilers_ahead import CompilerAhead, compiler_ahead
+from ..backends.compilers import CompilerAhead, compiler_ahead
 from ..processes import processors
 from .timing import Options
 from .worker_message import Message

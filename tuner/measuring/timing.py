@@ -80,7 +80,8 @@ class Expected:
 
     def judge(self, executable: Executable) -> Judgement:
         """Compare the output of a run on poisoned output."""
-        error = self.error(executable.output())
+        y, = executable.outputs().values()
+        error = self.error(y)
         if math.isnan(error):
             return Judgement(None, "NaN in the output, or part of it never written")
         wrong = f"wrong result: error {error:.2e}, allowed {self.tolerance:.0e}"

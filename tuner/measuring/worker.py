@@ -57,7 +57,6 @@ from ..backends.backend import (
     Executable,
     LaunchError,
     SelfChecked,
-    SelfCheckingBackend,
     build_executable,
     open_backend,
 )
@@ -115,7 +114,7 @@ class Worker:
         return self._prepared[2], self._prepared[3], note
 
     def _arrays(self, problem: Problem, seed: int, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
-        if isinstance(self.backend, SelfCheckingBackend):
+        if self.backend.checks_itself:
             return {}, NoExpectation(), ""
         if not operation(problem.type).declares_tensors:
             return *prepare(problem, seed), ""

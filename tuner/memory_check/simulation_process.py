@@ -19,7 +19,7 @@ import numpy as np
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.libraries.messages import use_messages
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -57,10 +57,8 @@ class Simulator:
 
     def run(self, problem: Problem, family: Kernel, configuration: Configuration) -> None:
         """Run a configuration once on exact buffers, without margins. Raises BuildError, LaunchError, SeqtuneError."""
-        declaration = code_for(family, "opencl")
-        assert isinstance(declaration, CallDeclaration)
         arrays, tensors = prepare_arrays(problem)
-        call = declaration.call(problem, self.device, configuration, tensors.names())
+        call = call_of(family, problem, self.device, configuration)
         executable = CalledExecutable(self.calls, call, tensors, margin=0, warm=False)
         executable.load(arrays)
         executable.poison()

@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...launches.implementation import Launch, Phase
+from ...launches.call import Call, CallStep, Packing
+from ...launches.entry_arguments import entry_arguments
+from ...launches.implementation import KernelSource
+from ...problem import Problem
 
 WARP = 32
 REDUCE_GROUP = 256
@@ -100,8 +103,9 @@ class SharedBlock:
         return self.block_k * (self.pitch + self.block_n)
 
 
-def launch(block: SharedBlock, groups: int, slices: int, sizes: Mapping[str, int]) -> Launch:
-    """The phases for a problem described by ARGUMENTS; what follows from the block may be left out of `sizes`.
+def shared_call(problem: Problem, source: KernelSource, block: SharedBlock, sizes: Mapping[str, int],
+                packing: Packing, *, groups: int, slices: int) -> Call:
+    """The call for a problem described by ARGUMENTS; what follows from the block may be left out of `sizes`.
 
     `slices` must leave no slice empty.
     """
@@ -110,10 +114,12 @@ def launch(block: SharedBlock, groups: int, slices: int, sizes: Mapping[str, int
     values["blocks"] = -(-values["outputs"] // block.block_n)
     values["slices"] = slices
     values["share"] = -(-values["tiles"] // slices)
-    phases = [Phase("shared_block", global_size=(values["spots"] * values["blocks"] * block.threads, slices * groups),
-                    local_size=(block.threads, 1), shared=4 * block.stages * block.buffer)]
+    arguments = entry_arguments(problem, (values[name] for name in ARGUMENTS), packing,
+                                slices * values["y_total"] if block.split else 0)
+    steps = [CallStep("shared_block", arguments,
+                      (values["spots"] * values["blocks"] * block.threads, slices * groups), (block.threads, 1),
+                      shared=4 * block.stages * block.buffer)]
     if block.split:
         groups_needed = min(REDUCE_BLOCKS, -(-values["y_total"] // REDUCE_GROUP))
-        phases.append(Phase("reduce", global_size=(groups_needed * REDUCE_GROUP, 1), local_size=(REDUCE_GROUP, 1)))
-    return Launch(tuple(values[name] for name in ARGUMENTS), tuple(phases),
-                  slices * values["y_total"] if block.split else 0)
+        steps.append(CallStep("reduce", arguments, (groups_needed * REDUCE_GROUP, 1), (REDUCE_GROUP, 1)))
+    return Call(source, tuple(steps))

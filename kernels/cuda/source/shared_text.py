@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...opencl.source.text import accumulator, signature
+from ...c_text.text import accumulator, signature
 from . import shared_loads as loads
 from .shared_block import ARGUMENTS, REDUCE_GROUP, WARP, SharedBlock
 from .shared_loads import kind

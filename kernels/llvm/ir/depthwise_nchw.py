@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ...problem import Problem
+from ..launch import Launch, Phase
 from ..steps.formula import Formula
 from .epilogue import declare_epilogue, finished
 from .workspace import pieces, write_piece

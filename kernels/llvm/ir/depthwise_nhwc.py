@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ...problem import Problem
 from ..fusion import Elements, Fusion
+from ..launch import Launch, Phase
 from ..steps.formula import Formula
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished
 from .tiling import row_runs

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-# The parameters of every entry of a source; see `seqtune.kernels.launches.implementation.Phase`.
+# The parameters of every entry of a source; see `seqtune.kernels.llvm.launch`.
 ENTRY = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 
 

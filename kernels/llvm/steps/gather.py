@@ -7,8 +7,9 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ..ir.elements import FP32, Element
+from ..launch import Launch, Phase
 from .access import Access
 from .fold import visit
 from .formula import IDENTITY, Formula

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ..ir.elements import Element
+from ..launch import Launch, Phase
 from . import masks
 from .access import Same
 from .fold import visit

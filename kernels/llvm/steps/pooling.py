@@ -8,9 +8,10 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ..ir.elements import Element
 from ..ir.writer import ENTRY, Writer, declarations, in_order
+from ..launch import Launch, Phase
 from . import masks
 from .fold import fold
 from .formula import IDENTITY, Formula

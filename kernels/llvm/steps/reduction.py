@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ..ir.elements import FP32, Element
+from ..launch import Launch, Phase
 from .formula import IDENTITY, Formula
 from .nest import TASK, Dimension, Nest, collapsed, joined
 from .reduction_code import ReductionPlan, module_of

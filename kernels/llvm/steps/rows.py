@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from seqtune.errors import KernelError
 
-from ...launches.implementation import KernelSource, Launch, Phase
+from ...launches.implementation import KernelSource
 from ..ir.elements import Element
+from ..launch import Launch, Phase
 from . import vector_math
 from .fold import across, sweep, visit
 from .formula import IDENTITY, Formula, write

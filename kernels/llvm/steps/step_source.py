@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...launches.implementation import KernelSource, Launch
+from ...launches.implementation import KernelSource
+from ..launch import Launch
 
 
 @dataclass(frozen=True, slots=True)

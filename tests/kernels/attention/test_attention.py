@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Array, implementation_of
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
@@ -59,7 +60,7 @@ def run(backend: LLVMBackend, problem: Problem, configuration: Configuration, op
     executable.load(operands)
     executable.poison()
     executable.run()
-    y = executable.output()
+    y = executable.outputs()["y"]
     executable.close()
     return y
 
@@ -119,7 +120,7 @@ def test_slices_of_one_buffer_are_read_and_written_in_place(backends: dict[str, 
         space = SearchSpace(kernel(name), problem, backend.device)
         configuration = next(c for c in space.sample(np.random.default_rng(0), len(space))
                              if dict(c.settings).get("copy", copy) == copy)
-        implementation: Any = implementation_of(kernel(name))
+        implementation: Any = llvm_implementation(kernel(name))
         y = np.full((n, length, 2 * width), np.nan, np.float32)
         _launch(backend, implementation.source(problem, backend.device, configuration, views),
                 implementation.launch(problem, backend.device, configuration, views),
@@ -147,7 +148,7 @@ def test_lengths_and_batches_share_one_source() -> None:
                 ("heads=12 q_len=128", "n=4 heads=6 q_len=512", "heads=3 q_len=1024 kv_len=77")]
     family = kernel("llvm.attention")
     configuration = SearchSpace(family, problems[0], DEVICES[0]).default
-    assert len({implementation_of(family).source(problem, DEVICES[0], configuration) for problem in problems}) == 1
+    assert len({llvm_implementation(family).source(problem, DEVICES[0], configuration) for problem in problems}) == 1
 
 
 def test_every_thread_has_a_part_of_the_keys_of_a_single_head() -> None:
@@ -156,7 +157,7 @@ def test_every_thread_has_a_part_of_the_keys_of_a_single_head() -> None:
     for threads, tasks in ((1, 1), (2, 2), (6, 6), (64, 14)):  # spans have at least 64 keys
         device = replace(DEVICES[0], threads=threads)
         configuration = SearchSpace(family, problem, device).default
-        assert implementation_of(family).launch(problem, device, configuration).phases[0].tasks == tasks
+        assert llvm_implementation(family).launch(problem, device, configuration).phases[0].tasks == tasks
 
 
 def test_what_they_do_not_solve_is_refused_with_the_reason() -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.element_types import decode, encode, rounded
-from seqtune.kernels.launches.implementation import Array, implementation_of
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
@@ -62,7 +63,7 @@ def run(backend: LLVMBackend, problem: Problem, operands: Mapping[str, Array]) -
     executable.load(operands)
     executable.poison()
     executable.run()
-    y = executable.output()
+    y = executable.outputs()["y"]
     executable.close()
     return y
 
@@ -165,7 +166,7 @@ def test_slices_of_one_buffer_are_read_and_written_in_place(y_element: str, scal
 
 
 def _implementation() -> Any:
-    return implementation_of(FAMILY)
+    return llvm_implementation(FAMILY)
 
 
 @pytest.mark.parametrize(("features", "reason"), [
@@ -192,7 +193,7 @@ def test_families_of_fp32_do_not_write_bf16() -> None:
     problem = attention(dtype="fp32")
     views = replace(AttentionViews.of(problem), y_element="bf16")
     for name in ("llvm.attention", "llvm.attention_decode"):
-        implementation: Any = implementation_of(kernel(name))
+        implementation: Any = llvm_implementation(kernel(name))
         configuration = SearchSpace(kernel(name), problem, PAPER).default
         with pytest.raises(KernelError, match="writes fp32 only, not bf16"):
             implementation.source(problem, PAPER, configuration, views)

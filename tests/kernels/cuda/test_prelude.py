@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.cuda.source.prelude import head, program
+from seqtune.kernels.c_text import text
+from seqtune.kernels.c_text.prelude import head, program
 from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.launches.implementation import Implementation
-from seqtune.kernels.lookup import resolve
-from seqtune.kernels.opencl.source import text
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -47,9 +46,8 @@ def test_the_widest_vectors_compile_under_the_head_of_cuda() -> None:
     device = described("cuda", "h100")
     assert device is not None
     family = kernel("opencl.gemm")
-    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
     configuration = SearchSpace(family, problem, GPU).nearest({"vector": 16, "vectors_n": 1, "tile_m": 4})
-    body = implementation.source(problem, GPU, configuration).text.removeprefix(text.head(16))
+    body = call_of(family, problem, GPU, configuration).source.text.removeprefix(text.head(16))
     assert configuration["vector"] == 16
     source = program(device, 16, body)
     cubin, _ = run_nvrtc(source.text, ("--gpu-architecture=sm_90", *source.options))
@@ -82,16 +80,14 @@ def test_an_asynchronous_copy_of_nothing_has_an_aligned_address() -> None:
 def test_shared_memory_of_the_launch_is_what_the_declaration_says(name: str) -> None:
     family, device = kernel(name), described("cuda", "h100")
     assert device is not None
-    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
     problem = parse_problem("gemm m=100 n=72 k=90" if family.operation == "gemm" else
                             "conv2d c=20 h=9 w=9 k=40 r=3 s=3 pad=1")
     space = SearchSpace(family, problem, device)
     columns = space.columns()
     for row in np.random.default_rng(0).integers(len(space), size=50).tolist():
-        launch = implementation.launch(problem, device, space[row])
-        blocks = [whole // part for whole, part in
-                  zip(launch.phases[0].global_size, launch.phases[0].local_size, strict=True)]
-        assert launch.phases[0].shared == columns["shared_bytes"][row]
-        assert launch.phases[0].local_size == (columns["block_threads"][row], 1)
+        steps = call_of(family, problem, device, space[row]).steps
+        assert steps[0].local_size == (columns["block_threads"][row], 1)
+        blocks = [whole // part for whole, part in zip(steps[0].global_size, steps[0].local_size, strict=True)]
+        assert steps[0].shared == columns["shared_bytes"][row]
         assert int(np.prod(blocks)) == columns["blocks"][row]
-        assert (len(launch.phases) == 2) == (columns["split_k"][row] > 1)
+        assert (len(steps) == 2) == (columns["split_k"][row] > 1)

@@ -10,7 +10,7 @@ import pytest
 from seqtune.kernels.cuda.tensor_gemm import IMPLEMENTATION, KERNEL
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import KernelSource, Launch
+from seqtune.kernels.launches.call import Call
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.timing import prepare
@@ -31,13 +31,11 @@ def outcome(monkeypatch: pytest.MonkeyPatch, old: str, new: str, shared: int = 0
     assert device is not None
     configuration = Configuration.of(KERNEL.name, SETTINGS)
     assert configuration in SearchSpace(KERNEL, PROBLEM, device)
-    source = IMPLEMENTATION.source(PROBLEM, device, configuration)
-    launch = IMPLEMENTATION.launch(PROBLEM, device, configuration)
-    assert old in source.text
-    planted = KernelSource(source.text.replace(old, new), source.options)
-    phases = tuple(replace(phase, shared=phase.shared + shared) for phase in launch.phases)
-    monkeypatch.setattr(type(IMPLEMENTATION), "source", lambda *given: planted)
-    monkeypatch.setattr(type(IMPLEMENTATION), "launch", lambda *given: Launch(launch.arguments, phases))
+    call = IMPLEMENTATION.call(PROBLEM, device, configuration)
+    assert old in call.source.text
+    planted = Call(replace(call.source, text=call.source.text.replace(old, new)),
+                   tuple(replace(step, shared=step.shared + shared) for step in call.steps))
+    monkeypatch.setattr(type(IMPLEMENTATION), "call", lambda *given: planted)
     operands, expected = prepare(PROBLEM)
     try:
         error = expected.error(run_on_shim(KERNEL, PROBLEM, device, configuration, seed=1, operands=operands))

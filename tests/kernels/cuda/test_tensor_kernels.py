@@ -122,11 +122,11 @@ def test_streamed_tiles_are_whole_waves_short_of_the_last_two() -> None:
 def test_the_default_compiles_without_spills_in_the_registers_it_was_given(model: str) -> None:
     space = space_of("gemm m=4096 n=4096 k=4096 dtype=fp16", model)
     try:
-        phases = CubinCompiler(space.device).phases(space.problem, space.kernel, space.default)
+        steps = CubinCompiler(space.device).steps(space.problem, space.kernel, space.default)
     except UnavailableError as error:
         pytest.skip(str(error))
     names = quantities(space.kernel.derived, space.problem, space.device, space.default)
-    for phase in phases:
-        assert phase.spill_bytes == 0
-        assert phase.shared == names["shared_bytes"]
-        assert abs(phase.registers - names["thread_registers_estimate"]) <= 48
+    for step in steps:
+        assert step.spill_bytes == 0
+        assert step.shared == names["shared_bytes"]
+        assert abs(step.registers - names["thread_registers_estimate"]) <= 48

@@ -9,11 +9,10 @@ import pytest
 
 from seqtune.errors import UnavailableError
 from seqtune.kernels.cuda.source.warpgroup_tile import UNIT_REGISTERS
-from seqtune.kernels.cuda.wgmma_gemm import IMPLEMENTATION, KERNEL
+from seqtune.kernels.cuda.wgmma_gemm import IMPLEMENTATION, KERNEL, warpgroup_tile
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.cuda.compiler import OPTIONS, run_nvrtc, target
@@ -91,10 +90,10 @@ PAIR_MISTAKES = {
 
 def planted(monkeypatch: pytest.MonkeyPatch, settings: dict[str, int | str], old: str, new: str) -> str:
     """The outcome with one piece of the text changed: the first of several orders of lanes that is not right."""
-    source = IMPLEMENTATION.source(PROBLEM, SMALL, configured(PROBLEM, SMALL, settings))
-    assert old in source.text
-    changed = KernelSource(source.text.replace(old, new), source.options)
-    monkeypatch.setattr(type(IMPLEMENTATION), "source", lambda *given: changed)
+    call = IMPLEMENTATION.call(PROBLEM, SMALL, configured(PROBLEM, SMALL, settings))
+    assert old in call.source.text
+    changed = replace(call, source=replace(call.source, text=call.source.text.replace(old, new)))
+    monkeypatch.setattr(type(IMPLEMENTATION), "call", lambda *given: changed)
     return next((report for seed in range(8) if (report := outcome(PROBLEM, settings, seed)) != "right"), "right")
 
 
@@ -121,7 +120,7 @@ def test_registers_and_memory_of_every_configuration_fit_a_multiprocessor() -> N
     assert 1000 < len(space) < 50_000
     assert space.default.settings == KERNEL.default
     for configuration in space.sample(generator, 200):
-        tile = IMPLEMENTATION.tile(problem, configuration)
+        tile = warpgroup_tile(problem, configuration)
         assert tile.shared * tile.resident <= 227 << 10
         if tile.registers is not None:
             fetcher, consumer = tile.registers
@@ -137,7 +136,7 @@ def test_the_assembler_neither_spills_nor_runs_products_one_by_one(settings: dic
     space = SearchSpace(KERNEL, problem, H200)
     configuration = space.nearest({**dict(KERNEL.default), **settings})
     assert all(configuration[name] == value for name, value in settings.items())
-    source = IMPLEMENTATION.source(problem, H200, configuration)
+    source = IMPLEMENTATION.call(problem, H200, configuration).source
     try:
         _, messages = run_nvrtc(source.text, (f"--gpu-architecture={target(H200)}", *OPTIONS, *source.options))
     except UnavailableError as error:

@@ -11,7 +11,8 @@ from seqtune.errors import FormatError
 from seqtune.families import is_library_file
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.call_declaration import CallDeclaration, DeclaredArgument, code_for
+from seqtune.kernels.launches.call import BufferArgument
+from seqtune.kernels.launches.call_declaration import DeclaredArgument, call_of
 from seqtune.kernels.launches.macros import without_definitions
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.linting.library_lint import lint
@@ -43,11 +44,9 @@ def test_definitions_of_declared_names_leave_the_source_and_lines_stay() -> None
 
 def test_declared_values_come_before_the_source_and_win(tmp_path: Path) -> None:
     seqtune.use_library(write(tmp_path, SQUARE.replace("ARRAY", "y")))
-    declaration = code_for(read_library(tmp_path).kernel("square.tiled"), "opencl")
-    assert isinstance(declaration, CallDeclaration)
     configuration = Configuration("square.tiled", (("tile", 32), ("read_only", 0)))
-    source = declaration.call(parse_problem("gemm m=64 n=64 k=64"), Device("d", "opencl", "d", "none"), configuration,
-                              ("x", "weights", "y")).source
+    source = call_of(read_library(tmp_path).kernel("square.tiled"), parse_problem("gemm m=64 n=64 k=64"),
+                     Device("d", "opencl", "d", "none"), configuration).source
     assert [line for line in source.text.splitlines() if line.startswith("#define")] == [
         "#define tile 32", "#define read_only 0", "#define WIDTH 64"]
     assert source.options == ()  # a macro `read_only` of the command line would break the compiler's own headers
@@ -59,8 +58,9 @@ def test_a_kernel_for_square_problems_alone_has_sample_problems(tmp_path: Path) 
 
 
 def test_an_unknown_array_is_named_with_those_that_there_are() -> None:
+    buffers = {name: BufferArgument(name, "fp32") for name in ("x", "weights", "y")}
     with pytest.raises(FormatError, match=r"'c' names no input or output \(there are x, weights, y\)"):
-        DeclaredArgument.of("c").argument(0, {"n": 4}, {name: name for name in ("x", "weights", "y")})
+        DeclaredArgument.of("c").argument(0, {"n": 4}, buffers)
 
 
 def test_json_files_in_t1_are_linted_and_other_json_files_are_kernels(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_choice_that_is_a_number_is_one_in_expressions_sizes_and_defines(tmp_p
     assert operation("filtered").operands(problem) == {"x": (64 + 7 - 1,)}
     declaration = code_for(kernel("conv.direct"), "opencl")
     assert isinstance(declaration, CallDeclaration)
-    call = declaration.call(problem, WIDE, Configuration.of("conv.direct", {"group": 2}), ("x", "y"))
+    call = declaration.call(problem, WIDE, Configuration.of("conv.direct", {"group": 2}))
     assert call.steps[0].global_size == (32 + 7,)
     assert "#define WIDTH 7\n" in call.source.text
     assert parse_problem("filtered n=64")["filter"] == 3

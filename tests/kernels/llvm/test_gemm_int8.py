@@ -11,10 +11,11 @@ import pytest
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Array, KernelSource, Launch
+from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.gemm import IMPLEMENTATION, LLVMGemm
 from seqtune.kernels.llvm.ir.elements import WORDS, Element
+from seqtune.kernels.llvm.launch import Launch
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for

@@ -96,7 +96,7 @@ def test_infinite_inputs_and_nans_stay_in_their_groups(backends: dict[str, LLVMB
         executable = backend.build(problem, FAMILY, space.default)
         executable.load({"x": x, "weights": np.ones((4 * channels, channels, 3, 3), np.float32)})
         executable.run()
-        y = executable.output()
+        y = executable.outputs()["y"]
         executable.close()
         assert np.isinf(y[0, :2, :2, :channels]).all()
         assert np.isnan(y[0, :2, :2, channels:2 * channels]).all()

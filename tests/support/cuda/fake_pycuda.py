@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.launches.implementation import TensorMap
+from seqtune.kernels.launches.call import TensorMapArgument
 from seqtune.tuner.backends.cuda.driver import ATTRIBUTES
 
 MAP_BYTES = 128
@@ -222,6 +222,6 @@ class FakeLibCuda:
     def free_modules(self) -> None:
         pass
 
-    def tensor_map(self, description: TensorMap, address: int, dtype: str, element_bytes: int) -> bytes:
-        self.cuda.log.append(("map", (description.operand, dtype, element_bytes)))
+    def tensor_map(self, argument: TensorMapArgument, address: int) -> bytes:
+        self.cuda.log.append(("map", (argument.buffer.name, argument.buffer.dtype)))
         return address.to_bytes(8, "little") + bytes(120)

@@ -25,10 +25,19 @@ from seqtune.kernels.cuda.source.instructions import BODY
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Implementation, KernelSource, Launch, TensorMap
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.launches.call import (
+    Argument,
+    BufferArgument,
+    Call,
+    ScalarArgument,
+    TensorMapArgument,
+    WorkspaceArgument,
+)
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.backends.stored_operands import stored
 from seqtune.tuner.measuring.reference import make_operands
 
 HERE = Path(__file__).parent
@@ -118,33 +127,40 @@ class _Map(ctypes.Structure):
                 ("box", ctypes.c_uint32 * 2), ("swizzle", ctypes.c_uint32))
 
 
-def _described(tensor: TensorMap, operands: list[Buffer | None]) -> _Map:
-    buffer = operands[("x", "weights", "bias", "y").index(tensor.operand)]
-    assert buffer is not None
-    return _Map(buffer.address, tensor.sizes, tensor.steps[0], tensor.box, tensor.swizzle)
+def _described(argument: TensorMapArgument, buffer: Buffer) -> _Map:
+    return _Map(buffer.address, argument.sizes, argument.steps[0], argument.box, argument.swizzle)
 
 
-def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[Buffer | None], seed: int) -> None:
-    """Run all phases. `operands` are x, weights, bias, y and the workspace, None where unused. Raises ShimError."""
-    entries = tuple(dict.fromkeys(phase.entry for phase in launch.phases))
-    code = library(source, entries)
-    present = [buffer for buffer in operands if buffer is not None]
+def _value(argument: Argument, buffers: Mapping[str, Buffer]) -> Any:
+    """An argument as the launcher takes it."""
+    if isinstance(argument, TensorMapArgument):
+        return _described(argument, buffers[argument.buffer.name])
+    if isinstance(argument, ScalarArgument):
+        return ctypes.c_int(int(argument.number))
+    if isinstance(argument, BufferArgument | WorkspaceArgument):
+        return ctypes.c_void_p(buffers[argument.name].address)
+    return ctypes.c_void_p(None)
+
+
+def run_call(call: Call, dtype: str, buffers: Mapping[str, Buffer], seed: int) -> None:
+    """Run all steps on buffers by name. Raises ShimError."""
+    code = library(call.source, tuple(dict.fromkeys(step.entry for step in call.steps)))
+    present = list(buffers.values())
     begins = (ctypes.c_void_p * len(present))(*(buffer.address for buffer in present))
     sizes = (ctypes.c_uint64 * len(present))(*(buffer.content.nbytes for buffer in present))
     writable = (ctypes.c_int * len(present))(*(buffer.writable for buffer in present))
-    arguments: list[Any] = [_described(tensor, operands) for tensor in launch.tensor_maps]
-    arguments += [ctypes.c_void_p(buffer.address if buffer is not None else None) for buffer in operands]
-    arguments += [ctypes.c_int(number) for number in launch.arguments]
-    values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
-    for phase in launch.phases:
-        block = [*phase.local_size, 1, 1][:3]
-        grid = [size // local for size, local in zip([*phase.global_size, 1, 1][:3], block, strict=True)]
+    for step in call.steps:
+        arguments = [_value(argument, buffers) for argument in step.arguments]
+        values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        assert step.local_size is not None
+        block = [*step.local_size, 1, 1][:3]
+        grid = [size // local for size, local in zip([*step.global_size, 1, 1][:3], block, strict=True)]
         triple = ctypes.c_uint * 3
         said = _runner().shim_run(
-            getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block), phase.shared, phase.cluster,
+            getattr(code, f"launch_{step.entry}"), values, triple(*grid), triple(*block), step.shared, step.cluster,
             int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable, len(present))
         if said:
-            raise ShimError(f"{phase.entry}: {said.decode()}")
+            raise ShimError(f"{step.entry}: {said.decode()}")
     if not all(buffer.intact() for buffer in present):
         raise ShimError("wrote beside a buffer")
 
@@ -152,17 +168,15 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
 def run_on_shim(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration, seed: int = 0,
                 operands: Mapping[str, NDArray[np.float32]] | None = None) -> NDArray[np.float32]:
     """The output of one configuration, computed lane by lane. Raises ShimError."""
-    implementation: Implementation = resolve(str(kernel.implementation))  # type: ignore[assignment]
     work, dtype = operation(problem.type), problem.dtype
-    given = dict(operands or make_operands(problem))
-    if work.constant is not None:
-        given[work.constant] = implementation.pack(problem, device, configuration, given[work.constant])
-    launch = implementation.launch(problem, device, configuration)
-    inputs: list[Buffer | None] = [Buffer(encode(given[name], dtype)) for name in given]
-    inputs += [None] * (3 - len(inputs))
-    y = Buffer(encode(np.full(work.output(problem), np.nan, np.float32), dtype), writable=True)
-    workspace = Buffer(np.full(launch.workspace, np.nan, np.float32), writable=True) if launch.workspace else None
-    run_launch(implementation.source(problem, device, configuration), launch, dtype, [*inputs, y, workspace], seed)
+    call = call_of(kernel, problem, device, configuration)
+    arguments = call.buffers()
+    buffers = {name: Buffer(stored(array, arguments[name]))
+               for name, array in (operands or make_operands(problem)).items()}
+    y = buffers["y"] = Buffer(encode(np.full(work.output(problem), np.nan, np.float32), dtype), writable=True)
+    for workspace in call.workspaces():
+        buffers[workspace.name] = Buffer(np.full(workspace.count, np.nan, np.float32), writable=True)
+    run_call(call, dtype, buffers, seed)
     return decode(y.content, dtype)
 
 

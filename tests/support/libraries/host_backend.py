@@ -18,8 +18,9 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call import Call, CallStep
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.backend import BuildError, Executable, LaunchError
-from seqtune.tuner.backends.called_executable import WallTimer, values_of
+from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.called_executable import CalledExecutable, WallTimer, values_of
+from seqtune.tuner.backends.stored_operands import StoredOperands
 
 DEVICE = Device("host:c", "host", "c", "none", max_work_group=1024, local_memory=1 << 16)
 BACKEND = f"{__name__}:HostBackend"
@@ -33,6 +34,8 @@ long host_ids[3];
 
 class HostCalls:
     """See CallDriver: a buffer is a NumPy array of bytes."""
+
+    compiles_at_launch = False
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -66,9 +69,8 @@ class HostCalls:
     def address(self, buffer: NDArray[np.uint8], offset: int, size: int) -> ctypes.c_void_p:
         return ctypes.c_void_p(buffer.ctypes.data + offset)
 
-    def launcher(self, program: ctypes.CDLL, entry: str, step: CallStep,
-                 addresses: Mapping[str, Any]) -> Callable[[], None]:
-        function = getattr(program, entry)
+    def launcher(self, program: ctypes.CDLL, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
+        function = getattr(program, step.entry)
         ids = (ctypes.c_long * 3).in_dll(program, "host_ids")
         arguments = [value if isinstance(value, ctypes.c_void_p) else np.ctypeslib.as_ctypes_type(value.dtype)(value)
                      for value in values_of(step, addresses)]
@@ -91,17 +93,19 @@ class HostCalls:
 
 
 class HostBackend:
-    """A backend that offers a CallDriver, and nothing else."""
+    """A backend that runs calls by a CallDriver."""
 
     build_allowance = 10.0
     reference_work = None
+    checks_itself = False
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.calls = HostCalls()
+        self.operands = StoredOperands()
 
-    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
-        raise LaunchError("only declared calls run here")
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> CalledExecutable:
+        return CalledExecutable.of(self.calls, self.operands, problem, self.device, kernel, configuration)
 
     def close(self) -> None:
         self.calls.folder.cleanup()

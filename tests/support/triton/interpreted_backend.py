@@ -12,10 +12,12 @@ import numpy as np
 
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.triton.gemm import IMPLEMENTATION
-from seqtune.tuner.backends.triton.executable import TritonExecutable
+from seqtune.tuner.backends.called_executable import CalledExecutable
+from seqtune.tuner.backends.triton.calls import TritonCalls
 from seqtune.tuner.measuring.timing import check, prepare
 
 CASES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
@@ -63,11 +65,12 @@ def main() -> None:
         problem = Problem.make("gemm", **features)
         small = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 16}
         configuration = Configuration.of(family.name, {**dict(family.default), **small, **settings})
-        executable = TritonExecutable(problem, device, configuration, IMPLEMENTATION, "cpu")
+        call = IMPLEMENTATION.call(problem, device, configuration)
+        executable = CalledExecutable(TritonCalls("cpu"), call, operation(problem.type).tensors(problem))
         measurement, _ = check(executable, *prepare(problem))
         executable.poison()
-        poisoned = bool(np.isnan(executable.output()).all())
-        executable.whole["x"][0] = 1.0
+        poisoned = bool(np.isnan(executable.outputs()["y"]).all())
+        executable.buffers.addresses["x"].untyped_storage()[0] = 1  # the first byte of the margin
         answers.append({"status": measurement.status, "error": measurement.error, "poisoned": poisoned,
                         "overrun": executable.overrun(), "seconds": executable.time(1)})
         executable.close()

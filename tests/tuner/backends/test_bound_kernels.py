@@ -12,8 +12,9 @@ import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase
+from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.ir.aligned import aligned
+from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.view import View

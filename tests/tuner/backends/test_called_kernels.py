@@ -30,7 +30,7 @@ def built(backend: OpenCLBackend, text: str, arguments: list[str], tensors: Tens
           **more: Any) -> CalledExecutable:
     sizes: dict[str, Any] = {"global_size": ["m"], "local": ["block"], **more}
     declaration = CallDeclaration.of("opencl", text, "go", arguments, **sizes)
-    call = declaration.call(PROBLEM, backend.device, CONFIGURATION, tensors.names())
+    call = declaration.call(PROBLEM, backend.device, CONFIGURATION, tensors)
     return CalledExecutable(backend.calls, call, tensors)
 
 

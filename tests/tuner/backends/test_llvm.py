@@ -17,8 +17,9 @@ import pytest
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import MEASURED, Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
-from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.llvm import direct as llvm_direct
+from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -94,7 +95,7 @@ def test_no_memory_outside_the_input_enters_the_result(backend: LLVMBackend) -> 
             executable._inputs["x"].raw.view(np.float32).fill(np.nan)
             np.copyto(executable._inputs["x"].array, operands["x"])
             executable.run()
-            assert not np.isnan(executable.output()).any(), configuration.brief()
+            assert not np.isnan(executable.outputs()["y"]).any(), configuration.brief()
             executable.close()
 
 
@@ -204,6 +205,13 @@ def test_a_source_that_does_not_build_is_a_build_error(text: str, monkeypatch: p
         opened.close()
 
 
+def test_a_kernel_that_is_called_is_refused() -> None:
+    opened, problem = LLVMBackend(DEVICES[0]), Problem.make("gemm", m=4, n=4, k=4)
+    with pytest.raises(LaunchError, match=r"opencl\.gemm has no code that llvm can run"):
+        opened.build(problem, kernel("opencl.gemm"), Configuration.of("opencl.gemm", {}))
+    opened.close()
+
+
 @pytest.mark.parametrize("name", list(OUTSIDE))
 def test_a_write_outside_a_buffer_is_found_and_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = LLVMBackend(DEVICES[0])
@@ -213,7 +221,7 @@ def test_a_write_outside_a_buffer_is_found_and_named(name: str, monkeypatch: pyt
     executable.load(operands)
     executable.poison()
     assert executable.overrun() is None
-    assert np.isnan(executable.output()).all()
+    assert np.isnan(executable.outputs()["y"]).all()
     executable.run()
     assert executable.overrun() == name
     executable.close()

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.launches.implementation import KernelSource, implementation_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
+from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.view import View
@@ -45,7 +46,7 @@ def machine() -> llvm.TargetMachine:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_family_compiles_for_neon(name: str, machine: llvm.TargetMachine) -> None:
     family, space = kernel(name), SearchSpace(kernel(name), PROBLEMS[name], NEON)
-    implementation = implementation_of(family)
+    implementation = llvm_implementation(family)
     generator = np.random.default_rng(0)
     for configuration in (space.default, *(space[int(row)] for row in generator.integers(len(space), size=4))):
         assert "fmla" in assembly(machine, implementation.source(space.problem, NEON, configuration))
@@ -56,7 +57,7 @@ def test_fused_kernels_compile_for_neon(name: str, machine: llvm.TargetMachine) 
     problem, family = PROBLEMS[name], kernel(name)
     if problem.type == "conv2d":
         problem = Problem.make("conv2d", **{**dict(problem), "layout": "NHWC"})
-    space, implementation = SearchSpace(family, problem, NEON), implementation_of(family)
+    space, implementation = SearchSpace(family, problem, NEON), llvm_implementation(family)
     if isinstance(implementation, FusingImplementation):
         for epilogue in (Formula.of("add", 0, 1), Formula.of_activation("gelu")):
             source = implementation.source(problem, NEON, space.default, Fusion(epilogue, 100, 100))

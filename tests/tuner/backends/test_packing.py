@@ -9,8 +9,9 @@ import pytest
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Array, Implementation
+from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm import direct as llvm_direct
+from seqtune.kernels.llvm.launch import LLVMImplementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -66,7 +67,7 @@ def test_packed_weights_are_kept_by_kernel_and_by_all_that_packing_reads() -> No
         def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> object:
             return -weights
 
-    other: Implementation = Other()  # type: ignore[assignment]
+    other: LLVMImplementation = Other()  # type: ignore[assignment]
     renamed = replace(chosen, kernel="llvm.other")
     assert opened.pack(other, ungrouped, renamed, weights).shape == weights.shape
     opened.close()

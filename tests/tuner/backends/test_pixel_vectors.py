@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 
 from seqtune.data.record import Status
+from seqtune.kernels.c_text import pixel_vectors
+from seqtune.kernels.c_text.text import OPTIONS, head
+from seqtune.kernels.c_text.tile import RegisterTile, text
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.opencl import direct
-from seqtune.kernels.opencl.source import pixel_vectors
-from seqtune.kernels.opencl.source.text import OPTIONS, head
-from seqtune.kernels.opencl.source.tile import _PAD, OpenCLTile, source, text
+from seqtune.kernels.opencl.register_tile import PAD, tile_source
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.measuring.timing import check, prepare
 
-TILE = OpenCLTile(vector=1, vectors_k=1, tile_w=14, tile_h=2, pixel_step=1, channels_last=False, bias=True, relu=False)
+TILE = RegisterTile(vector=1, vectors_k=1, tile_w=14, tile_h=2, pixel_step=1, channels_last=False, bias=True,
+                    relu=False)
 
 
 def settings(**chosen: int | str) -> Configuration:
@@ -41,8 +43,8 @@ def settings(**chosen: int | str) -> Configuration:
 ])
 def test_vectors_along_pixels_compute_the_same(backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch,
                                                problem: Problem, configuration: Configuration) -> None:
-    monkeypatch.setattr(direct, "source", lambda tile: KernelSource(
-        head(tile.vector) + _PAD + text(tile, pixels=True), OPTIONS))
+    monkeypatch.setattr(direct, "tile_source", lambda tile: KernelSource(
+        head(tile.vector) + PAD + text(tile, pixels=True), OPTIONS))
     operands, expected = prepare(problem)
     executable = backend.build(problem, kernel("opencl.direct"), configuration)
     measurement, _ = check(executable, operands, expected)
@@ -51,11 +53,11 @@ def test_vectors_along_pixels_compute_the_same(backend: OpenCLBackend, monkeypat
 
 
 def test_other_compilers_see_the_text_of_single_floats() -> None:
-    both = source(TILE).text
+    both = tile_source(TILE).text
     first = both.index("#ifdef cl_intel_vec_len_hint", both.index("__kernel"))
     rest = re.fullmatch(r"#ifdef \w+\n(.*?)#else\n(.*?)#endif\n", both[first:], re.DOTALL)
     assert rest is not None
-    assert both[:first] + "\n" + rest[2] == head(1) + _PAD + text(TILE)
+    assert both[:first] + "\n" + rest[2] == head(1) + PAD + text(TILE)
     assert "pixels8" in rest[1]
     assert "pixels8" not in rest[2]
 
@@ -66,7 +68,7 @@ def test_vectors_need_neighbouring_pixels_of_one_channel(other: dict[str, Any]) 
     assert TILE.pixel_vectors
     tile = replace(TILE, **other)
     assert not tile.pixel_vectors
-    assert "pixels" not in source(tile).text.replace("pixels_", "")
+    assert "pixels" not in tile_source(tile).text.replace("pixels_", "")
 
 
 def test_the_parts_of_a_row_cover_it_once() -> None:

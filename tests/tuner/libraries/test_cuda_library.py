@@ -99,7 +99,7 @@ def test_a_call_is_launched_with_its_arguments_and_shared_memory(path: Path, bac
     executable.poison()
     executable.run()
     assert executable.overrun() is None
-    assert executable.output() == pytest.approx(arrays["x"] * 2.5 + 28)
+    assert executable.outputs()["y"] == pytest.approx(arrays["x"] * 2.5 + 28)
     assert executable.time(3) == pytest.approx(3 * KERNEL_SECONDS)
     assert executable.resources is not None
     assert executable.resources.shared_bytes == 4 * 32

@@ -14,10 +14,11 @@ from seqtune.data.record import Status
 from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
+from seqtune.kernels.launches.call_declaration import CallDeclaration, call_of, code_for
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.t1.value_lists import size_text, value_list
 from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -80,10 +81,8 @@ def test_parameters_restrictions_and_launch_are_those_of_the_file(tmp_path: Path
     problem = parse_problem("t1_gemm")
     space = SearchSpace(family, problem, DEVICE)
     assert len(space) == 2 * (9 - 1)  # all but 64 * 4
-    declaration = code_for(family, "opencl")
-    assert isinstance(declaration, CallDeclaration)
     tensors = operation("t1_gemm").tensors(problem)
-    call = declaration.call(problem, DEVICE, space.default, tensors.names())
+    call = call_of(family, problem, DEVICE, space.default)
     assert call.steps[0].global_size == (32 * 16, 1, 1)  # ceil(1000 / 64) groups
     assert call.steps[0].local_size == (32, 1, 1)
     assert set(call.source.text.splitlines()) >= {
@@ -93,6 +92,7 @@ def test_parameters_restrictions_and_launch_are_those_of_the_file(tmp_path: Path
 
 
 def test_without_divisors_the_global_size_counts_groups_or_work_items(tmp_path: Path) -> None:
+    tensors = Tensors({"in_": Tensor((1000,))}, {"out": Tensor((1000,))})
     for kind, size in (("CUDA", (500 * 32,)), ("OpenCL", (512,))):
         content = t1(GlobalSizeType=kind, GridDivX=[], ProblemSize=None)
         arguments = content["KernelSpecification"]["Arguments"]
@@ -101,7 +101,7 @@ def test_without_divisors_the_global_size_counts_groups_or_work_items(tmp_path: 
         declaration = code_for(library.kernel("GEMM.scale"), "opencl")
         assert isinstance(declaration, CallDeclaration)
         configuration = Configuration("GEMM.scale", (("block_size_x", 32), ("tile", 2), ("bad", 0)))
-        call = declaration.call(parse_problem("gemm m=1 n=1 k=1"), DEVICE, configuration, ("in_", "out"))
+        call = declaration.call(parse_problem("gemm m=1 n=1 k=1"), DEVICE, configuration, tensors)
         assert call.steps[0].global_size[:1] == size
 
 

@@ -13,7 +13,7 @@ from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.compilers_ahead import COMPILERS_AHEAD, compiler_ahead
+from seqtune.tuner.backends.compilers import COMPILERS_AHEAD, compiler_ahead
 from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 from seqtune.tuner.measuring import runner as runners
 from seqtune.tuner.measuring.runner import Runner

@@ -53,8 +53,8 @@ class Fake:
     def time(self, launches: int) -> float:
         return wall_clock(self.run, launches)
 
-    def output(self) -> Array:
-        return np.asarray(self.out)
+    def outputs(self) -> dict[str, Array]:
+        return {"y": np.asarray(self.out)}
 
     def overrun(self) -> str | None:
         return None

@@ -80,11 +80,11 @@ class CLBlastExecutable:
             self.run()  # looks the program up again
         return wall_clock(self.run, launches)
 
-    def output(self) -> Array:
-        """A copy of the output, in the problem's shape and layout."""
+    def outputs(self) -> dict[str, Array]:
+        """A copy of the output y, in the problem's shape and layout."""
         y = np.empty(self.shape, np.float32)
         self.buffers.read("y", y)
-        return y
+        return {"y": y}
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""

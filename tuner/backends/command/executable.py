@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from seqtune.kernels.launches.command_declaration import Command, CommandDeclaration
 from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
@@ -79,9 +77,9 @@ class CommandExecutable:
         return Judgement(error, f"wrong result: checksum {report.checksum}, expected {expected} (error {error:.2e}, "
                                 f"allowed {allowed:.0e})" if error > allowed else "")
 
-    def output(self) -> Array:
-        """An empty array: the program keeps its result."""
-        return np.empty(0, np.float32)
+    def outputs(self) -> dict[str, Array]:
+        """Nothing: the program keeps its result."""
+        return {}
 
     def overrun(self) -> str | None:
         """Nothing is known about the program's memory."""

@@ -1,28 +1,39 @@
-"""CudaCalls: memory and launches of an NVIDIA GPU for called kernels (`CallDriver`)."""
+"""CudaCalls: memory and launches of an NVIDIA GPU (`CallDriver`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.launches.call import Call, CallStep, LocalArgument
+from seqtune.kernels.launches.call import (
+    Argument,
+    BufferArgument,
+    Call,
+    CallStep,
+    LocalArgument,
+    ScalarArgument,
+    TensorMapArgument,
+    WorkspaceArgument,
+)
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..called_executable import values_of
-from ..compiled_phase import resource_usage
-from .compiler import Image, compiled_phases, phase_of
+from ..compiled_step import resource_usage
+from .compiler import Image, compiled_steps
 from .driver import Gpu
 from .graph_timer import GraphTimer
 from .launch_limits import check_launch
+from .libcuda import MAP_ALIGNMENT
 
 
 class CudaCalls:
     """See `seqtune.tuner.backends.called_executable.CallDriver`. A buffer is its address."""
+
+    compiles_at_launch = False
 
     def __init__(self, gpu: Gpu, device: Device, module: Callable[[KernelSource], tuple[Any, Image]],
                  flush: Callable[[], None]) -> None:
@@ -53,19 +64,33 @@ class CudaCalls:
         """Fill a part of a buffer with one byte."""
         self._gpu.fill(buffer + offset, byte, size)
 
-    def address(self, buffer: int, offset: int, size: int) -> np.uint64:
-        """The address as the entry takes it."""
-        return np.uint64(buffer + offset)
+    def address(self, buffer: int, offset: int, size: int) -> int:
+        """The address of a part."""
+        return buffer + offset
 
-    def launcher(self, program: tuple[Any, Image], entry: str, step: CallStep,
+    def launcher(self, program: tuple[Any, Image], step: CallStep,
                  addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. Raises BuildError if the entry is missing, LaunchError."""
         module, image = program
-        entry = image.symbol(entry)
-        phase = phase_of(entry, step)
-        packed = packed_arguments(step, addresses)
-        grid = check_launch(phase, image.resources[entry], len(packed), self._device)
-        return self._gpu.launcher(module, entry, grid, phase.local_size, phase.shared, packed)
+        assert step.local_size is not None
+        entry, shared = image.symbol(step.entry), step.shared + step.local_bytes
+        arguments = [self._bytes(argument, addresses) for argument in step.arguments
+                     if not isinstance(argument, LocalArgument)]
+        packed = packed_arguments(arguments)
+        grid = check_launch(step, image.resources[entry], len(packed), self._device)
+        if any(isinstance(argument, TensorMapArgument) for argument in step.arguments):
+            return self._gpu.launcher_with_maps(image.cubin, entry, grid, step.local_size, shared, arguments)
+        return self._gpu.launcher(module, entry, grid, step.local_size, shared, packed)
+
+    def _bytes(self, argument: Argument, addresses: Mapping[str, int]) -> bytes:
+        """An argument as the entry takes it. Raises LaunchError."""
+        if isinstance(argument, TensorMapArgument):
+            return self._gpu.tensor_map(argument, addresses[argument.buffer.name])
+        if isinstance(argument, ScalarArgument):
+            return argument.content
+        if isinstance(argument, BufferArgument | WorkspaceArgument):
+            return struct.pack("<Q", addresses[argument.name])
+        return bytes(8)  # null
 
     def finish(self) -> None:
         """Wait for all enqueued work."""
@@ -77,15 +102,12 @@ class CudaCalls:
 
     def resources(self, program: tuple[Any, Image], call: Call) -> ResourceUsage | None:
         """The worst needs of the call's launches. Raises BuildError if the entry is missing."""
-        return resource_usage(compiled_phases(program[1], call), self._device)
+        return resource_usage(compiled_steps(program[1], call), self._device)
 
 
-def packed_arguments(step: CallStep, addresses: Mapping[str, Any]) -> bytes:
-    """The bytes of the arguments, each at a multiple of its size, as in a C structure."""
+def packed_arguments(arguments: Sequence[bytes]) -> bytes:
+    """The bytes of the arguments as in a C structure: each at a multiple of its size, a tensor map of its alignment."""
     packed = b""
-    for value in values_of(step, addresses):
-        if isinstance(value, LocalArgument):
-            continue
-        content = bytes(value.tobytes())
-        packed += b"\0" * (-len(packed) % len(content)) + content
+    for content in arguments:
+        packed += b"\0" * (-len(packed) % min(len(content), MAP_ALIGNMENT)) + content
     return packed

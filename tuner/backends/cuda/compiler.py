@@ -18,13 +18,12 @@ from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call import Call, CallStep
-from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
-from seqtune.kernels.launches.implementation import KernelSource, Phase, implementation_of
-from seqtune.kernels.operations.table import operation
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
-from ..compiled_phase import CompiledPhase
+from ..compiled_step import CompiledStep
 from ..image_cache import ImageCache
 from .resources import Resources, read_resources, read_spills
 
@@ -54,11 +53,12 @@ class Image:
         raise BuildError(f"the source has {len(symbols) or 'no'} entr{'ies' if symbols else 'y'} {entry!r:.60}; "
                          f"it has {', '.join(self.resources)}")
 
-    def phase(self, phase: Phase) -> CompiledPhase:
-        """The needs of one phase. Raises BuildError if the image lacks its entry."""
-        needs = self.resources[self.symbol(phase.entry)]
-        return CompiledPhase(phase.entry, math.prod(phase.local_size), needs.most_threads, needs.registers,
-                             needs.shared + phase.shared, needs.spill_stores + needs.spill_loads)
+    def needs(self, step: CallStep) -> CompiledStep:
+        """The needs of one step. Raises BuildError if the image lacks its entry."""
+        needs = self.resources[self.symbol(step.entry)]
+        assert step.local_size is not None
+        return CompiledStep(step.entry, math.prod(step.local_size), needs.most_threads, needs.registers,
+                            needs.shared + step.shared + step.local_bytes, needs.spill_stores + needs.spill_loads)
 
 
 def load() -> Any:
@@ -127,28 +127,15 @@ class CubinCompiler:
         self.cache.put(key, cubin, {"spills": spills})
         return image
 
-    def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
-        """Compile a configuration and return the needs of its launch. Raises BuildError."""
-        code = code_for(kernel, self.device.backend)
-        if isinstance(code, CallDeclaration):
-            tensors = operation(problem.type).tensors(problem)
-            call = code.call(problem, self.device, configuration, tensors.names())
-            return compiled_phases(self.compile(call.source), call)
-        implementation = implementation_of(kernel)
-        image = self.compile(implementation.source(problem, self.device, configuration))
-        launch = implementation.launch(problem, self.device, configuration)
-        return tuple(image.phase(phase) for phase in launch.phases)
+    def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
+        """Compile a configuration and return the needs of its launches. Raises BuildError."""
+        call = call_of(kernel, problem, self.device, configuration)
+        return compiled_steps(self.compile(call.source), call)
 
 
-def phase_of(entry: str, step: CallStep) -> Phase:
-    """A step of a call as a phase; its local memory is the dynamic shared memory of a block."""
-    assert step.local_size is not None
-    return Phase(entry, global_size=step.global_size, local_size=step.local_size, shared=step.local_bytes)
-
-
-def compiled_phases(image: Image, call: Call) -> tuple[CompiledPhase, ...]:
+def compiled_steps(image: Image, call: Call) -> tuple[CompiledStep, ...]:
     """The needs of each different launch of a call. Raises BuildError if the image lacks its entry."""
-    return tuple(image.phase(phase) for phase in dict.fromkeys(phase_of(call.entry, step) for step in call.steps))
+    return tuple(dict.fromkeys(image.needs(step) for step in call.steps))
 
 
 def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:

@@ -22,7 +22,8 @@ from pathlib import Path
 import seqtune
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import KernelSource, implementation_of
+from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel
 
@@ -51,7 +52,7 @@ class CubinsAhead:
         for configuration in configurations:
             if is_registered(configuration.kernel) and is_ours(family := kernel(configuration.kernel)):
                 with suppress(Exception):  # a mistake in a kernel's program is for the worker, which records it
-                    source = implementation_of(family).source(problem, self.device, configuration)
+                    source = call_of(family, problem, self.device, configuration).source
                     sources[digest_of(source)] = source
         with self._lock:
             for key, source in sources.items():

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from seqtune.errors import SeqtuneError, one_line
 from seqtune.kernels.devices.device import Device
@@ -21,33 +21,26 @@ from seqtune.kernels.launches.implementation import KernelSource
 
 from ...processes import processors
 from ..backend import BuildError
-from .compiler import CubinCompiler, Image
+from .compiler import CubinCompiler
 
 Answer = Callable[[dict[str, Any]], object]
+Compile = Callable[[KernelSource], object]  # into the cache, in several threads at once; raises BuildError
 
 
-class SourceCompiler(Protocol):
-    """Compiles a source into the cache, in several threads at once."""
-
-    def compile(self, source: KernelSource) -> Image:
-        """Compile a source. Raises BuildError."""
-        ...
-
-
-def serve(lines: Iterable[str], open_compiler: Callable[[Device], SourceCompiler], answer: Answer) -> None:
+def serve(lines: Iterable[str], open_compiler: Callable[[Device], Compile], answer: Answer) -> None:
     """Compile the sources in the lines after the first one. Raises what opening the compiler raises."""
     waiting = iter(lines)
     first = next(waiting, None)
     if first is None:
         return
-    compiler = open_compiler(Device.from_json(json.loads(first)))
+    compile_source = open_compiler(Device.from_json(json.loads(first)))
 
     def compile_one(key: str, source: KernelSource) -> None:
         """Compile one source and answer."""
         compiled = False
         try:
             with suppress(BuildError):  # the worker meets it again, and records it
-                compiler.compile(source)
+                compile_source(source)
                 compiled = True
         finally:
             answer({"key": key, "compiled": compiled})
@@ -71,7 +64,7 @@ def main() -> None:
 
     code = 0
     try:
-        serve(sys.stdin, CubinCompiler, answer)
+        serve(sys.stdin, lambda device: CubinCompiler(device).compile, answer)
     except SeqtuneError as error:
         print(one_line(error), file=sys.stderr, flush=True)
         code = 1

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import UnavailableError, one_line
-from seqtune.kernels.launches.implementation import TensorMap
+from seqtune.kernels.launches.call import TensorMapArgument
 
 from ..backend import DeviceLost, LaunchError
 from .libcuda import DriverError, LibCuda, parameter_pointers
@@ -178,10 +178,10 @@ class Gpu:
         with self._checked():
             self._stream.synchronize()
 
-    def tensor_map(self, description: TensorMap, address: int, dtype: str, element_bytes: int) -> bytes:
-        """The bytes of a CUtensorMap; see LibCuda."""
+    def tensor_map(self, argument: TensorMapArgument, address: int) -> bytes:
+        """The bytes of a CUtensorMap for the buffer at an address; see LibCuda."""
         with self._checked():
-            return self.extras.tensor_map(description, address, dtype, element_bytes)
+            return self.extras.tensor_map(argument, address)
 
     def timed_graph(self, before: Callable[[], None], work: Callable[[], None], repeats: int) -> TimedGraph:
         """A graph that runs `before` and then `work`, `repeats` times, with an event on both sides of each `work`."""

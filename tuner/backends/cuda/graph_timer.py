@@ -14,18 +14,14 @@ class GraphTimer:
 
     def __init__(self, gpu: Gpu, flush: Callable[[], None], enqueue: Callable[[], None]) -> None:
         self._gpu, self._flush, self._enqueue = gpu, flush, enqueue
-        self._graphs: dict[tuple[int, bool], TimedGraph] = {}
+        self._graphs: dict[int, TimedGraph] = {}
 
-    def time(self, launches: int, flush: bool = True) -> float:
-        """The seconds of so many runs of `enqueue`, after an L2 flush each.
-
-        Without `flush`, operands that fit stay in the L2 cache.
-        """
+    def time(self, launches: int) -> float:
+        """The seconds of so many runs of `enqueue`, after an L2 flush each."""
         repeats = GRAPH_LAUNCHES if launches >= GRAPH_LAUNCHES else 1
-        if (repeats, flush) not in self._graphs:
-            before = self._flush if flush else (lambda: None)
-            self._graphs[repeats, flush] = self._gpu.timed_graph(before, self._enqueue, repeats)
-        graph = self._graphs[repeats, flush]
+        if repeats not in self._graphs:
+            self._graphs[repeats] = self._gpu.timed_graph(self._flush, self._enqueue, repeats)
+        graph = self._graphs[repeats]
         runs = -(-launches // repeats)
         seconds = sum(self._gpu.run_graph(graph) for _ in range(runs))
         return seconds * launches / (runs * repeats)

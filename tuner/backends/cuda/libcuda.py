@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.launches.implementation import TensorMap
+from seqtune.kernels.devices.element_types import element_type
+from seqtune.kernels.launches.call import TensorMapArgument
 
 LIBRARY = "libcuda.so.1"
 _CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: the driver may load code, and Python free memory, meanwhile
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _RECORD_EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the event can be read after the graph has run
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
+MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _MAP_TYPES = {"fp32": 7, "fp16": 6, "bf16": 9}  # CUtensorMapDataType
 _MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle by bytes
 _MAP_PROMOTION = 3  # CU_TENSOR_MAP_L2_PROMOTION_L2_256B: fetch neighbours into L2
@@ -119,18 +120,18 @@ class LibCuda:
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), ctypes.c_void_p(begin), ctypes.c_void_p(end))
         return milliseconds.value / 1000
 
-    def tensor_map(self, description: TensorMap, address: int, dtype: str, element_bytes: int) -> bytes:
+    def tensor_map(self, argument: TensorMapArgument, address: int) -> bytes:
         """The 128 bytes of a CUtensorMap for a matrix at a device address, as a kernel takes them by value."""
-        rank = len(description.sizes)
-        memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
-        begin = -ctypes.addressof(memory) % _MAP_ALIGNMENT
-        strides = [step * element_bytes for step in description.steps]
+        rank, dtype = len(argument.sizes), argument.buffer.dtype
+        memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+        begin = -ctypes.addressof(memory) % MAP_ALIGNMENT
+        strides = [step * element_type(dtype).size for step in argument.steps]
         self._call(
             "cuTensorMapEncodeTiled", ctypes.c_void_p(ctypes.addressof(memory) + begin), _MAP_TYPES[dtype], rank,
-            ctypes.c_void_p(address), _array(ctypes.c_uint64, description.sizes), _array(ctypes.c_uint64, strides),
-            _array(ctypes.c_uint32, description.box), _array(ctypes.c_uint32, [1] * rank), 0,
-            _MAP_SWIZZLES[description.swizzle], _MAP_PROMOTION, 0)
-        return memory.raw[begin:begin + _MAP_BYTES]
+            ctypes.c_void_p(address), _array(ctypes.c_uint64, argument.sizes), _array(ctypes.c_uint64, strides),
+            _array(ctypes.c_uint32, argument.box), _array(ctypes.c_uint32, [1] * rank), 0,
+            _MAP_SWIZZLES[argument.swizzle], _MAP_PROMOTION, 0)
+        return memory.raw[begin:begin + MAP_BYTES]
 
 
 def parameter_pointers(arguments: Sequence[bytes]) -> tuple[Any, Any]:
@@ -138,9 +139,9 @@ def parameter_pointers(arguments: Sequence[bytes]) -> tuple[Any, Any]:
 
     The memory must live as long as the pointers are used. Every argument is aligned like a tensor map.
     """
-    wide = [-(-len(argument) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT for argument in arguments]
-    memory = ctypes.create_string_buffer(sum(wide) + _MAP_ALIGNMENT)
-    address = ctypes.addressof(memory) + -ctypes.addressof(memory) % _MAP_ALIGNMENT
+    wide = [-(-len(argument) // MAP_ALIGNMENT) * MAP_ALIGNMENT for argument in arguments]
+    memory = ctypes.create_string_buffer(sum(wide) + MAP_ALIGNMENT)
+    address = ctypes.addressof(memory) + -ctypes.addressof(memory) % MAP_ALIGNMENT
     addresses = []
     for argument, size in zip(arguments, wide, strict=True):
         ctypes.memmove(address, argument, len(argument))

@@ -19,7 +19,8 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import CAPABILITIES, Device
 from seqtune.kernels.devices.element_types import decode, element_type, encode
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Array, Implementation, implementation_of
+from seqtune.kernels.launches.implementation import Array, implementation_of
+from seqtune.kernels.llvm.launch import LLVMImplementation
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -122,6 +123,7 @@ class LLVMBackend:
     """
 
     build_allowance = 0.0  # LLVM takes 20 ms, so the limit in the options suffices
+    checks_itself = False
 
     def __init__(self, device: Device) -> None:
         if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
@@ -143,7 +145,9 @@ class LLVMBackend:
         """Build an executable for the problem. Raises BuildError, or LaunchError without an implementation."""
         if kernel.implementation is None:
             raise LaunchError(f"{kernel.name} has no implementation to run")
-        implementation = implementation_of(kernel)
+        implementation: object = implementation_of(kernel)
+        if not isinstance(implementation, LLVMImplementation):
+            raise LaunchError(f"{kernel.name} has no code that llvm can run")
         source = implementation.source(problem, self.device, configuration)
         begin = time.perf_counter()
         module, fresh = self._compiler.build(source.text, source.options)
@@ -170,7 +174,7 @@ class LLVMBackend:
         while sum(raw.nbytes for raw in self._spare) > SPARE_BYTES:
             self._spare.pop(0)
 
-    def pack(self, implementation: Implementation, problem: Problem, configuration: Configuration,
+    def pack(self, implementation: LLVMImplementation, problem: Problem, configuration: Configuration,
              weights: Array) -> Array:
         """The packed weights. A read-only array is packed once per kernel and kind of packing."""
         if weights.flags.writeable:
@@ -197,7 +201,7 @@ class LLVMExecutable:
     """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
     def __init__(self, backend: LLVMBackend, module: CompiledModule, build_seconds: float, problem: Problem,
-                 implementation: Implementation, configuration: Configuration) -> None:
+                 implementation: LLVMImplementation, configuration: Configuration) -> None:
         self.build_seconds = build_seconds
         self.resources: ResourceUsage | None = None
         self._backend, self._module, self._problem = backend, module, problem
@@ -254,9 +258,9 @@ class LLVMExecutable:
         """Launch so many times; returns the seconds by the wall clock."""
         return wall_clock(self.run, launches)
 
-    def output(self) -> Array:
-        """A copy of the output."""
-        return decode(self._y.array, self._y.dtype).copy()
+    def outputs(self) -> dict[str, NDArray[Any]]:
+        """A copy of the output y."""
+        return {"y": decode(self._y.array, self._y.dtype).copy()}
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from seqtune.errors import DeviceError, KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, implementation_of
+from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
+from seqtune.kernels.llvm.launch import Launch, llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -70,7 +71,7 @@ class KernelBinder:
     def bind_packed(self, problem: Problem, configuration: Configuration, packed: Array, bias: Array | None,
                     fusion: Fusion = NONE) -> BoundKernel:
         """Bind a configuration to what `pack` returned for it. Raises as `bind`."""
-        implementation = implementation_of(kernel(configuration.kernel))
+        implementation = llvm_implementation(kernel(configuration.kernel))
         if isinstance(implementation, FusingImplementation):
             return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
                                     implementation.launch(problem, self.device, configuration, fusion), packed, bias)
@@ -84,7 +85,7 @@ class KernelBinder:
 
         Raises KernelError without an implementation.
         """
-        packed = implementation_of(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
+        packed = llvm_implementation(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
         return self._constants.keep(packed, given=not np.may_share_memory(packed, weights))
 
     def pack_all(self, layers: Sequence[tuple[Problem, Configuration, Callable[[], Array]]]) -> list[Array]:

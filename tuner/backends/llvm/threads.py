@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.launches.implementation import Launch
+from seqtune.kernels.llvm.launch import Launch
 
 from ...processes import unpinned, usable_processors
 from .compiler import Compiler

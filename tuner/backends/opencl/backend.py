@@ -7,32 +7,28 @@ shape. Therefore `build` launches once, too, and `build_seconds` includes that l
 
 from __future__ import annotations
 
-import math
-import time
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Array, Implementation, KernelSource, Launch, implementation_of
+from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.lookup import resolve
-from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
-from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..backend import BuildError, Executable, LaunchError, wall_clock
-from ..guarded_buffers import GuardedBuffers
+from ..backend import Executable
+from ..called_executable import CalledExecutable
+from ..stored_operands import StoredOperands
 from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
 from .group_limits import GroupLimits
-from .programs import build, error_line
+from .programs import build
 from .reference_work import OpenCLReferenceWork
 
-__all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
+__all__ = ["OpenCLBackend", "devices", "unavailable"]
+
+MOST_KEPT = 1 << 28  # bytes of packed operands in the host's memory, which often is the device's
 
 # name of an installed library that computes on OpenCL queues -> "module:attribute" of its Executable
 LIBRARIES = {"clblast": "seqtune.tuner.backends.clblast.executable:CLBlastExecutable"}
@@ -42,6 +38,7 @@ class OpenCLBackend:
     """Builds and runs kernels on one OpenCL device. Raises DeviceError if this machine does not have the device."""
 
     build_allowance = 30.0  # PoCL takes about 1 s, more for large unrolled kernels, and then links with ld
+    checks_itself = False
 
     def __init__(self, device: Device) -> None:
         names = [present.name for present in devices()]
@@ -54,21 +51,11 @@ class OpenCLBackend:
         self.queue = self.cl.CommandQueue(self.context)
         self.limits = GroupLimits(self.cl, self.handle, device)
         self.programs: dict[KernelSource, Any] = {}
+        self.operands = StoredOperands(MOST_KEPT)
 
-    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> CalledExecutable:
         """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
-        implementation = implementation_of(kernel)
-        begin = time.perf_counter()
-        program = self.program(implementation.source(problem, self.device, configuration))
-        launch = implementation.launch(problem, self.device, configuration)
-        executable = OpenCLExecutable(self, problem, configuration, implementation, program, launch)
-        try:
-            executable.run()
-        except (BuildError, LaunchError):
-            executable.close()
-            raise
-        executable.build_seconds = time.perf_counter() - begin
-        return executable
+        return CalledExecutable.of(self.calls, self.operands, problem, self.device, kernel, configuration)
 
     def call_library(self, name: str, problem: Problem, configuration: Configuration) -> Executable:
         """Make an executable that calls a library of LIBRARIES. Raises BuildError, LaunchError or UnavailableError."""
@@ -85,7 +72,7 @@ class OpenCLBackend:
 
     @cached_property
     def calls(self) -> OpenCLCalls:
-        """Memory and launches for called kernels."""
+        """Memory and launches of the device."""
         return OpenCLCalls(self.cl, self.context, self.queue, self.limits, self.program)
 
     def program(self, source: KernelSource) -> Any:
@@ -98,83 +85,3 @@ class OpenCLBackend:
         """Free the programs and wait for the device."""
         self.programs.clear()
         self.queue.finish()
-
-
-class OpenCLExecutable:
-    """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
-
-    def __init__(self, backend: OpenCLBackend, problem: Problem, configuration: Configuration,
-                 implementation: Implementation, program: Any, launch: Launch) -> None:
-        self.backend, self.problem, self.configuration = backend, problem, configuration
-        self.implementation = implementation
-        self.build_seconds = 0.0
-        self.resources: ResourceUsage | None = None
-        work, cl = operation(problem.type), backend.cl
-        self.constant, self.shape = work.constant, work.output(problem)
-        sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the kernel's arguments
-        for name, shape in work.operands(problem).items():
-            sizes[name] = 4 * self._packed(name, np.zeros(shape, np.float32)).size
-        for number in range(len(sizes), MOST_OPERANDS):
-            sizes[f"unused {number}"] = 0
-        sizes |= {"y": 4 * math.prod(self.shape), "workspace": 4 * launch.workspace}
-        self.buffers = GuardedBuffers(backend.calls, sizes, ["y", "workspace"])
-        self.steps: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
-        try:
-            arguments = [*self.buffers.addresses.values()] + [np.int32(value) for value in launch.arguments]
-            for phase in launch.phases:
-                kernel = cl.Kernel(program, phase.entry)
-                backend.limits.check(kernel, math.prod(phase.local_size))
-                kernel.set_args(*arguments)
-                self.steps.append((kernel, phase.global_size, phase.local_size))
-        except cl.Error as error:
-            self.close()
-            raise LaunchError(error_line(error)) from None
-
-    def _packed(self, name: str, array: Array) -> Array:
-        """The operand as the kernel reads it: the constant one packed."""
-        if name != self.constant:
-            return array
-        return self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
-
-    def load(self, operands: Operands) -> None:
-        """Copy the operands into the buffers, the constant one packed."""
-        for name, array in operands.items():
-            self.buffers.write(name, np.ascontiguousarray(self._packed(name, array), np.float32))
-        self.backend.queue.finish()
-
-    def poison(self) -> None:
-        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
-        self.buffers.poison()
-
-    def run(self) -> None:
-        """Launch all phases and wait until they have finished.
-
-        Raises LaunchError, or BuildError where PoCL compiles only at the launch and fails.
-        """
-        cl, queue = self.backend.cl, self.backend.queue
-        try:
-            for kernel, global_size, local_size in self.steps:
-                cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
-            queue.finish()
-        except cl.Error as error:
-            failure = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
-            raise failure(error_line(error)) from None
-
-    def time(self, launches: int) -> float:
-        """Launch so many times; returns the seconds by the wall clock."""
-        return wall_clock(self.run, launches)
-
-    def output(self) -> Array:
-        """A copy of the output, in the problem's shape and layout."""
-        y = np.empty(self.shape, np.float32)
-        self.buffers.read("y", y)
-        return y
-
-    def overrun(self) -> str | None:
-        """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        return self.buffers.overrun()
-
-    def close(self) -> None:
-        """Free the buffers."""
-        self.steps = []
-        self.buffers.close()

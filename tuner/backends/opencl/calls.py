@@ -1,4 +1,4 @@
-"""OpenCLCalls: memory and launches of an OpenCL device for called kernels (`CallDriver`)."""
+"""OpenCLCalls: memory and launches of an OpenCL device (`CallDriver`)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from .programs import error_line
 class OpenCLCalls:
     """See `seqtune.tuner.backends.called_executable.CallDriver`."""
 
+    compiles_at_launch = True  # PoCL, for each shape of a work-group
+
     def __init__(self, cl: Any, context: Any, queue: Any, limits: GroupLimits,
                  build: Callable[[KernelSource], Any]) -> None:
         self._cl, self._context, self._queue, self._limits, self._build = cl, context, queue, limits, build
@@ -31,8 +33,11 @@ class OpenCLCalls:
         try:
             yield
         except self._cl.Error as error:
-            late = error.code == self._cl.status_code.BUILD_PROGRAM_FAILURE
-            raise (BuildError if late else LaunchError)(error_line(error)) from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: Any) -> Exception:
+        late = error.code == self._cl.status_code.BUILD_PROGRAM_FAILURE
+        return (BuildError if late else LaunchError)(error_line(error))
 
     def program(self, source: KernelSource) -> Any:
         """Build a source. Raises BuildError."""
@@ -70,9 +75,9 @@ class OpenCLCalls:
         with self._checked():
             return buffer.get_sub_region(offset, max(1, size))
 
-    def launcher(self, program: Any, entry: str, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
+    def launcher(self, program: Any, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. Raises LaunchError."""
-        cl, queue, sizes, local = self._cl, self._queue, step.global_size, step.local_size
+        cl, queue, entry, sizes, local = self._cl, self._queue, step.entry, step.global_size, step.local_size
         try:
             kernel = cl.Kernel(program, entry)
         except cl.Error:
@@ -92,16 +97,22 @@ class OpenCLCalls:
                 raise LaunchError(f"{entry}: an argument has another type than the source declares "
                                   f"({error_line(error)})") from None
 
-        def launch() -> None:
-            with self._checked():
-                cl.enqueue_nd_range_kernel(queue, kernel, sizes, local)
+        enqueue, failed = cl.enqueue_nd_range_kernel, cl.Error
+
+        def launch() -> None:  # within the timed interval of CPUs: a context manager would take a microsecond
+            try:
+                enqueue(queue, kernel, sizes, local)
+            except failed as error:
+                raise self._failure(error) from None
 
         return launch
 
     def finish(self) -> None:
         """Wait for all enqueued work."""
-        with self._checked():
+        try:
             self._queue.finish()
+        except self._cl.Error as error:
+            raise self._failure(error) from None
 
     def timer(self, enqueue: Callable[[], None]) -> WallTimer:
         """A timer by the wall clock, which waits for each launch."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.opencl.source.text import head
+from seqtune.kernels.c_text.text import head
 
 from ..backend import BuildError
 from ..measured_rates import cached_rates

@@ -7,23 +7,18 @@ the second-level cache is overwritten, because a layer of a network finds its we
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from seqtune.errors import DeviceError, FormatError
+from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import implementation_of
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..backend import LaunchError
-from ..compiled_phase import resource_usage
+from ..called_executable import CalledExecutable
 from ..stored_operands import StoredOperands
-from .compiler import TritonBinary, compile_launch
+from .calls import TritonCalls
 from .discovery import devices, index_of, load, unavailable
-from .executable import TritonExecutable
 
 __all__ = ["TritonBackend", "devices", "unavailable"]
 
@@ -36,6 +31,7 @@ class TritonBackend:
     """Builds and runs kernels on one GPU. Raises DeviceError if this machine does not have it."""
 
     build_allowance = 60.0  # Triton takes 1 s, 5 s for the largest blocks, and more on a busy machine
+    checks_itself = False
     reference_work = None  # a GPU is not slowed down unnoticed, as the CPUs of a virtual machine are
 
     def __init__(self, device: Device) -> None:
@@ -51,23 +47,14 @@ class TritonBackend:
         self.scratch: Any = self.torch.empty(OVERWRITES * device.l2_bytes, dtype=self.torch.int8,
                                              device=self.torch_device)
 
-    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> TritonExecutable:
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> CalledExecutable:
         """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
-        implementation = implementation_of(kernel)
-        begin = time.perf_counter()
-        binaries = compile_launch(
-            implementation.source(problem, self.device, configuration),
-            implementation.launch(problem, self.device, configuration), problem.dtype, self.device)
-        executable = TritonExecutable(problem, self.device, configuration, implementation, self.torch_device,
-                                      self.flush, self.operands)
-        executable.resources = resources_of(binaries, self.device)
-        try:
-            executable.run()
-        except LaunchError as error:
-            executable.close()
-            raise LaunchError(str(error), executable.resources) from None
-        executable.build_seconds = time.perf_counter() - begin
-        return executable
+        return CalledExecutable.of(self.calls, self.operands, problem, self.device, kernel, configuration)
+
+    @cached_property
+    def calls(self) -> TritonCalls:
+        """Memory and launches of the GPU."""
+        return TritonCalls(self.torch_device, self.device, self.flush)
 
     def flush(self) -> None:
         """Overwrite the second-level cache, in the stream."""
@@ -77,14 +64,3 @@ class TritonBackend:
         """Free the GPU's memory."""
         self.scratch = None
         self.torch.cuda.empty_cache()
-
-
-def resources_of(binaries: Sequence[TritonBinary], device: Device) -> ResourceUsage | None:
-    """The worst needs of the kernels of a launch.
-
-    None where their images do not state them in a form that is known here: such kernels run all the same.
-    """
-    try:
-        return resource_usage([binary.needs() for binary in binaries], device)
-    except FormatError:
-        return None

@@ -7,24 +7,33 @@ known to the compiler. The same rules are applied here, so that what is compiled
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seqtune.errors import FormatError, check_installed, one_line
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import ELEMENT_TYPES
+from seqtune.kernels.devices.element_types import element_type
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
-from seqtune.kernels.launches.implementation import KernelSource, Launch, Phase, implementation_of
+from seqtune.kernels.launches.call import (
+    Argument,
+    BufferArgument,
+    Call,
+    CallStep,
+    NullArgument,
+    ScalarArgument,
+    WorkspaceArgument,
+)
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
 from ..backend import BuildError
-from ..compiled_phase import CompiledPhase
+from ..compiled_step import CompiledStep
 from ..cuda.resources import read_resources
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")  # of Triton's compiler
-BUFFERS = ("x", "weights", "bias", "y", "workspace")
 FUSION = {"enable_fp_fusion": True}  # stated, as Triton 3.9 warns of another default in 3.10 where it is not
 ALIGNED = 16  # bytes of an address, and the divisor of integers, that Triton's launcher looks for
 
@@ -39,7 +48,7 @@ class TritonBinary:
     binary: bytes
     assembly: str  # PTX or amdgcn
 
-    def needs(self) -> CompiledPhase:
+    def needs(self) -> CompiledStep:
         """The needs of its launch: registers of a lane, shared memory, bytes of local memory. Raises FormatError.
 
         NVIDIA's cubin and the metadata that end AMD's assembly state them. Arrays that registers cannot hold are
@@ -47,9 +56,9 @@ class TritonBinary:
         """
         if self.binary.startswith(b"\x7fELF") and ".amdgcn_target" not in self.assembly:
             needs = read_resources(self.binary, {})[self.entry]
-            return CompiledPhase(self.entry, self.threads, needs.most_threads, needs.registers, self.shared,
+            return CompiledStep(self.entry, self.threads, needs.most_threads, needs.registers, self.shared,
                                  needs.stack)
-        return CompiledPhase(self.entry, self.threads, 0, _stated("vgpr_count", self.assembly), self.shared,
+        return CompiledStep(self.entry, self.threads, 0, _stated("vgpr_count", self.assembly), self.shared,
                              _stated("private_segment_fixed_size", self.assembly))
 
 
@@ -60,12 +69,10 @@ class TritonCompiler:
         self.device = device
         target_of(device)
 
-    def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
-        """Compile a configuration and return the needs of its launch. Raises BuildError, FormatError."""
-        implementation = implementation_of(kernel)
-        source = implementation.source(problem, self.device, configuration)
-        launch = implementation.launch(problem, self.device, configuration)
-        return tuple(binary.needs() for binary in compile_launch(source, launch, problem.dtype, self.device))
+    def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
+        """Compile a configuration and return the needs of its launches. Raises BuildError, FormatError."""
+        call = call_of(kernel, problem, self.device, configuration)
+        return tuple(binary.needs() for binary in compile_call(call, self.device))
 
 
 def target_of(device: Device) -> Any:
@@ -83,21 +90,20 @@ def function_of(module: str, entry: str) -> Any:
     return resolve(f"seqtune.kernels.triton.source.{module}:{entry}")
 
 
-def compile_launch(source: KernelSource, launch: Launch, dtype: str, device: Device) -> list[TritonBinary]:
-    """Compile every phase of a launch. Raises BuildError where Triton refuses, MissingPackageError without Triton."""
-    module, constants = constants_of(source)
+def compile_call(call: Call, device: Device) -> list[TritonBinary]:
+    """Compile every step of a call. Raises BuildError where Triton refuses, MissingPackageError without Triton."""
+    module, constants = constants_of(call.source)
     target = target_of(device)
-    return [_compile(module, phase, constants, launch.arguments, dtype, target) for phase in launch.phases]
+    return [_compile(module, step, constants, target) for step in call.steps]
 
 
-def _compile(module: str, phase: Phase, constants: dict[str, Setting], arguments: tuple[int, ...], dtype: str,
-             target: Any) -> TritonBinary:
+def _compile(module: str, step: CallStep, constants: dict[str, Setting], target: Any) -> TritonBinary:
     import triton
 
-    function = function_of(module, phase.entry)
+    function = function_of(module, step.entry)
     options = FUSION | {name: constants[name] for name in OPTIONS if name in constants}
     try:
-        compiled = triton.compile(_specialised(function, constants, arguments, dtype, target), target=target,
+        compiled = triton.compile(_specialised(function, constants, step.arguments, target), target=target,
                                   options=options)
     except Exception as error:  # the passes raise RuntimeError, the front end CompilationError, ptxas PTXASError
         lines = [line for line in str(error).splitlines() if line.strip(" ^\t")]  # the last one states the reason
@@ -108,29 +114,35 @@ def _compile(module: str, phase: Phase, constants: dict[str, Setting], arguments
                         compiled.asm["ptx" if target.backend == "cuda" else "amdgcn"])
 
 
-def _specialised(function: Any, constants: dict[str, Setting], arguments: tuple[int, ...], dtype: str,
-                 target: Any) -> Any:
-    """The function for these argument types, constants and known divisors."""
+def _specialised(function: Any, constants: dict[str, Setting], arguments: Sequence[Argument], target: Any) -> Any:
+    """The function for these arguments, which are its first ones, and constants: types and known divisors."""
     from triton.compiler import ASTSource
 
     names = list(function.arg_names)
     types = dict.fromkeys(names, "constexpr")
-    values: dict[tuple[int, ...], Any] = {}
+    values: dict[tuple[int, ...], Any] = {
+        (index,): constants.get(name) for index, name in enumerate(names) if index >= len(arguments)}
     attributes: dict[tuple[int, ...], list[list[Any]]] = {}
-    integers = dict(zip((name for name in names if name not in BUFFERS and not name.isupper()), arguments, strict=True))
-    for index, name in enumerate(names):
-        if name in BUFFERS:
-            types[name] = "*" + ELEMENT_TYPES["fp32" if name == "workspace" else dtype].triton
+    for index, (name, argument) in enumerate(zip(names, arguments, strict=False)):
+        if isinstance(argument, BufferArgument | WorkspaceArgument | NullArgument):
+            types[name] = f"*{element_type(argument.dtype).triton}"
             attributes[index,] = [["tt.divisibility", ALIGNED]]
             if target.backend == "hip":
                 attributes[index,].append(["tt.pointer_range", 32])  # the tensor is smaller than 2 GiB
-        elif name in integers and integers[name] != 1:
-            types[name] = "i32"
-            if integers[name] % ALIGNED == 0:
-                attributes[index,] = [["tt.divisibility", ALIGNED]]
+        elif (number := integer_of(argument)) == 1:
+            values[index,] = number
         else:
-            values[index,] = integers.get(name, constants.get(name))
+            types[name] = "i32"
+            if number % ALIGNED == 0:
+                attributes[index,] = [["tt.divisibility", ALIGNED]]
     return ASTSource(fn=function, signature=types, constexprs=values, attrs=attributes)
+
+
+def integer_of(argument: Argument) -> int:
+    """The number of a whole scalar argument. Raises BuildError for other arguments: our kernels have none."""
+    if not isinstance(argument, ScalarArgument) or argument.dtype != "int32":
+        raise BuildError(f"Triton kernels here take buffers and int32 numbers, not {argument}")
+    return int(argument.number)
 
 
 def _stated(key: str, assembly: str) -> int:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,8 @@ import pytest
 from seqtune.errors import UnavailableError
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call import Call
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -85,16 +86,14 @@ def test_a_process_that_ends_by_itself_is_the_last_one(program: str, monkeypatch
     assert all(future.done() and future.result() is False for future in later)
 
 
-class LargeSources:
-    """An implementation whose sources are larger than what a pipe takes at once."""
-
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        return KernelSource(f"{configuration.brief()} {'x' * 300_000}")
+def large_call(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Call:
+    """A call whose source is larger than what a pipe takes at once."""
+    return Call(KernelSource(f"{configuration.brief()} {'x' * 300_000}"), ())
 
 
 def test_a_process_that_hangs_is_killed_and_a_new_one_compiles_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", HANGS))
-    monkeypatch.setattr(cubins_ahead, "implementation_of", lambda family: LargeSources())
+    monkeypatch.setattr(cubins_ahead, "call_of", large_call)
     cubins, chosen = CubinsAhead(h100()), configurations(3)
     hanging = cubins.start(PROBLEM, chosen[:2])
     process: Any = cubins._process
@@ -120,15 +119,13 @@ print(len(cubins_ahead.CubinsAhead(tests.h100()).start(tests.PROBLEM, tests.conf
     assert time.monotonic() - began < 20
 
 
-class RefusingCompiler:
-    """Refuses the sources that say so, and fails by mistake on others."""
-
-    def compile(self, source: KernelSource) -> Any:
-        if source.text == "refused":
-            raise BuildError("planted")
-        if source.text == "mistake":
-            raise ZeroDivisionError
-        return source
+def refuse_some(source: KernelSource) -> KernelSource:
+    """Refuse the sources that say so, and fail by mistake on others."""
+    if source.text == "refused":
+        raise BuildError("planted")
+    if source.text == "mistake":
+        raise ZeroDivisionError
+    return source
 
 
 def test_the_process_answers_each_source_with_its_key() -> None:
@@ -140,9 +137,9 @@ def test_the_process_answers_each_source_with_its_key() -> None:
         answers.append(message)
         came.release()
 
-    def open_compiler(device: Device) -> RefusingCompiler:
+    def open_compiler(device: Device) -> Callable[[KernelSource], KernelSource]:
         devices.append(device)
-        return RefusingCompiler()
+        return refuse_some
 
     def lines() -> Iterator[str]:
         yield json.dumps(h100().to_json())
@@ -179,7 +176,7 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         raise BuildError("compiled twice")
 
     monkeypatch.setattr(compiler, "run_nvrtc", fail)
-    assert CubinCompiler(h100()).phases(PROBLEM, kernel("cuda.gemm"), configuration)
+    assert CubinCompiler(h100()).steps(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:

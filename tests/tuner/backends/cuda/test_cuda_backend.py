@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,13 +14,16 @@ from seqtune.data.record import Status
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
-from seqtune.kernels.launches.implementation import Array, KernelSource, Launch, Phase, TensorMap
+from seqtune.kernels.launches.call import BufferArgument, Call, CallStep, TensorMapArgument
+from seqtune.kernels.launches.entry_arguments import entry_arguments
+from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError
+from seqtune.tuner.backends.called_executable import CalledExecutable
 from seqtune.tuner.backends.cuda import compiler, discovery, driver, libcuda
-from seqtune.tuner.backends.cuda.backend import CudaBackend, CudaExecutable
+from seqtune.tuner.backends.cuda.backend import CudaBackend
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare
 from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, MAP_BYTES, FakeCuda, FakeLibCuda
 
@@ -37,25 +40,28 @@ class Product:
 
     includes = "everything"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        maps = "const __grid_constant__ Map map," if configuration["maps"] else ""
+    def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
+        declared = "const __grid_constant__ Map map," if configuration["maps"] else ""
         kind = "float" if problem["dtype"] == "fp32" else "short"
-        return KernelSource(TEXT, (f"-DTYPE={kind}", f"-DMAPS={maps}"))
-
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         threads = configuration.number("threads")
         m, n, k = (problem.size(name) for name in ("m", "n", "k"))
-        maps = (TensorMap("weights", (k, n), (k,), (8, 8), 64),) if configuration["maps"] else ()
+        integers = (m, n) if configuration["deed"] == "arguments" else (m, n, k)
+        operands = entry_arguments(problem, integers, Turned(), workspace=100)
+        weights = operands[1]
+        assert isinstance(weights, BufferArgument)
+        maps = (TensorMapArgument(weights, (k, n), (k,), (8, 8), 64),) if configuration["maps"] else ()
         entry = "missing" if configuration["deed"] == "entry" else "product"
-        phase = Phase(entry, global_size=(4 * threads,), local_size=(threads,), shared=configuration.number("shared"),
-                      cluster=2 if configuration["deed"] == "cluster" else 1)
-        return Launch((m, n) if configuration["deed"] == "arguments" else (m, n, k), (phase,), 100, maps)
+        step = CallStep(entry, (*maps, *operands), (4 * threads,), (threads,), configuration.number("shared"),
+                        2 if configuration["deed"] == "cluster" else 1)
+        return Call(KernelSource(TEXT, (f"-DTYPE={kind}", f"-DMAPS={declared}")), (step,))
 
-    def packing(self, problem: Problem, configuration: Configuration) -> None:
-        return None
 
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        return np.ascontiguousarray(weights.T)
+@dataclass(frozen=True)
+class Turned:
+    """Transposes the weights."""
+
+    def pack(self, array: Array) -> Array:
+        return np.ascontiguousarray(array.T)
 
 
 PRODUCT = Product()
@@ -123,8 +129,13 @@ def backend(machine: Machine) -> Iterator[CudaBackend]:
         assert machine.cuda.memory == {}  # everything was freed
 
 
-def built(backend: CudaBackend, dtype: str = "fp32", settings: Mapping[str, int | str] | None = None) -> CudaExecutable:
-    problem = Problem.make("gemm", m=7, n=5, k=3, dtype=dtype)
+def problem_of(dtype: str = "fp32") -> Problem:
+    return Problem.make("gemm", m=7, n=5, k=3, dtype=dtype)
+
+
+def built(backend: CudaBackend, dtype: str = "fp32",
+          settings: Mapping[str, int | str] | None = None) -> CalledExecutable:
+    problem = problem_of(dtype)
     return backend.build(problem, KERNEL, SearchSpace(KERNEL, problem, backend.device).nearest(
         {**dict(KERNEL.default), **(settings or {})}))
 
@@ -154,14 +165,15 @@ def test_operands_are_stored_in_the_element_type_and_the_constant_one_packed(
         dtype: str, machine: Machine, backend: CudaBackend) -> None:
     machine.dtype = dtype
     executable = built(backend, dtype)
-    operands, expected = prepare(executable.problem)
+    operands, expected = prepare(problem_of(dtype))
     executable.load(operands)
     executable.poison()
-    assert np.isnan(executable.output()).all()
+    assert np.isnan(executable.outputs()["y"]).all()
     executable.run()
-    assert expected.error(executable.output()) < expected.tolerance
+    assert expected.error(executable.outputs()["y"]) < expected.tolerance
     assert executable.overrun() is None
-    assert executable.image.resources["product"].registers > 0
+    assert executable.resources is not None
+    assert executable.resources.registers > 0
     executable.close()
     executable.close()
 
@@ -174,12 +186,12 @@ def test_writes_outside_the_buffers_and_missing_ones_are_noticed(
         mischief: str, status: str, message: str, machine: Machine, backend: CudaBackend) -> None:
     machine.mischief = mischief
     executable = built(backend)
-    operands, expected = prepare(executable.problem)
+    operands, expected = prepare(problem_of())
     measurement = check_and_time(executable, operands, expected, Options(samples=2))
     assert measurement.status.value == status
     assert measurement.message.startswith(message)
-    needs = executable.image.resources["product"]
-    assert measurement.resources == ResourceUsage(needs.registers, 512, 0, 1.0)
+    assert executable.resources is not None
+    assert measurement.resources == ResourceUsage(executable.resources.registers, 512, 0, 1.0)
     executable.close()
 
 
@@ -187,9 +199,8 @@ def test_times_are_the_gpus_and_leave_out_the_flush_of_its_cache(machine: Machin
     executable = built(backend)
     for launches in (1, 3, 10, 25):
         assert executable.time(launches) == pytest.approx(launches * KERNEL_SECONDS)
-        assert executable.time(launches, flush=False) == pytest.approx(launches * KERNEL_SECONDS)
-    assert len(machine.extras.graphs) == 4  # of 1 and of 10 launches, with and without the flush
-    operands, expected = prepare(executable.problem)
+    assert len(machine.extras.graphs) == 2  # of 1 and of 10 launches
+    operands, expected = prepare(problem_of())
     measurement = check_and_time(executable, operands, expected, Options(samples=3))
     assert measurement.status is Status.CORRECT
     assert measurement.samples == pytest.approx([KERNEL_SECONDS] * 3)
@@ -202,7 +213,7 @@ def test_more_shared_memory_than_usual_is_asked_for_and_tensor_maps_come_first(
     machine.dtype = "bf16"
     executable.run()
     assert ("dynamic", 1 << 16) in machine.cuda.log
-    assert ("map", ("weights", "bf16", 2)) in machine.cuda.log
+    assert ("map", ("weights", "bf16")) in machine.cuda.log
     assert ("product", ((4, 1, 1), (128, 1, 1), 1 << 16)) in machine.cuda.log
     executable.close()
 
@@ -222,6 +233,14 @@ def test_launches_beyond_the_limits_never_reach_the_driver(
     assert resources.shared_bytes == settings.get("shared", 512)
     assert (resources.occupancy == 0) == (settings in ({"threads": 2048}, {"shared": 1 << 20}))
     assert "product" not in dict(machine.cuda.log)
+
+
+def test_a_build_launches_nothing_because_what_it_compiled_is_complete(machine: Machine, backend: CudaBackend) -> None:
+    executable = built(backend)
+    assert "product" not in dict(machine.cuda.log)
+    executable.run()
+    assert "product" in dict(machine.cuda.log)
+    executable.close()
 
 
 def test_a_missing_entry_is_a_failed_build(backend: CudaBackend) -> None:
@@ -244,7 +263,7 @@ def test_a_refused_launch_fails_and_the_next_one_may_work(machine: Machine, back
 
 def test_a_broken_context_is_a_lost_device(machine: Machine, backend: CudaBackend) -> None:
     executable = built(backend)
-    operands, expected = prepare(executable.problem)
+    operands, expected = prepare(problem_of())
     machine.mischief = "lost"
     with pytest.raises(DeviceLost, match="illegal memory access"):
         check_and_time(executable, operands, expected, Options())

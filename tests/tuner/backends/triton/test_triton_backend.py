@@ -8,15 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.launches.call import CallStep
 from seqtune.tuner.backends.backend import DeviceLost, LaunchError
+from seqtune.tuner.backends.triton import calls
 from seqtune.tuner.backends.triton.backend import TritonBackend
+from seqtune.tuner.backends.triton.calls import TritonCalls
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted
-from seqtune.tuner.backends.triton.executable import TritonExecutable
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
@@ -59,7 +62,8 @@ def test_without_a_gpu_the_reason_is_one_line() -> None:
         TritonBackend(device)
 
 
-def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device() -> None:
+@needs("torch")
+def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Exception] = []
 
     def synchronize(place: str) -> None:
@@ -69,16 +73,23 @@ def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device() -> None
     def refused() -> None:
         raise ValueError("out of resource: shared memory")
 
-    executable = TritonExecutable.__new__(TritonExecutable)
-    executable.torch, executable.torch_device = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)), "cuda:0"
-    executable.flush, executable.steps = (lambda: None), [refused]
+    class Launcher:
+        arg_names: ClassVar[list[str]] = []
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *values, **named: refused()
+
+    monkeypatch.setattr(calls, "function_of", lambda module, entry: Launcher())
+    driver = TritonCalls("cuda:0", flush=lambda: None)
+    driver._torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize))
+    launch = driver.launcher(("product", {}), CallStep("product", (), (1,), (1,)), {})
     with pytest.raises(LaunchError, match="out of resource"):
-        executable.run()
-    executable.steps = []
-    executable.run()
+        launch()
+    driver.finish()
     answers.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    with pytest.raises(DeviceLost, match="illegal memory access"):
-        executable.run()
+    for attempt in (launch, driver.finish):
+        with pytest.raises(DeviceLost, match="illegal memory access"):
+            attempt()
 
 
 def test_a_gpu_that_the_table_lacks_has_the_limits_of_its_architecture() -> None:

@@ -18,8 +18,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.compiled_phase import resource_usage
-from seqtune.tuner.backends.triton.backend import resources_of
+from seqtune.tuner.backends.compiled_step import resource_usage
+from seqtune.tuner.backends.triton.calls import resources_of
 from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
 from tests.support.paths import ROOT
@@ -47,9 +47,9 @@ def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: d
     compiler = TritonCompiler(device)
     space = SearchSpace(FAMILY, problem, device)
     split = space.nearest({**dict(space.default.settings), "SPLIT_K": 2})
-    for configuration, phases in ((space.default, 1), (split, 1 + (split["SPLIT_K"] == 2))):
-        needs = compiler.phases(problem, FAMILY, configuration)
-        assert len(needs) == phases
+    for configuration, steps in ((space.default, 1), (split, 1 + (split["SPLIT_K"] == 2))):
+        needs = compiler.steps(problem, FAMILY, configuration)
+        assert len(needs) == steps
         assert contradictions_of(FAMILY, problem, configuration, device, needs) == []
         assert all(need.registers > 8 for need in needs)
         usage = resource_usage(needs, device)
@@ -68,7 +68,7 @@ def test_a_compilation_warns_of_nothing(tmp_path: Path) -> None:
                "from seqtune.kernels.registry import kernel; from seqtune.kernels.space import SearchSpace; "
                "from seqtune.tuner.backends.triton.compiler import TritonCompiler; family = kernel('triton.gemm'); "
                "device = described('triton', 'mi300x'); problem = Problem.make('gemm', m=64, n=64, k=64); "
-               "TritonCompiler(device).phases(problem, family, SearchSpace(family, problem, device).default)")
+               "TritonCompiler(device).steps(problem, family, SearchSpace(family, problem, device).default)")
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, timeout=120, check=False, text=True,
                           capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT),
                                                     "TRITON_CACHE_DIR": str(tmp_path)})
@@ -102,7 +102,7 @@ def test_what_triton_refuses_is_a_build_error() -> None:
     settings = dict(SearchSpace(FAMILY, problem, device).default.settings)
     broken = Configuration.of(FAMILY.name, {**settings, "BLOCK_M": 24})
     with pytest.raises(BuildError, match="power of 2"):
-        TritonCompiler(device).phases(problem, FAMILY, broken)
+        TritonCompiler(device).steps(problem, FAMILY, broken)
 
 
 def test_spaces_have_a_thousand_configurations_and_more() -> None:

@@ -1,4 +1,4 @@
-"""CompilerAhead: what compiles kernels before a worker asks for them, and the backends that have one."""
+"""Compilers of backends that need no device: to learn what kernels need, and ahead of the worker that measures them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
+
+from .compiled_step import CompiledStep
+
+
+class OfflineCompiler(Protocol):
+    """Compiles configurations for a device that need not be present. Threads may share it."""
+
+    def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
+        """Compile a configuration. Raises BuildError."""
+        ...
 
 
 class CompilerAhead(Protocol):
@@ -24,6 +34,11 @@ class CompilerAhead(Protocol):
         ...
 
 
+# backend -> "module:attribute", a callable OfflineCompiler(device) that raises UnavailableError.
+OFFLINE_COMPILERS: dict[str, str] = {
+    "cuda": "seqtune.tuner.backends.cuda.compiler:CubinCompiler",
+    "triton": "seqtune.tuner.backends.triton.compiler:TritonCompiler",
+}
 # backend -> "module:attribute", a callable CompilerAhead(device). Other backends compile in the worker only.
 COMPILERS_AHEAD: dict[str, str] = {
     "cuda": "seqtune.tuner.backends.cuda.cubins_ahead:CubinsAhead",

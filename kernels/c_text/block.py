@@ -14,10 +14,8 @@ alone. The last blocks are moved back to overlap the ones before, so that every 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from ...launches.implementation import KernelSource
-from .text import OPTIONS, accumulator, head, signature, store
+from .text import accumulator, signature, store
 
 ARGUMENTS = (
     "channels", "filter_h", "filter_w", "height", "width", "columns",  # of a group; of the input; of the output
@@ -60,12 +58,6 @@ class Block:
     def pitch(self) -> int:
         """Floats between channels of A in local memory; odd where neighbouring work-items write different channels."""
         return self.pixels + (1 if self.channels_last else 0)
-
-
-@lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
-def source(block: Block) -> KernelSource:
-    """The source of the kernel `implicit_gemm`."""
-    return KernelSource(head(block.vector) + text(block), OPTIONS)
 
 
 def text(block: Block) -> str:

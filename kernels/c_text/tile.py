@@ -17,14 +17,18 @@ A matrix product is a convolution with one tap whose pixels are the rows of A.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import TypeAlias
 
-from ...devices.device import Device
-from ...launches.implementation import KernelSource, Launch, Phase
+from ..launches.call import Call, CallStep, Packing
+from ..launches.entry_arguments import entry_arguments
+from ..launches.implementation import KernelSource
+from ..problem import Problem
 from . import pixel_vectors
-from .text import OPTIONS, accumulator, head, signature, store
+from .text import accumulator, signature, store
+
+PadSizes: TypeAlias = Callable[[int], tuple[int, int]]  # rows of the padded copy -> work-items, and those of a group
 
 # Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
 ARGUMENTS = (
@@ -41,7 +45,7 @@ ARGUMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class OpenCLTile:
+class RegisterTile:
     """The numbers that determine the source text."""
 
     vector: int  # floats of one vector variable
@@ -65,18 +69,9 @@ class OpenCLTile:
         return self.vector * self.vectors_k
 
 
-@lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
-def source(tile: OpenCLTile) -> KernelSource:
-    """The source of the kernels `pad` and `tile`."""
-    lines = text(tile)
-    if tile.pixel_vectors:
-        lines = f"#ifdef cl_intel_vec_len_hint{text(tile, pixels=True)}#else{lines}#endif\n"
-    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + lines, OPTIONS)
-
-
-def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, work_group: int,
-           sizes: Mapping[str, int]) -> Launch:
-    """The phases for a problem described by ARGUMENTS.
+def tile_call(problem: Problem, source: KernelSource, tile: RegisterTile, sizes: Mapping[str, int], packing: Packing, *,
+              pixels_first: bool, chunk: int, work_group: int, pad: PadSizes = lambda rows: (rows, 1)) -> Call:
+    """The call for a problem described by ARGUMENTS: `pad` where there is a padded copy, then `tile`.
 
     `sizes` may leave out arguments that are 0 or follow from the tile. `pixels_first`: neighbouring work-items share
     their output channels, else their pixels; a work-group holds `work_group` work-items. A work-item computes `chunk`
@@ -91,41 +86,20 @@ def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, wor
     values["spots"] = -(-values["tiles"] * values["images"] // values["chunk"])
     deep = values["blocks"] * values["groups"]
     first, second = (values["spots"], deep) if pixels_first else (deep, values["spots"])
-    phases = [Phase("tile", global_size=(-(-first // work_group) * work_group, second), local_size=(work_group, 1))]
-    workspace = 0
-    if values["padded"]:
-        rows = values["planes"] * values["padded_height"]
-        workspace = rows * (values["row_floats"] + 2 * values["margin"])
-        items = min(rows, 32 * device.compute_units)
-        phases.insert(0, Phase("pad", global_size=(items,), local_size=(1,)))
+    rows = values["planes"] * values["padded_height"] if values["padded"] else 0
+    workspace = rows * (values["row_floats"] + 2 * values["margin"])
     if values["piece"] < values["inner"]:
         values["waiting"] = workspace = -(-workspace // 16) * 16
         workspace += deep * values["images"] * values["tiles"] * tile.tile_h * tile.tile_w * tile.block
-    return Launch(tuple(values[name] for name in ARGUMENTS), tuple(phases), workspace)
+    arguments = entry_arguments(problem, (values[name] for name in ARGUMENTS), packing, workspace)
+    steps = [CallStep("tile", arguments, (-(-first // work_group) * work_group, second), (work_group, 1))]
+    if values["padded"]:
+        items, group = pad(rows)
+        steps.insert(0, CallStep("pad", arguments, (items,), (group,)))
+    return Call(source, tuple(steps))
 
 
-_PAD = f"""
-__kernel void pad({signature(ARGUMENTS)}) {{
-  const int total = planes * padded_height, length = row_floats + 2 * margin;
-  const int items = get_global_size(0), item = get_global_id(0);
-  const int share = (total + items - 1) / items;
-  for (int row = item * share; row < min(total, (item + 1) * share); row++) {{
-    const int line = row % padded_height - above;
-    __global float *to = workspace + row * length;
-    if (line < 0 || line >= height) {{
-      for (int i = 0; i < length; i++) to[i] = 0.0f;
-    }} else {{
-      __global const float *from = x + (row / padded_height * height + line) * row_floats;
-      for (int i = 0; i < margin; i++) to[i] = 0.0f;
-      for (int i = 0; i < row_floats; i++) to[margin + i] = from[i];
-      for (int i = margin + row_floats; i < length; i++) to[i] = 0.0f;
-    }}
-  }}
-}}
-"""
-
-
-def text(tile: OpenCLTile, group: str = "", pixels: bool = False) -> str:
+def text(tile: RegisterTile, group: str = "", pixels: bool = False) -> str:
     """The text of the kernel `tile` behind the head; `group` is an attribute of the kernel.
 
     With `pixels`, vectors lie along the pixels of a row, which `tile.pixel_vectors` must allow.
@@ -177,7 +151,7 @@ def _taps(inner: list[str]) -> list[str]:
     return ["  for (int o = 0; o < outer; o++) for (int m = 0; m < middle; m++) {", *inner, "  }"]
 
 
-def _peeled(tile: OpenCLTile) -> list[str]:
+def _peeled(tile: RegisterTile) -> list[str]:
     """The sum over filter rows inside the input; at the borders, without the first or the last pixel."""
     width = tile.tile_w
     return [
@@ -193,7 +167,7 @@ def _peeled(tile: OpenCLTile) -> list[str]:
         f"    }} else w += piece * {tile.vectors_k};", "  }"]
 
 
-def _inner(tile: OpenCLTile, pixels: range, x: str) -> list[str]:
+def _inner(tile: RegisterTile, pixels: range, x: str) -> list[str]:
     """The sum over a piece of the inner axis for the given pixels of every row of the tile."""
     if not pixels:
         return [f"    w += piece * {tile.vectors_k};"]

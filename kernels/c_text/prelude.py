@@ -1,6 +1,6 @@
 """Prelude: the head under which one kernel text is OpenCL C on an OpenCL device and CUDA C++ on an NVIDIA GPU.
 
-Texts are written in the part of OpenCL C that `seqtune.kernels.opencl.source.text` describes, plus the copies below;
+Texts are written in the part of OpenCL C that `seqtune.kernels.c_text.text` describes, plus the copies below;
 CUDA gets the missing words from here. Vectors become classes with the same element names: `.s0` to `.sf`. A GPU loads
 and stores vectors at multiples of their size alone, so the type `loose` moves one float at a time there. Asynchronous
 copies from global to shared memory (PTX `cp.async`, compute capability 8.0) are ordinary copies in OpenCL.
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...devices.device import Device
-from ...launches.implementation import KernelSource
-from ...opencl.source import text
+from ..devices.device import Device
+from ..launches.implementation import KernelSource
+from . import text
 
 OPTIONS = ("--std=c++17",)  # of NVRTC, which contracts a * b + c to one instruction by default
 _WORDS = """\

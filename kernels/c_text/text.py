@@ -1,7 +1,7 @@
 """Kernel text that all opencl kernels share: signature, vector types, epilogue and stores.
 
 Accumulators are named variables, because PoCL keeps no array in registers. Shapes arrive as `int` arguments, so that
-one build serves every problem. All text behind the head is CUDA C++ as well: `seqtune.kernels.cuda.source.prelude` is
+one build serves every problem. All text behind the head is CUDA C++ as well: `seqtune.kernels.c_text.prelude` is
 its head there, and both heads define the macros in which the two languages differ.
 """
 
@@ -43,7 +43,7 @@ typedef float4 __attribute__((aligned(4))) loose4;
 
 
 def signature(arguments: Sequence[str]) -> str:
-    """The parameters of a kernel, as `seqtune.kernels.launches.implementation.Phase` describes them."""
+    """The parameters of a kernel, as `seqtune.kernels.launches.entry_arguments` makes them."""
     return ("__global const float *restrict x, __global const float *restrict weights,\n"
             "    __global const float *restrict bias, __global float *restrict y,\n"
             "    __global float *restrict workspace, " + ", ".join(f"int {name}" for name in arguments))

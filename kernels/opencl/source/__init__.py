@@ -1,1 +1,0 @@
-"""Generators of OpenCL C that the families share."""
