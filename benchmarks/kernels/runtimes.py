@@ -126,7 +126,8 @@ def compute(backend: OpenCLBackend, problem: Problem, family: Kernel, configurat
     from seqtune.tuner.backends.called_executable import CalledExecutable
 
     call = call_of(family, problem, backend.device, configuration)
-    executable = CalledExecutable(backend.calls, call, operation(problem.type).tensors(problem), margin=0, warm=False)
+    tensors = operation(problem.type).tensors(problem)
+    executable = CalledExecutable(backend.calls, call, tensors, guarded=False, warm=False)
     executable.load(operands)
     executable.poison()
     executable.run()

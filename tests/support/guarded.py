@@ -1,13 +1,13 @@
-"""Every llvm kernel between guard pages: `python -m tests.support.guarded`. A mistake ends this process.
+"""Every llvm kernel right beside gaps: `python -m tests.support.guarded`. A mistake ends this process.
 
-Each buffer ends (or begins) where a page begins (or ends) that may be neither read nor written. The line printed last
-names what was run then. There are more threads than tasks, too.
+Each buffer ends (or begins) where memory begins (or ends) that may be neither read nor written, without the margins
+that buffers have in a measurement: those hide a vector that is read too far and of which nothing is used. Networks run
+the same kernels on arrays without margins, and fused with what follows, which no measurement does. The line printed
+last names what was run then. There are more threads than tasks, too.
 """
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,34 +27,26 @@ from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, capabilities, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads, make_job, phases_of
+from seqtune.tuner.backends.reserved_memory import PAGE, ReservedMemory
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.oddities import odd_problems
 
-PAGE = mmap.PAGESIZE
 THREADS = 3
 PROBLEMS = 2  # of each family and instruction set
-NO_ACCESS = 0
 PRODUCT = Formula.of("mul", 0, 1)
 
 
 def guarded(shape: tuple[int, ...], at_end: bool, dtype: str = "fp32") -> NDArray[Any]:
-    """NaNs between two pages without access, and right before the second or right behind the first."""
+    """NaNs between two gaps without access, and right before the second or right behind the first."""
     found = guarded_bytes(element_type(dtype).size * int(np.prod(shape)), at_end)
     found.fill(element_type(dtype).poison)
     return found.view(element_type(dtype).stored).reshape(shape)
 
 
 def guarded_bytes(size: int, at_end: bool) -> NDArray[np.uint8]:
-    """Zeros between two pages without access, and right before the second or right behind the first."""
-    inside = -(-max(size, 1) // PAGE) * PAGE
-    memory = mmap.mmap(-1, inside + 2 * PAGE)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    for page in (address, address + PAGE + inside):
-        if protect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), NO_ACCESS):
-            raise OSError(ctypes.get_errno(), "mprotect")
-    begin = PAGE + (inside - size if at_end else 0)
-    return np.frombuffer(memory, np.uint8, size, begin)
+    """Zeros between two gaps without access, and right before the second or right behind the first."""
+    pages = ReservedMemory(-(-max(size, 1) // PAGE) * PAGE).bytes
+    return pages[len(pages) - size:] if at_end else pages[:size]
 
 
 class Place:

@@ -34,7 +34,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .backend import LaunchError
-from .guarded_buffers import MARGIN, GuardedBuffers, MemoryDriver
+from .guarded_buffers import GuardedBuffers, MemoryDriver
 from .stored_operands import StoredOperands
 
 
@@ -97,12 +97,12 @@ class CalledExecutable:
     """A built call with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
     def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, kept: StoredOperands | None = None, *,
-                 margin: int = MARGIN, warm: bool = True) -> None:
+                 guarded: bool = True, warm: bool = True) -> None:
         """Build the call and allocate its buffers. Raises BuildError, LaunchError.
 
         If `warm`, a driver that compiles at the first launch launches once, on zeros. Executables share the packed
-        operands that are `kept`. `margin` is bytes of canary on each side of a buffer; 0 is for devices that check the
-        bounds themselves.
+        operands that are `kept`. Buffers that are not `guarded` have no canaries: for devices that check the bounds
+        themselves.
         """
         begin = time.perf_counter()
         self._driver, self._tensors = driver, tensors
@@ -116,7 +116,7 @@ class CalledExecutable:
         for name, tensor in tensors.outputs.items():
             self._arguments.setdefault(name, BufferArgument(name, tensor.dtype))
         try:
-            self.buffers = self._allocate(call, margin)
+            self.buffers = self._allocate(call, guarded)
         except LaunchError as error:
             raise LaunchError(str(error), self.resources) from None
         try:
@@ -137,7 +137,7 @@ class CalledExecutable:
         call = call_of(kernel, problem, device, configuration)
         return cls(driver, call, operation(problem.type).tensors(problem), kept)
 
-    def _allocate(self, call: Call, margin: int) -> GuardedBuffers:
+    def _allocate(self, call: Call, guarded: bool) -> GuardedBuffers:
         """The buffers of all inputs that the call takes, all outputs, and the workspaces. Raises LaunchError."""
         arrays = {**self._tensors.inputs, **self._tensors.outputs}
         sizes = {name: self._kept.size(arrays[name].shape, argument)
@@ -147,7 +147,7 @@ class CalledExecutable:
             types[workspace.name] = workspace.dtype
             sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
         return GuardedBuffers(
-            self._driver, sizes, [name for name in sizes if name not in self._tensors.inputs], margin=margin,
+            self._driver, sizes, [name for name in sizes if name not in self._tensors.inputs], guarded=guarded,
             bytes_of={name: element_type(dtype).poison for name, dtype in types.items()})
 
     def load(self, operands: Operands) -> None:

@@ -1,12 +1,15 @@
 """GuardedBuffers: an executable's buffers on a device, with canaries around each of them and poison in the outputs.
 
 A kernel that writes beside a buffer changes a canary; one that does not write all of its output leaves poison, which is
-NaN in a buffer of floating-point numbers.
+NaN in a buffer of floating-point numbers. So are the canaries beside an input: who reads them computes NaN. On a CPU,
+accesses that pass the canaries end the process (see `ReservedMemory`); on a GPU they may go unnoticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +17,11 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.devices.element_types import NAN_BYTE
 
-MARGIN = 4096  # bytes of canary on each side of every buffer; a multiple of any device's alignment
+MARGIN = 4096  # bytes of canary on each side of a GPU's buffer; a multiple of any device's alignment
+# Canaries beside what a kernel writes: not those beside an input, because a kernel that goes one element too far often
+# copies them. They are NaNs of 16 and 32 bits that signal, so that any arithmetic changes them; of 64 bits, a number of
+# 1e307; and no likely whole number.
+BESIDE_WRITTEN = bytes.fromhex("BF7F")
 
 
 class MemoryDriver(Protocol):
@@ -22,6 +29,13 @@ class MemoryDriver(Protocol):
 
     A failed call raises LaunchError, or DeviceLost where the process can no longer use the device.
     """
+
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        """The bytes of canary before and behind a part of `size` bytes of a buffer, for `address` to point between.
+
+        `number` counts the buffers of an executable.
+        """
+        ...
 
     def allocate(self, size: int) -> Any:
         """Allocate a buffer that begins at a multiple of any type's size."""
@@ -52,64 +66,96 @@ class MemoryDriver(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """A driver's buffer: canaries before, `size` bytes of a kernel, canaries behind."""
+
+    memory: Any
+    before: int
+    size: int
+    behind: int
+    poisoned: bool
+    byte: int  # of poison
+
+    def margins(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """The first byte of each margin, and its canaries."""
+        pattern = BESIDE_WRITTEN if self.poisoned else bytes([self.byte])
+        for begin, size in ((0, self.before), (self.before + self.size, self.behind)):
+            if size:
+                yield begin, _canaries(pattern, size)
+
+
+@lru_cache(maxsize=256)  # a few sizes of margins on a GPU, about a hundred on a CPU
+def _canaries(pattern: bytes, size: int) -> NDArray[np.uint8]:
+    canaries = np.resize(np.frombuffer(pattern, np.uint8), size)
+    canaries.setflags(write=False)
+    return canaries
+
+
 class GuardedBuffers:
-    """Buffers by name, of `sizes` bytes each. They hold zeros at first, so that the first launch reads no NaN."""
+    """Buffers by name, of `sizes` bytes each."""
 
     def __init__(self, driver: MemoryDriver, sizes: Mapping[str, int], poisoned: Collection[str], *,
-                 bytes_of: Mapping[str, int] | None = None, margin: int = MARGIN) -> None:
+                 bytes_of: Mapping[str, int] | None = None, guarded: bool = True, cleared: bool = True) -> None:
         """Allocate the buffers. Raises LaunchError, and keeps none then.
 
         The buffers in `poisoned` are filled by `poison`. `bytes_of` gives the byte of canaries and poison where it is
-        not that of a NaN. A `margin` of 0 is for devices that check the bounds themselves.
+        not that of a NaN. Without `guarded` there are no canaries, for devices that check the bounds themselves.
+        `cleared` buffers hold zeros at first, so that a launch before `poison` and `write` reads no NaN.
         """
-        self._driver, self._sizes, self._poisoned, self._margin = driver, dict(sizes), frozenset(poisoned), margin
-        self._bytes = {name: (bytes_of or {}).get(name, NAN_BYTE) for name in sizes}
-        self._whole: dict[str, Any] = {}  # name -> the driver's buffer, margins included
+        self._driver, self._bytes, self._guarded, self._cleared = driver, bytes_of or {}, guarded, cleared
+        self._buffers: dict[str, _Buffer] = {}
         self.addresses: dict[str, Any] = {}  # name -> the part between the margins, as an argument of a kernel
         try:
-            for name, size in self._sizes.items():
-                self._whole[name] = driver.allocate(max(1, size + 2 * margin))
-                driver.fill(self._whole[name], 0, 0, size + 2 * margin)
-                self.addresses[name] = driver.address(self._whole[name], margin, size)
+            for name, size in sizes.items():
+                self.add(name, size, name in poisoned)
         except BaseException:
             self.close()
             raise
 
+    def add(self, name: str, size: int, poisoned: bool = False) -> None:
+        """Allocate one more buffer. Raises LaunchError."""
+        before, behind = self._driver.margins(size, len(self._buffers)) if self._guarded else (0, 0)
+        whole = before + size + behind
+        memory = self._driver.allocate(max(1, whole))
+        self._buffers[name] = _Buffer(memory, before, size, behind, poisoned, self._bytes.get(name, NAN_BYTE))
+        if self._cleared:
+            self._driver.fill(memory, 0, 0, whole)
+        self.addresses[name] = self._driver.address(memory, before, size)
+
     def __contains__(self, name: str) -> bool:
-        return name in self._whole
+        return name in self._buffers
 
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Copy a contiguous array into a buffer."""
-        self._driver.write(self._whole[name], self._margin, array)
+        self._driver.write(self._buffers[name].memory, self._buffers[name].before, array)
 
     def read(self, name: str, array: NDArray[Any]) -> None:
         """Fill an array from a buffer."""
-        self._driver.read(self._whole[name], self._margin, array)
+        self._driver.read(self._buffers[name].memory, self._buffers[name].before, array)
 
     def poison(self) -> None:
         """Fill the poisoned buffers, and reset the canaries around every buffer."""
-        for name, size in self._sizes.items():
-            buffer, byte = self._whole[name], self._bytes[name]
-            if name in self._poisoned:
-                self._driver.fill(buffer, 0, byte, size + 2 * self._margin)
-            else:
-                self._driver.fill(buffer, 0, byte, self._margin)
-                self._driver.fill(buffer, self._margin + size, byte, self._margin)
+        for buffer in self._buffers.values():
+            for begin, canaries in buffer.margins():
+                self._driver.write(buffer.memory, begin, canaries)
+            if buffer.poisoned:
+                self._driver.fill(buffer.memory, buffer.before, buffer.byte, buffer.size)
         self._driver.finish()
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(self._margin, np.uint8)
-        for name, size in self._sizes.items():
-            for begin in (0, self._margin + size) if self._margin else ():
-                self._driver.read(self._whole[name], begin, margin)
-                if (margin != self._bytes[name]).any():
+        for name, buffer in self._buffers.items():
+            for begin, canaries in buffer.margins():
+                margin = np.empty_like(canaries)
+                self._driver.read(buffer.memory, begin, margin)
+                if (margin != canaries).any():
                     return name
         return None
 
     def close(self) -> None:
         """Free the buffers."""
         self.addresses = {}
-        for buffer in self._whole.values():
-            self._driver.free(buffer)
-        self._whole = {}
+        for buffer in self._buffers.values():
+            self._driver.free(buffer.memory)
+        self._buffers = {}

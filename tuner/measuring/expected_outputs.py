@@ -88,7 +88,7 @@ def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Ten
     element = element_type(tensor.dtype)
     allowed = element.tolerance if tensor.tolerance is None else tensor.tolerance
     if (bad := _first(np.isnan(output))) is not None:
-        return Judgement(None, f"NaN in {name}{bad}, or part of it never written")
+        return Judgement(None, f"NaN in {name}{bad}, or part of it never written, or an input read outside")
     if tensor.compares_sum:
         output, expected = (np.array([array.sum(dtype=np.float64)]) for array in (output, expected))
     with np.errstate(invalid="ignore", over="ignore"):

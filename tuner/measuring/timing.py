@@ -83,7 +83,7 @@ class Expected:
         y, = executable.outputs().values()
         error = self.error(y)
         if math.isnan(error):
-            return Judgement(None, "NaN in the output, or part of it never written")
+            return Judgement(None, "NaN in the output, or part of it never written, or an input read outside")
         wrong = f"wrong result: error {error:.2e}, allowed {self.tolerance:.0e}"
         return Judgement(error, wrong if error > self.tolerance else "")
 

@@ -17,6 +17,7 @@
     parent: {do: "cancel"}                              the worker stops after the current configuration
     worker: {error: text, misuse: bool}                 instead of {done}: the request cannot be answered; `misuse`
                                                         tells that the user's input is wrong
+    worker: {warning: text}                             at any time: a SeqtuneWarning, which the parent issues
 
 `resources` are those of the executable (a ResourceUsage), or null where they are not known or it is not built yet;
 `allowance` is the seconds that it may run even where the options allow less, for programs with limits of their own.
@@ -33,11 +34,12 @@ import queue
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
+from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning, UnavailableError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.library import Library
@@ -192,6 +194,16 @@ def main() -> None:
     def send(message: Message) -> None:
         channel.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
+    show = warnings.showwarning
+
+    def show_or_send(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                     file: TextIO | None = None, line: str | None = None) -> None:
+        if issubclass(category, SeqtuneWarning):
+            send({"warning": one_line(str(message), _LONGEST_ERROR)})
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show_or_send
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
     cancel = threading.Event()
 

@@ -58,6 +58,7 @@ _NEEDS: dict[str, Callable[[object], bool]] = {"resources": _is_resources, "allo
 _KINDS: dict[str, dict[str, Callable[[object], bool]]] = {  # first field -> all fields, with the check of each
     "ready": {"ready": _is_truth, "build_allowance": _is_duration},
     "error": {"error": _is_text, "misuse": _is_truth},
+    "warning": {"warning": _is_text},
     "preparing": {"preparing": _is_text, "failed": _is_texts},
     "prepared": {"prepared": _is_truth, "note": _is_text},
     "built": {"built": _is_truth, **_NEEDS},

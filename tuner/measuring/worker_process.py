@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import seqtune
-from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError, one_line
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, SeqtuneWarning, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
@@ -25,6 +27,9 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
 PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
+STRAY = (signal.SIGSEGV, signal.SIGBUS)  # of an access to memory that the process does not have
+MOST_WARNINGS = 8  # of all workers, which may be a library's that is not trusted
+_issued: set[str] = set()
 START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
 
 
@@ -105,8 +110,12 @@ class WorkerProcess:
 
         Raises WorkerLate, WorkerDied, or SeqtuneError (MisuseError for a wrong input) with the worker's message.
         """
+        deadline = time.monotonic() + seconds
         try:
             message = self._messages.get(timeout=seconds)
+            while isinstance(message, dict) and "warning" in message:
+                _warn(one_line(str(message["warning"])))
+                message = self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             raise WorkerLate from None
         if isinstance(message, FormatError):
@@ -159,10 +168,19 @@ class WorkerProcess:
         self.kill()
         try:
             cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            cause += ", as by an access outside a buffer" if -code in STRAY else ""
         except ValueError:
             cause = f"signal {-code}"
-        text = one_line(f"the worker died ({cause})" + (f": {last[-1]}" if last else ""))
+        said = f": {last[-1]}" if last and -code not in STRAY else ""  # of those, Intel's runtime asks to report a bug
+        text = one_line(f"the worker died ({cause}){said}")
         return text if self._cache is None else f"{text}; if it dies again, remove {self._cache}"
+
+
+def _warn(text: str) -> None:
+    """Issue a worker's warning once, though every new worker says it again, and no flood of them."""
+    if text not in _issued and len(_issued) < MOST_WARNINGS:
+        _issued.add(text)
+        warnings.warn(text, SeqtuneWarning, stacklevel=4)
 
 
 def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | FormatError | None]) -> None:

@@ -59,7 +59,7 @@ class Simulator:
         """Run a configuration once on exact buffers, without margins. Raises BuildError, LaunchError, SeqtuneError."""
         arrays, tensors = prepare_arrays(problem)
         call = call_of(family, problem, self.device, configuration)
-        executable = CalledExecutable(self.calls, call, tensors, margin=0, warm=False)
+        executable = CalledExecutable(self.calls, call, tensors, guarded=False, warm=False)
         executable.load(arrays)
         executable.poison()
         executable.run()

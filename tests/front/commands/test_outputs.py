@@ -124,6 +124,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
+@needs("torch")
 @pytest.mark.parametrize("out", [".", "./", ".."])
 def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
         out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,9 @@ class HostCalls:
             raise BuildError(result.stderr)
         return ctypes.CDLL(f"{path}.so")
 
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        return 64, 64
+
     def allocate(self, size: int) -> NDArray[np.uint8]:
         return np.zeros(size, np.uint8)
 

@@ -47,7 +47,7 @@ def measured(runner: Runner, *deeds: Configuration) -> list[Measurement]:
     ("overrun", Status.CORRECTNESS, "wrote outside its buffer: output"),
     ("launch", Status.RUNTIME, "too many work-items"),
     ("mistake", Status.RUNTIME, "ZeroDivisionError: a mistake in the backend"),
-    ("segv", Status.CRASH, r"the worker died \(SIGSEGV\)"),
+    ("segv", Status.CRASH, r"the worker died \(SIGSEGV, as by an access outside a buffer\)"),
     ("abort", Status.CRASH, r"the worker died \(SIGABRT\)"),
     ("lost", Status.CRASH, r"the worker died \(exit code 1\): an illegal memory access"),
     ("loop", Status.TIMEOUT, "no answer within"),

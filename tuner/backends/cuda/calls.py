@@ -23,6 +23,7 @@ from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..compiled_step import resource_usage
+from ..guarded_buffers import MARGIN
 from .compiler import Image, compiled_steps
 from .driver import Gpu
 from .graph_timer import GraphTimer
@@ -42,6 +43,10 @@ class CudaCalls:
     def program(self, source: KernelSource) -> tuple[Any, Image]:
         """Compile a source and load it. Raises BuildError."""
         return self._module(source)
+
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        """The bytes of canary before and behind a buffer."""
+        return MARGIN, MARGIN
 
     def allocate(self, size: int) -> int:
         """Allocate a buffer."""

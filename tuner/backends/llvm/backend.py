@@ -6,6 +6,7 @@ Those on all cores and on one core are listed.
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Hashable
@@ -27,14 +28,13 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError, wall_clock
+from ..guarded_buffers import GuardedBuffers
+from ..host_memory import HostMemory
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, capabilities, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .reference_work import LLVMReferenceWork
 from .threads import Threads, make_job, phases_of, usable_cpus
 
-MARGIN = 4096  # bytes of canary on each side of every buffer
-CANARY = 0xA5
-SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable, because their pages are mapped already
 PACKINGS = 16  # packed copies kept of one weights array
 
 
@@ -93,29 +93,6 @@ def _shapes(problem: Problem) -> tuple[dict[str, Shape], Shape]:
     return work.operands(problem), work.output(problem)
 
 
-class _Buffer:
-    """Elements of a type between two margins of canaries, aligned to cache lines."""
-
-    def __init__(self, raw: NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> None:
-        size = element_type(dtype).size * int(np.prod(shape))
-        begin = MARGIN + (-raw.ctypes.data) % 64
-        self.raw, self.dtype = raw, dtype
-        self.array: NDArray[Any] = raw[begin:begin + size].view(
-            element_type(dtype).stored).reshape(shape)
-        self._margins = (raw[begin - MARGIN:begin], raw[begin + size:begin + size + MARGIN])
-        self.address = int(self.array.ctypes.data)
-
-    def poison(self) -> None:
-        self.array.reshape(-1).view(np.uint8).fill(element_type(self.dtype).poison)
-
-    def guard(self) -> None:
-        for margin in self._margins:
-            margin.fill(CANARY)
-
-    def intact(self) -> bool:
-        return all(bool((margin == CANARY).all()) for margin in self._margins)
-
-
 class LLVMBackend:
     """Builds and runs configurations of llvm kernels in this process. Use it from the thread that created it.
 
@@ -138,7 +115,7 @@ class LLVMBackend:
         self.device = device
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
-        self._spare: list[NDArray[np.uint8]] = []
+        self.memory = HostMemory()
         self._packed: dict[tuple[int, str, Hashable], tuple[Array, Array]] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
@@ -160,20 +137,6 @@ class LLVMBackend:
         known = self.device.peak_gflops > 0
         return LLVMReferenceWork(self.device, self._compiler, self.threads) if known else None
 
-    def take(self, shape: tuple[int, ...], dtype: str = "fp32") -> _Buffer:
-        """A buffer of this shape and element type: a spare one where one fits, else a new one."""
-        size = element_type(dtype).size * int(np.prod(shape)) + 2 * MARGIN + 64
-        fits = [index for index, raw in enumerate(self._spare) if size <= raw.nbytes <= 2 * size]
-        if fits:
-            return _Buffer(self._spare.pop(min(fits, key=lambda index: self._spare[index].nbytes)), shape, dtype)
-        return _Buffer(np.empty(size, np.uint8), shape, dtype)
-
-    def give(self, buffer: _Buffer) -> None:
-        """Take a buffer back as a spare one."""
-        self._spare.append(buffer.raw)
-        while sum(raw.nbytes for raw in self._spare) > SPARE_BYTES:
-            self._spare.pop(0)
-
     def pack(self, implementation: LLVMImplementation, problem: Problem, configuration: Configuration,
              weights: Array) -> Array:
         """The packed weights. A read-only array is packed once per kernel and kind of packing."""
@@ -193,7 +156,7 @@ class LLVMBackend:
         """End the threads, and free code and buffers."""
         self.threads.close()
         self._compiler.close()
-        self._spare.clear()
+        self.memory.close()
         self._packed.clear()
 
 
@@ -211,14 +174,16 @@ class LLVMExecutable:
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
-        dtype = problem.dtype
-        self._inputs = {name: backend.take(shape, "fp32" if name in ("bias", "mask") else dtype)
-                        for name, shape in shapes.items() if name != self._constant}
-        self._y = backend.take(output, problem.element.result.name)
-        self._workspace = backend.take((launch.workspace,))
+        dtype, self._result, self._shape = problem.dtype, problem.element.result.name, output
+        self._types = {name: "fp32" if name in ("bias", "mask", self._constant) else dtype for name in shapes}
+        sizes = {name: _bytes(shape, self._types[name]) for name, shape in shapes.items() if name != self._constant}
+        sizes |= {"y": _bytes(output, self._result), "workspace": _bytes((launch.workspace,), "fp32")}
+        types = {**self._types, "y": self._result}
+        self._buffers = GuardedBuffers(
+            backend.memory, sizes, ["y", "workspace"], cleared=False,
+            bytes_of={name: element_type(stored).poison for name, stored in types.items()})
         self._launch_arguments = np.array(launch.arguments, np.int64)
         self._job: NDArray[np.int64] | None = None
-        self._closed = False
 
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
@@ -226,27 +191,21 @@ class LLVMExecutable:
             array = operands[name]
             if name == self._constant:
                 array = self._backend.pack(self._implementation, self._problem, self._configuration, array)
-                if name not in self._inputs:
-                    self._inputs[name] = self._backend.take(array.shape)
-            np.copyto(self._inputs[name].array, encode(array, self._inputs[name].dtype))
-        addresses = [self._inputs[name].address for name in self._order]
-        unused = [0] * (MOST_OPERANDS - len(addresses))
-        inputs, further = addresses[:MOST_OPERANDS], addresses[MOST_OPERANDS:]
+                if name not in self._buffers:
+                    self._buffers.add(name, _bytes(array.shape, self._types[name]))
+            self._buffers.write(name, encode(array, self._types[name]))
+        addresses = self._buffers.addresses
+        operands_at = [addresses[name] for name in self._order]
+        unused = [0] * (MOST_OPERANDS - len(operands_at))
+        inputs, further = operands_at[:MOST_OPERANDS], operands_at[MOST_OPERANDS:]
         self._arguments = self._launch_arguments.copy()
         self._arguments[len(self._arguments) - len(further):] = further
-        self._job = make_job((*inputs, *unused, self._y.address, self._workspace.address), self._arguments,
-                             self._phases)
+        self._job = make_job((*inputs, *unused, addresses["y"], addresses["workspace"]), self._arguments, self._phases)
         self._address = int(self._job.ctypes.data)
-
-    def _buffers(self) -> dict[str, _Buffer]:
-        return {**self._inputs, "y": self._y, "workspace": self._workspace}
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""
-        self._y.poison()
-        self._workspace.poison()
-        for buffer in self._buffers().values():
-            buffer.guard()
+        self._buffers.poison()
 
     def run(self) -> None:
         """Launch once and wait until it has finished. Raises LaunchError before `load` and after `close`."""
@@ -260,15 +219,20 @@ class LLVMExecutable:
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """A copy of the output y."""
-        return {"y": decode(self._y.array, self._y.dtype).copy()}
+        stored = np.empty(self._shape, element_type(self._result).stored)
+        self._buffers.read("y", stored)
+        return {"y": decode(stored, self._result)}
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        return next((name for name, buffer in self._buffers().items() if not buffer.intact()), None)
+        return self._buffers.overrun()
 
     def close(self) -> None:
         """Give the buffers back to the backend."""
-        if not self._closed:
-            for buffer in self._buffers().values():
-                self._backend.give(buffer)
-        self._job, self._closed = None, True
+        self._job = None
+        self._buffers.close()
+
+
+def _bytes(shape: Shape, dtype: str) -> int:
+    """The bytes of an array."""
+    return element_type(dtype).size * math.prod(shape)

@@ -73,7 +73,8 @@ class OpenCLBackend:
     @cached_property
     def calls(self) -> OpenCLCalls:
         """Memory and launches of the device."""
-        return OpenCLCalls(self.cl, self.context, self.queue, self.limits, self.program)
+        return OpenCLCalls(self.cl, self.context, self.queue, self.limits, self.program,
+                           on_cpu=self.device.threads > 0)
 
     def program(self, source: KernelSource) -> Any:
         """The program of a source, built once per process. Raises BuildError."""

@@ -1,19 +1,29 @@
-"""OpenCLCalls: memory and launches of an OpenCL device (`CallDriver`)."""
+"""OpenCLCalls: memory and launches of an OpenCL device (`CallDriver`).
+
+On a CPU, a buffer is memory of this process that the runtime uses in place (CL_MEM_USE_HOST_PTR), so that gaps without
+access lie on both sides of it. PoCL and Intel's runtime do; of one that copies, a SeqtuneWarning says so.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.launches.call import Call, CallStep, LocalArgument
 from seqtune.kernels.launches.implementation import KernelSource
 
 from ..backend import BuildError, LaunchError
 from ..called_executable import WallTimer, group_size, values_of
+from ..guarded_buffers import MARGIN
+from ..host_memory import HostMemory
+from ..reserved_memory import LINE, PAGE, ReservedMemory
 from .group_limits import GroupLimits
 from .programs import error_line
 
@@ -24,8 +34,10 @@ class OpenCLCalls:
     compiles_at_launch = True  # PoCL, for each shape of a work-group
 
     def __init__(self, cl: Any, context: Any, queue: Any, limits: GroupLimits,
-                 build: Callable[[KernelSource], Any]) -> None:
+                 build: Callable[[KernelSource], Any], *, on_cpu: bool = False) -> None:
         self._cl, self._context, self._queue, self._limits, self._build = cl, context, queue, limits, build
+        self._on_cpu = on_cpu
+        self._memory: dict[int, ReservedMemory] = {}  # handle of a buffer -> what it uses in place
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -43,14 +55,57 @@ class OpenCLCalls:
         """Build a source. Raises BuildError."""
         return self._build(source)
 
+    @cached_property
+    def _host(self) -> HostMemory | None:
+        """The memory that buffers use in place; None for a device that has its own, and a runtime that copies."""
+        if not self._on_cpu:
+            return None
+        host = HostMemory(max(LINE, self._queue.device.mem_base_addr_align // 8))
+        if self._uses_in_place(host):
+            return host
+        warnings.warn(f"{self._queue.device.name}: this OpenCL runtime copies the memory of buffers, so that kernels "
+                      f"that read or write farther than {MARGIN} bytes outside a buffer may count as correct",
+                      SeqtuneWarning, stacklevel=2)
+        return None
+
+    def _uses_in_place(self, host: HostMemory) -> bool:
+        """Whether a buffer shows what is written to its memory, and the memory what is written to the buffer."""
+        memory, seen = host.allocate(PAGE), np.empty(PAGE, np.uint8)
+        memory.bytes.fill(1)
+        buffer = self._buffer_on(memory)
+        memory.bytes.fill(2)
+        self.read(buffer, 0, seen)
+        self.fill(buffer, 0, 3, PAGE)
+        self.finish()
+        in_place = bool((seen == 2).all() and (memory.bytes == 3).all())
+        buffer.release()
+        return in_place
+
+    def _buffer_on(self, memory: ReservedMemory) -> Any:
+        flags = self._cl.mem_flags
+        with self._checked():
+            return self._cl.Buffer(self._context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=memory.bytes)
+
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        """The bytes of canary before and behind a buffer."""
+        return (MARGIN, MARGIN) if self._host is None else self._host.margins(size, number)
+
     def allocate(self, size: int) -> Any:
         """Allocate a buffer; memory beyond the device's largest allocation is refused."""
-        with self._checked():
-            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
+        if self._host is None:
+            with self._checked():
+                return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
+        memory = self._host.allocate(size)
+        buffer = self._buffer_on(memory)
+        self._memory[buffer.int_ptr] = memory
+        return buffer
 
     def free(self, buffer: Any) -> None:
         """Free a buffer."""
+        memory = self._memory.pop(buffer.int_ptr, None)
         buffer.release()
+        if memory is not None and self._host is not None:
+            self._host.free(memory)
 
     def write(self, buffer: Any, offset: int, array: NDArray[Any]) -> None:
         """Copy an array into a buffer."""

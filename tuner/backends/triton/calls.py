@@ -25,6 +25,7 @@ from seqtune.kernels.triton.text import constants_of
 from ..backend import DeviceLost, LaunchError
 from ..called_executable import CallTimer, WallTimer
 from ..compiled_step import resource_usage
+from ..guarded_buffers import MARGIN
 from .compiler import FUSION, OPTIONS, TritonBinary, compile_call, function_of, integer_of
 
 
@@ -64,6 +65,10 @@ class TritonCalls:
     def program(self, source: KernelSource) -> tuple[str, dict[str, Setting]]:
         """The module of a source and its constants; Triton compiles at the first launch."""
         return constants_of(source)
+
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        """The bytes of canary before and behind a buffer."""
+        return MARGIN, MARGIN
 
     def allocate(self, size: int) -> Any:
         """Allocate a buffer."""

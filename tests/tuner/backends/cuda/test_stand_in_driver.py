@@ -37,7 +37,8 @@ def test_the_backend_calls_the_driver_as_it_must_and_gives_everything_back(tmp_p
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["device"]["name"] == "cuda:h200"
     assert set(answer["built"]) == set(table("cuda"))
-    assert set(answer["built"].values()) == {"NaN in the output, or part of it never written"}
+    assert set(answer["built"].values()) == {
+        "NaN in the output, or part of it never written, or an input read outside"}
     assert all(seconds > 0 for seconds in answer["times"].values())
     assert answer["during"]["refused"] == 0
     assert answer["during"]["launches"] > len(answer["built"])

@@ -1,0 +1,173 @@
+"""Memory between gaps: where buffers lie in it, how it is used again, and what canaries see."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtune.errors import SeqtuneWarning
+from seqtune.tuner.backends import host_memory, reserved_memory
+from seqtune.tuner.backends.backend import LaunchError
+from seqtune.tuner.backends.guarded_buffers import MARGIN, GuardedBuffers
+from seqtune.tuner.backends.host_memory import HostMemory
+from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+from seqtune.tuner.backends.opencl.calls import OpenCLCalls
+from seqtune.tuner.backends.reserved_memory import LEAST_MARGIN, LINE, PAGE, STAGGERED, ReservedMemory, margins
+
+
+@pytest.fixture
+def warned_anew() -> Iterator[None]:
+    """The warning of a refusal is issued as in a new process."""
+    reserved_memory._warn.cache_clear()
+    yield
+    reserved_memory._warn.cache_clear()
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 20), st.sampled_from([LINE, 128, 512]))
+def test_a_buffer_is_aligned_and_ends_near_the_border_of_a_page(size: int, number: int, alignment: int) -> None:
+    before, behind = margins(size, number, alignment)
+    assert (before + size + behind) % PAGE == 0
+    assert before % alignment == 0
+    assert LEAST_MARGIN <= behind < LEAST_MARGIN + STAGGERED * alignment
+    assert LEAST_MARGIN <= before < LEAST_MARGIN + PAGE
+
+
+@pytest.mark.parametrize("size", [1, PAGE, 3 * PAGE - 100, reserved_memory.HUGE_FROM + 5])
+def test_memory_ends_where_a_page_ends_and_keeps_what_it_held(size: int) -> None:
+    memory = ReservedMemory(size)
+    assert memory.bytes.nbytes == size
+    assert memory.address == memory.bytes.ctypes.data
+    assert (memory.address + size) % PAGE == 0
+    assert not memory.bytes.any()
+    memory.bytes[:] = np.arange(size) % 251
+    memory.resize(1)
+    memory.resize(size)
+    assert (memory.bytes == np.arange(size) % 251).all()
+
+
+def test_buffers_of_equal_size_begin_at_different_places_in_their_pages() -> None:
+    begins = {margins(5 * PAGE, number)[0] % PAGE for number in range(STAGGERED)}
+    assert len(begins) == STAGGERED
+
+
+def test_large_memory_begins_at_a_huge_page() -> None:
+    memory = ReservedMemory(reserved_memory.HUGE_FROM + 3 * PAGE)
+    assert memory.address % reserved_memory.HUGE_PAGE == 0
+
+
+def test_arrays_keep_the_memory_that_they_show() -> None:
+    shown = ReservedMemory(PAGE).bytes[10:20]
+    others = [ReservedMemory(PAGE) for _ in range(20)]  # would be mapped where the first one was
+    for other in others:
+        other.bytes.fill(1)
+    assert not shown.any()
+
+
+def test_freed_memory_is_handed_out_again_where_it_fits() -> None:
+    host = HostMemory()
+    first, other = host.allocate(10 * PAGE), host.allocate(30 * PAGE)
+    for memory in (first, other):
+        host.free(memory)
+    assert host.allocate(11 * PAGE) is not first
+    assert host.allocate(8 * PAGE) is first
+    assert first.bytes.nbytes == 8 * PAGE
+    host.free(first)
+    assert host.allocate(10 * PAGE) is first
+
+
+def test_little_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "SPARE_BYTES", 3 * PAGE)
+    monkeypatch.setattr(host_memory, "MOST_SPARE", 2)
+    host = HostMemory()
+    pieces = [host.allocate(PAGE) for _ in range(3)]
+    for memory in pieces:
+        host.free(memory)
+    assert host.allocate(PAGE) is not pieces[0]
+    assert host.allocate(PAGE) is not pieces[0]
+    large = host.allocate(4 * PAGE)
+    host.free(large)
+    assert host.allocate(4 * PAGE) is not large
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is reserved there")
+@pytest.mark.usefixtures("warned_anew")
+def test_a_system_that_refuses_addresses_gives_smaller_gaps_and_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reserved_memory, "GAPS", (1 << 62, 1 << 20))
+    with pytest.warns(SeqtuneWarning, match="on both sides of each buffer") as noted:
+        memory = [ReservedMemory(PAGE) for _ in range(3)]
+    assert len(noted) == 1
+    for piece in memory:
+        piece.bytes.fill(1)
+    monkeypatch.setattr(reserved_memory, "GAPS", (1 << 62,))
+    with pytest.raises(LaunchError, match="out of memory"):
+        HostMemory().allocate(PAGE)
+
+
+def guarded() -> GuardedBuffers:
+    buffers = GuardedBuffers(HostMemory(), {"x": 40, "y": 40}, ["y"])
+    buffers.write("x", np.ones(10, np.float32))
+    buffers.poison()
+    assert buffers.overrun() is None
+    return buffers
+
+
+def around(buffers: GuardedBuffers, name: str) -> np.ndarray:
+    """The floats of a buffer's memory from the one before the buffer to the one behind it."""
+    buffer = buffers._buffers[name]
+    whole: np.ndarray = buffer.memory.bytes[buffer.before - 4:buffer.before + buffer.size + 4].view(np.float32)
+    return whole
+
+
+@pytest.mark.parametrize("element", [0, -1])
+def test_what_lies_beside_a_buffer_is_not_a_number(element: int) -> None:
+    buffers = guarded()
+    assert np.isnan(around(buffers, "x")[element])
+    assert np.isnan(around(buffers, "y")[element])
+
+
+@pytest.mark.parametrize("element", [0, -1])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_canary_that_a_kernel_copies_or_adds_to_is_seen(element: int, dtype: str) -> None:
+    buffers = guarded()
+    x, y = around(buffers, "x"), around(buffers, "y")
+    y[element] = x[element]  # as a copy that goes one element too far
+    assert buffers.overrun() == "y"
+    buffers.poison()
+    with np.errstate(invalid="ignore"):
+        y[element] += x[element] if dtype == "fp32" else np.float32(1)
+    assert buffers.overrun() == "y"
+
+
+def calls(backend: OpenCLBackend) -> OpenCLCalls:
+    if not backend.device.threads:
+        pytest.skip(f"{backend.device.name} is no CPU")
+    return OpenCLCalls(backend.cl, backend.context, backend.queue, backend.limits, backend.program, on_cpu=True)
+
+
+@pytest.mark.device
+def test_a_runtime_on_a_cpu_uses_our_memory_in_place(backend: OpenCLBackend) -> None:
+    driver = calls(backend)
+    assert driver.margins(100, 1) == margins(100, 1, max(LINE, backend.handle.mem_base_addr_align // 8))
+    buffer = driver.allocate(PAGE)
+    driver.fill(buffer, 0, 7, PAGE)
+    driver.finish()
+    (memory,) = driver._memory.values()
+    assert (memory.bytes == 7).all()
+    driver.free(buffer)
+    assert not driver._memory
+
+
+@pytest.mark.device
+def test_a_runtime_that_copies_memory_is_named_and_keeps_wide_margins(
+        backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, flags = calls(backend), backend.cl.mem_flags
+    monkeypatch.setattr(driver, "_buffer_on", lambda memory: backend.cl.Buffer(
+        backend.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=memory.bytes))
+    with pytest.warns(SeqtuneWarning, match="this OpenCL runtime copies the memory of buffers"):
+        assert driver.margins(100, 1) == (MARGIN, MARGIN)
+    driver.free(driver.allocate(100))

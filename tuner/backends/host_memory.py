@@ -1,0 +1,73 @@
+"""HostMemory: memory of this process for `GuardedBuffers`, each buffer between gaps that nothing may touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .backend import LaunchError
+from .reserved_memory import LINE, ReservedMemory, margins
+
+SPARE_BYTES = 1 << 28  # freed memory kept for the next executable, because its pages are mapped already
+MOST_SPARE = 64  # pieces: each of them takes address space
+
+
+class HostMemory:
+    """See `seqtune.tuner.backends.guarded_buffers.MemoryDriver`. Freed buffers are handed out again."""
+
+    def __init__(self, alignment: int = LINE) -> None:
+        self._alignment = alignment
+        self._spare: list[ReservedMemory] = []
+
+    def margins(self, size: int, number: int) -> tuple[int, int]:
+        """The bytes of canary before and behind a buffer."""
+        return margins(size, number, self._alignment)
+
+    def allocate(self, size: int) -> ReservedMemory:
+        """Memory of `size` bytes: a spare piece where one fits, else a new one. Raises LaunchError."""
+        fits = [index for index, memory in enumerate(self._spare) if size <= memory.capacity <= 2 * size]
+        try:
+            if not fits:
+                return ReservedMemory(size)
+            memory = self._spare.pop(min(fits, key=lambda index: self._spare[index].capacity))
+            memory.resize(size)
+        except MemoryError as error:
+            raise LaunchError(f"out of memory: {error}") from None
+        return memory
+
+    def free(self, buffer: ReservedMemory) -> None:
+        """Keep a buffer as a spare one."""
+        self._spare.append(buffer)
+        while len(self._spare) > MOST_SPARE or sum(memory.capacity for memory in self._spare) > SPARE_BYTES:
+            self._spare.pop(0)
+
+    def write(self, buffer: ReservedMemory, offset: int, array: NDArray[Any]) -> None:
+        """Copy a contiguous array into a buffer."""
+        np.copyto(_elements(buffer, offset, array), array)
+
+    def read(self, buffer: ReservedMemory, offset: int, array: NDArray[Any]) -> None:
+        """Fill an array from a buffer."""
+        np.copyto(array, _elements(buffer, offset, array))
+
+    def fill(self, buffer: ReservedMemory, offset: int, byte: int, size: int) -> None:
+        """Fill a part of a buffer with one byte."""
+        buffer.bytes[offset:offset + size] = byte
+
+    def address(self, buffer: ReservedMemory, offset: int, size: int) -> int:
+        """The address of a part of a buffer."""
+        return buffer.address + offset
+
+    def finish(self) -> None:
+        """Nothing is enqueued."""
+
+    def close(self) -> None:
+        """Free the spare memory."""
+        self._spare.clear()
+
+
+def _elements(buffer: ReservedMemory, offset: int, array: NDArray[Any]) -> NDArray[Any]:
+    """The elements of a buffer that an array of this shape and type corresponds to."""
+    part: NDArray[Any] = buffer.bytes[offset:offset + array.nbytes].view(array.dtype).reshape(array.shape)
+    return part
