@@ -55,14 +55,14 @@ def times_of(task: Task, records: Iterable[Record]) -> Floats:
     """The seconds of a task's configurations by number: infinite for a failure, NaN if not measured.
 
     `records` are in the order of measuring. Those of other machines, kernel versions or toolchains do not count, and
-    neither do crashes, timeouts and what was measured under load. Of a configuration with several times,
-    `repeated_times` says which counts.
+    neither do crashes, timeouts, what was measured under load and what rests on one build. Of a configuration with
+    several times, `repeated_times` says which counts.
     """
     versions = {kernel.name: kernel.version for kernel in task.kernels}
     numbers, times, compared = list[int](), list[float](), list[bool]()
     for record in records:
-        if (record.loaded or record.measurement.status in _PASSING or not record.may_be_of(task.device)
-                or not record.is_todays(task.device.toolchain, versions)):
+        if (record.loaded or record.rests_on_one_build or record.measurement.status in _PASSING
+                or not record.may_be_of(task.device) or not record.is_todays(task.device.toolchain, versions)):
             continue
         number = task.find(record.configuration)
         if number is not None:

@@ -17,7 +17,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .record import Measurement, Record, Status
+from .record import ALONE, VERIFIED, Measurement, Record, Status
 
 CORRECT = Status.CORRECT.value
 STATUSES = {status.value: status for status in Status}
@@ -91,6 +91,12 @@ class JournalBatch:
                 spreads[row] = spread
         return spreads
 
+    @property
+    def rest_on_one_build(self) -> list[bool]:
+        """`Record.rests_on_one_build` of every row."""
+        return [run == VERIFIED and stage == ALONE and status == CORRECT
+                for run, stage, status in zip(self.runs, self.stages, self.statuses, strict=True)]
+
     def where(self, wanted: Sequence[bool]) -> JournalBatch:
         """The rows that are wanted."""
         return JournalBatch(*(list(compress(getattr(self, column.name), wanted)) for column in fields(self)))
@@ -126,7 +132,8 @@ def columns_of_machines(batches: Iterable[JournalBatch],
                         devices: Mapping[str, Device]) -> tuple[dict[str, list[Any]], LeftOut]:
     """The columns of a data set, for each device key only those of one machine; and the number of the others' rows.
 
-    That machine is the one of the device's stored facts (`devices`, by key).
+    That machine is the one of the device's stored facts (`devices`, by key). Times that rest on one build of a
+    verification are left out.
     """
     columns = {name: list[Any]() for name in _columns(JournalBatch.of_records([]))}
     left_out: LeftOut = Counter()
@@ -136,7 +143,9 @@ def columns_of_machines(batches: Iterable[JournalBatch],
                   if key in devices and machine not in ("", devices[key].fingerprint)}
         if others:
             left_out.update((devices[key].name, machine) for key, machine in pairs if (key, machine) in others)
-        chosen = batch.where([pair not in others for pair in pairs]) if others else batch
+        unsure = batch.rest_on_one_build
+        chosen = batch.where([pair not in others and not one_build for pair, one_build in zip(
+            pairs, unsure, strict=True)]) if others or any(unsure) else batch
         for name, values in _columns(chosen).items():
             columns[name].extend(values)
     return columns, left_out

@@ -18,6 +18,8 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 VERIFIED = "verify"  # Record.run of a verification
 COMPARED = ("final", "contest")  # runs that measure configurations together, in interleaved rounds
+ALONE, REBUILT, TOGETHER = "alone", "rebuilt", "together"  # Record.stage of a verification: timed alone, in one build
+#                                                  or in two; or in rounds with the default, newly built in each batch
 
 
 class Status(StrEnum):
@@ -112,7 +114,7 @@ class Record:
     host: str = ""
     machine: str = ""  # Device.fingerprint; empty if it was not recorded
     session: str = ""  # equal for records that were measured in one verification
-    stage: str = ""  # of the session: "alone" or "together" in a verification
+    stage: str = ""  # of the session: ALONE, REBUILT or TOGETHER in a verification
     budget: float = 0.0  # seconds, of the session
     loaded: bool = False  # whether other work had much of the machine during the session
 
@@ -126,6 +128,14 @@ class Record:
     def may_be_of(self, device: Device) -> bool:
         """Whether the record may be of this machine: its fingerprint is equal, or missing as in older records."""
         return self.machine in ("", device.fingerprint)
+
+    @property
+    def rests_on_one_build(self) -> bool:
+        """Whether it is the time of a configuration that a verification dropped after a single build.
+
+        No model learns from such a time: one unlucky build, or another process in that moment, may have made it.
+        """
+        return self.run == VERIFIED and self.stage == ALONE and self.measurement.status is Status.CORRECT
 
     @property
     def identity(self) -> tuple[str, str, str, int, str, str, str]:

@@ -94,7 +94,7 @@ class Prediction:
     winner: Proposal
     verified: bool = False
     speedup: float | None = None  # default / winner, in least times
-    significant: bool | None = None  # whether the winner is faster than the default, at the level ERROR_LEVEL
+    significant: bool | None = None  # whether the winner is clearly faster than the default
     cached: bool = False  # whether an earlier verification in the journal answered
     budget_seconds: float | None = None  # time budget of the verification
     elapsed_seconds: float | None = None  # duration of the verification; None where it is cached

@@ -18,7 +18,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 from .history import history
-from .measuring.significance import faster
+from .measuring.comparison import p_value, typical
 from .stand_ins import failed_default
 from .strategies.strategy import OnDemand, SearchContext, Strategy
 from .strategies.table import strategy_factory
@@ -39,19 +39,23 @@ class TuningResult:
     space: int  # number of configurations of the task
     failed: Mapping[Configuration, Measurement] = field(default_factory=dict)  # trials that were not correct
     failed_default: str = ""  # a sentence, if the default does not run
+    compared: bool = True  # whether the finalists ran in rounds; else each was timed alone
+
+    @property
+    def seconds(self) -> dict[Configuration, float]:
+        """The seconds of the finalists, by which they are ordered; infinite for one that failed."""
+        return seconds_of(dict(self.finalists), self.compared)
 
     @property
     def confidence(self) -> float | None:
-        """The confidence that the winner is faster than the runner-up: 1 - p of a t-test over the finals' rounds.
+        """The confidence that the winner is faster than the runner-up: 1 - p of a signed-rank test over the rounds.
 
         Near 0.5 the finals show no difference. None if there are fewer than two finalists or rounds.
         """
-        if self.measurement is None or len(self.finalists) < 2:
+        if self.measurement is None or len(self.finalists) < 2 or not self.compared:
             return None
-        second = self.finalists[1][1].samples
-        if min(len(self.measurement.samples), len(second)) < 2:
-            return None
-        return 1 - faster(self.measurement.samples, second)
+        samples, second = self.measurement.samples, self.finalists[1][1].samples
+        return 1 - p_value(second, samples) if len(samples) == len(second) > 1 else None
 
 
 def finalists_of(seconds: Mapping[Configuration, float], default: Configuration, count: int) -> list[Configuration]:
@@ -60,10 +64,19 @@ def finalists_of(seconds: Mapping[Configuration, float], default: Configuration,
     return list(dict.fromkeys([*sorted(correct, key=seconds.__getitem__)[:count], default]))
 
 
-def fastest_finalist(measured: Mapping[Configuration, Measurement]) -> Configuration | None:
+def seconds_of(measured: Mapping[Configuration, Measurement], compared: bool) -> dict[Configuration, float]:
+    """The typical seconds of what was compared in rounds, the least ones of what was timed alone; infinite: failed."""
+    typically = typical({configuration: measurement.samples for configuration, measurement in measured.items()
+                         if measurement.status is Status.CORRECT}) if compared else {}
+    return {configuration: typically.get(configuration, measurement.seconds)
+            for configuration, measurement in measured.items()}
+
+
+def fastest_finalist(measured: Mapping[Configuration, Measurement], compared: bool = True) -> Configuration | None:
     """The winner of the finals; None if none was correct."""
-    fastest = min(measured, key=lambda configuration: measured[configuration].seconds, default=None)
-    return fastest if fastest is not None and measured[fastest].status is Status.CORRECT else None
+    seconds = seconds_of(measured, compared)
+    fastest = min(seconds, key=seconds.__getitem__, default=None)
+    return fastest if fastest is not None and math.isfinite(seconds[fastest]) else None
 
 
 class Search:
@@ -176,22 +189,24 @@ class Search:
 
     def so_far(self) -> TuningResult:
         """The result if the search ended here, by its trials alone."""
-        return self.result_of(self._best_trials())
+        return self.result_of(self._best_trials(), compared=False)
 
     def _best_trials(self) -> dict[Configuration, Measurement]:
         """The trials of the finalists, where they were tried."""
         return {configuration: self.trials[configuration] for configuration in self.finalists()
                 if configuration in self.trials}
 
-    def result_of(self, measured: Mapping[Configuration, Measurement]) -> TuningResult:
-        """The result, decided by the measurements of the finals."""
-        order = sorted(measured, key=lambda configuration: measured[configuration].seconds)
-        best = fastest_finalist(measured)
+    def result_of(self, measured: Mapping[Configuration, Measurement], compared: bool = True) -> TuningResult:
+        """The result, decided by the measurements of the finals, or by trials, which were not compared in rounds."""
+        compared = compared and self.options.finals.count > 0
+        seconds = seconds_of(measured, compared)
+        order = sorted(measured, key=seconds.__getitem__)
+        best = fastest_finalist(measured, compared)
         ordered = tuple((configuration, measured[configuration]) for configuration in order)
         failed = {configuration: measurement for configuration, measurement in self.trials.items()
                   if measurement.status is not Status.CORRECT}
         return TuningResult(self.task.problem, best, measured[best] if best else None, self.compared, ordered,
-                            self.done, self.resumed, len(self.task), failed, self._failed_default())
+                            self.done, self.resumed, len(self.task), failed, self._failed_default(), compared)
 
     def _failed_default(self) -> str:
         """The sentence on a default that is known to fail; empty if it is not."""

@@ -20,6 +20,7 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
+from .measuring.batches import compare_batch
 from .measuring.runner import Measurer
 from .measuring.timing import Options
 from .search import Search, TuningResult, fastest_finalist, finalists_of
@@ -49,7 +50,8 @@ def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Config
     """Measure the finalists interleaved; where times are noisy, once more and for longer."""
     measured: dict[Configuration, Measurement] = {}
     for rounds in (finals.rounds, finals.more_rounds):
-        measured = dict(zip(finalists, measurer.compare(problem, finalists, rounds, options), strict=True))
+        measured = dict(zip(finalists, compare_batch(measurer, problem, finalists, rounds, options, options.order_seed),
+                            strict=True))
         winner = fastest_finalist(measured)
         if winner is None or measured[winner].spread < finals.noisy:
             break

@@ -5,8 +5,9 @@ family and stores them in a journal; then the best configuration of each family 
 contestant packs its constant operand before the contest if its API allows that, and its input is in memory already.
 PyTorch and our llvm kernels allocate new memory for each result, as a normal call does.
 
-Each round takes one sample of every contestant in a new random order; the least sample counts. A sample repeats the
-call for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on
+Each round takes one sample of every contestant in a new random order; the median of the levelled rounds counts
+(`tuner/measuring/comparison.py`). A sample repeats the call for some milliseconds, after a few calls that are not
+counted, because idle threads may sleep. Our kernels run on
 the OpenMP threads of PyTorch, so that no threads of another pool spin and disturb either side. An error is
 max|difference| / max|reference| with a reference in float64; a result with a larger error than the problem allows ends
 the program.
@@ -15,9 +16,7 @@ the program.
 from __future__ import annotations
 
 import math
-import random
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,25 +55,13 @@ class Contestant:
 
 
 def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
-    """Time the contestants in rounds, in a new random order each, and return the least seconds by method.
-
-    The order is seeded, and no contestant always follows the same one. The program sleeps for `rest` seconds before
-    each turn, so that the idle threads of another pool stop spinning.
+    """Time the contestants in rounds, with a rest of so many seconds before each turn; the typical seconds by method.
     """
-    from seqtune.tuner.backends.backend import wall_clock
-    from seqtune.tuner.measuring.timing import sample
+    from seqtune.tuner.measuring.comparison import typical
+    from seqtune.tuner.measuring.timed_calls import time_calls
 
-    least = dict.fromkeys((contestant.method for contestant in contestants), math.inf)
-    calls = [1] * len(contestants)
-    generator = random.Random(rounds)
-    for _ in range(rounds):
-        for index in generator.sample(range(len(contestants)), len(contestants)):
-            time.sleep(rest)
-            run: Any = contestants[index].run
-            _, calls[index] = sample(partial(wall_clock, run), WARM_UP_SECONDS, 1)
-            seconds, _ = sample(partial(wall_clock, run), SAMPLE_SECONDS, 4 * calls[index])
-            least[contestants[index].method] = min(least[contestants[index].method], seconds)
-    return least
+    return typical(time_calls({contestant.method: contestant.run for contestant in contestants}, rounds, SAMPLE_SECONDS,
+                              WARM_UP_SECONDS, rest))
 
 
 def rows_of(label: str, threads: int, contestants: Sequence[Contestant], seconds: Mapping[str, float],

@@ -1,4 +1,4 @@
-"""Finals: the fastest configurations of every held-out problem again, interleaved, in two orders.
+"""Finals: the fastest configurations of every held-out problem again, interleaved, in two batches.
 
 The least of many short trials is lucky. The finals decide what the best known speed is, and how far a second
 measurement agrees with the first, which is the ceiling of every judgement.
@@ -15,6 +15,7 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
+from seqtune.tuner.measuring.batches import compare_batch
 
 
 def finalists(day: Day) -> dict[Problem, list[Configuration]]:
@@ -47,9 +48,9 @@ def run(day: Day, name: str) -> SliceOutcome:
             if not day.left:
                 break
             versions = {family.name: family.version for family in kernels_for(problem, day.device)}
-            for order in (configurations, configurations[::-1]):
-                compared = measurer.compare(problem, order, day.sizes.rounds, MEASURING)
-                for configuration, measurement in zip(order, compared, strict=True):
+            for batch in range(2):
+                compared = compare_batch(measurer, problem, configurations, day.sizes.rounds, MEASURING, batch)
+                for configuration, measurement in zip(configurations, compared, strict=True):
                     journal.add(record(problem, day.device, versions[configuration.kernel], configuration, measurement,
                                        "final"))
             finished += 1

@@ -29,7 +29,6 @@ from benchmarks.common.program import parser_of, positive, run_program
 from benchmarks.common.report import machine, markdown
 from benchmarks.data.clblast_collect import BY_NAME, FAMILIES, Folder
 from benchmarks.data.clblast_problems import held_out, training
-from seqtune.data.builds import levelled
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
@@ -40,6 +39,7 @@ from seqtune.predictor.checkpoint_folder import find as find_checkpoint
 from seqtune.tuner.backends.backend import Backend, Executable, build_executable, open_backend
 from seqtune.tuner.backends.clblast.calls import DIRECT, ROUTINE, SWITCH, XGEMM, CLBlastCalls
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.measuring.comparison import level_rounds
 from seqtune.tuner.measuring.timing import Options, prepare, time_in_rounds
 
 BUDGET = 5  # measurements of the methods that measure
@@ -93,13 +93,10 @@ def contest(backend: Backend, problem: Problem, methods: Mapping[str, Sequence[C
 def halves(measured: Mapping[Configuration, Measurement]) -> dict[Configuration, tuple[float, float]]:
     """The seconds of each configuration by the odd and by the even rounds; those of a failure are infinite."""
     rounds = max(len(measurement.samples) for measurement in measured.values())
-    samples = np.full((rounds, len(measured)), math.inf)
-    for column, measurement in enumerate(measured.values()):
-        if measurement.status is Status.CORRECT and len(measurement.samples) == rounds:
-            samples[:, column] = measurement.samples
-    level = levelled(samples)
-    odd, even = (np.median(level[first::2], axis=0).tolist() for first in (1, 0))
-    return dict(zip(measured, zip(odd, even, strict=True), strict=True))
+    level = level_rounds({configuration: measurement.samples for configuration, measurement in measured.items()
+                          if measurement.status is Status.CORRECT and len(measurement.samples) == rounds})
+    return {configuration: (float(np.median(level[configuration][1::2])), float(np.median(level[configuration][::2])))
+            if configuration in level else (math.inf, math.inf) for configuration in measured}
 
 
 def row_of(problem: Problem, methods: Mapping[str, Sequence[Configuration]],

@@ -8,16 +8,15 @@ mode; the input is an image in PyTorch's usual NCHW.
 `compile_max_autotune`: the same with mode="max-autotune", which also tries generated kernels. `seqtune`:
 seqtune.pytorch.optimize. A method that fails here (torch.compile needs a C++ compiler) is reported and left out.
 
-The methods take turns: one forward pass that is not counted, then one that is; the least time of --rounds counts.
-`error` is max|difference| / max|eager's result|. A row of the method "ratios" has `ratio_eager` and
-`ratio_eager_channels_last`, the times of these methods divided by ours, and `ratio_compile`, the least time of
+The methods take turns: one forward pass that is not counted, then one that is; the median of --rounds levelled rounds
+counts. `error` is max|difference| / max|eager's result|. A row of the method "ratios" has `ratio_eager` and
+`ratio_eager_channels_last`, the times of these methods divided by ours, and `ratio_compile`, that of the fastest of
 torch.compile's modes divided by ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -103,27 +102,23 @@ def contest(name: str, device: Device, given: argparse.Namespace) -> list[Row]:
     """Time the methods on one model: a row for each method, and one with the ratios."""
     import torch
 
+    from seqtune.tuner.measuring.comparison import typical
+    from seqtune.tuner.measuring.timed_calls import time_calls
+
     with torch.no_grad():
         runs = runs_of(name, device, given)
-    least = dict.fromkeys(runs, math.inf)
     with torch.inference_mode():
         results = {method: run().logits.double() for method, run in runs.items()}
-        for turn in range(given.rounds):
-            order = list(runs)
-            for method in order[turn % len(order):] + order[:turn % len(order)]:
-                runs[method]()
-                begin = time.perf_counter()
-                runs[method]()
-                least[method] = min(least[method], time.perf_counter() - begin)
+        seconds = typical(time_calls(runs, given.rounds, sample_seconds=0.0))
     reference = results["eager"]
-    rows: list[Row] = [{"model": name, "threads": device.threads, "method": method, "seconds": least[method],
+    rows: list[Row] = [{"model": name, "threads": device.threads, "method": method, "seconds": seconds[method],
                         "error": float((result - reference).abs().max() / reference.abs().max())}
                        for method, result in results.items()]
-    compile_seconds = [seconds for method, seconds in least.items() if method.startswith("compile")]
-    ratios = {"ratio_eager": least["eager"] / least["seqtune"],
-              "ratio_eager_channels_last": least["eager_channels_last"] / least["seqtune"],
-              "ratio_compile": min(compile_seconds) / least["seqtune"] if compile_seconds else None}
-    print(f"{name}: " + ", ".join(f"{method} {least_seconds * 1e3:.2f} ms" for method, least_seconds in least.items()),
+    compiled_seconds = [value for method, value in seconds.items() if method.startswith("compile")]
+    ratios = {"ratio_eager": seconds["eager"] / seconds["seqtune"],
+              "ratio_eager_channels_last": seconds["eager_channels_last"] / seconds["seqtune"],
+              "ratio_compile": min(compiled_seconds) / seconds["seqtune"] if compiled_seconds else None}
+    print(f"{name}: " + ", ".join(f"{method} {value * 1e3:.2f} ms" for method, value in seconds.items()),
           file=sys.stderr)
     return [*rows, {"model": name, "threads": device.threads, "method": "ratios", **ratios}]
 
@@ -167,7 +162,7 @@ def page(results: Results) -> Page:
         "`compile_max_autotune` also tries generated kernels. `error` is the largest difference divided by the largest "
         "value of the eager result. `over seqtune's time` is the time of a method divided by that of seqtune.",
         ("Random weights, fp32, inference mode; other batch sizes were not measured.",
-         "The methods take turns, one forward pass each; the least time of each counts.",
+         f"The methods take turns, one forward pass each; {results.get('statistic', 'the least time of each')} counts.",
          "`eager` does not fold batch normalisation into the convolutions; seqtune does, and so does "
          "`compile_freezing`."),
         "Time of a forward pass by method")
@@ -194,7 +189,8 @@ def run(given: argparse.Namespace) -> None:
     device, = llvm_devices([given.threads])
     warm_threads(given.threads)
     rows = [row for name in given.models for row in contest(name, device, given)]
-    report(given, rows, [device], page, lambda path: draw(rows, path))
+    report(given, rows, [device], page, lambda path: draw(rows, path),
+           {"statistic": "the median of the levelled rounds"})
 
 
 if __name__ == "__main__":

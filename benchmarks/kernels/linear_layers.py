@@ -38,40 +38,15 @@ LAYERS = {  # label -> n, k
     "Llama up": (11008, 4096), "Llama down": (4096, 11008),
 }
 ROWS = (1, 8, 64, 2048)
-FEW = 16  # rows up to which reading B takes most of the time
+FEW = 16  # rows up to which reading B takes most of the time; such calls are short, so they have SHORT times the rounds
+SHORT = 5
 COLD_BYTES = 1 << 28  # of all copies of B together: more than last-level caches hold
-LEAST_SECONDS = 4e-3  # of a sample
-LONG_SECONDS = 0.01  # of a call: shorter ones are timed in five times the rounds, since they are disturbed more easily
-
-Runs = Mapping[str, Callable[[], object]]  # method -> one call
-
+SAMPLE_SECONDS = 4e-3
 
 def copies_of(problem: Problem) -> int:
     """The number of copies of B that calls take in turns."""
     m, n, k = (problem.size(name) for name in ("m", "n", "k"))
     return max(2, -(-COLD_BYTES // (4 * n * k))) if m <= FEW else 1
-
-
-def least_seconds(runs: Runs, rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """The least seconds of a call by method, in rounds of alternating order; the first call of each does not count.
-
-    There are `rounds` rounds of long calls, and five times as many of short ones.
-    """
-    first = {}
-    for name, run in runs.items():
-        begin = clock()
-        run()
-        first[name] = max(clock() - begin, 1e-7)
-    calls = {name: max(1, round(LEAST_SECONDS / seconds)) for name, seconds in first.items()}
-    least: dict[str, float] = {}
-    for number in range(rounds * (1 if max(first.values()) > LONG_SECONDS else 5)):
-        for name in list(runs)[::1 if number % 2 else -1]:
-            begin = clock()
-            for _ in range(calls[name]):
-                runs[name]()
-            seconds = (clock() - begin) / calls[name]
-            least[name] = min(least.get(name, seconds), seconds)
-    return least
 
 
 def pytorch_runs(x: Tensor, copies: Sequence[Tensor], expected: Expected) -> dict[str, Callable[[], Any]]:
@@ -194,11 +169,11 @@ def main() -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Time all layers and write the results."""
-    import time
-
     import torch
 
     from seqtune.kernels.problem import Problem
+    from seqtune.tuner.measuring.comparison import typical
+    from seqtune.tuner.measuring.timed_calls import time_calls
     from seqtune.tuner.measuring.timing import prepare
 
     device, = llvm_devices([given.threads])
@@ -213,10 +188,10 @@ def run(given: argparse.Namespace) -> None:
             with torch.no_grad():
                 runs = dict(our_runs(problem, device, x, weights, expected, given.top))
                 runs |= pytorch_runs(x, [tensor(weights) for _ in range(copies_of(problem))], expected)
-                seconds = least_seconds(runs, given.rounds, time.perf_counter)
+                seconds = typical(time_calls(runs, given.rounds * (SHORT if m <= FEW else 1), SAMPLE_SECONDS))
             rows.append(row_of(layer, problem, device, seconds))
             print(f"{layer}, {m} rows: " + ", ".join(
-                f"{method} {least * 1e6:.0f} us" for method, least in seconds.items()), file=sys.stderr, flush=True)
+                f"{method} {value * 1e6:.0f} us" for method, value in seconds.items()), file=sys.stderr, flush=True)
     report(given, rows, [device], page, lambda path: draw(rows, path))
 
 

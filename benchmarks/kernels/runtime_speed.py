@@ -60,7 +60,7 @@ def contest(problem: Problem, backends: Sequence[Backend], configurations: Seque
 
 
 def best_seconds(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """The least seconds of each problem on each device, defaults included: problem -> device -> seconds."""
+    """The seconds of the best of each problem on each device, defaults included: problem -> device -> seconds."""
     best: dict[str, dict[str, float]] = {}
     for row in rows:
         devices = best.setdefault(row["layer"], {})
@@ -110,7 +110,7 @@ def page(results: Results) -> Page:
         "python -m benchmarks.runtime_speed --out docs", table(rows), measured_on(results),
         f"`speed` is the time of the best on {first} divided by that of the best on the device.",
         ("Every kernel was chosen by a search on this machine, not by a prediction.",
-         "The least of all samples counts."),
+         "The median of the levelled rounds counts."),
         "Speed of the best kernels relative to the first runtime, by problem")
 
 

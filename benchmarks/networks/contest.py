@@ -19,15 +19,18 @@ from typing import Any
 
 from benchmarks.common.program import llvm_devices, warm_threads
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
+from seqtune.tuner.measuring.timed_calls import time_calls
 
 from .case import TOLERANCES, Case, Run
 from .models import NETWORKS, seeded
 from .nodes import node_times
 from .ours import OurOptions, operations_of, ours
 from .peers import LONGEST_REASON, PEERS, guarded
-from .rounds import time_rounds
 from .torch_peers import results_of
 
+REST_SECONDS = 20e-3  # ONNX Runtime and OpenMP let idle threads spin for some milliseconds
+WARM_UP_SECONDS = 10e-3  # one call of most networks
+SAMPLE_SECONDS = 30e-3  # ten calls of the smallest networks, one call of the largest
 OURS, UNVERIFIED = "seqtune", "unverified"  # our two contestants; the second one by prediction alone
 
 
@@ -115,7 +118,8 @@ def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> ContestO
             enter(name, lambda verify=verify: ours(case, assignment.our_options(), verify))  # type: ignore[misc]
         gc.collect()
         say(f"{assignment.name}: {assignment.rounds} rounds")
-        outcome.samples = time_rounds(runs, assignment.rounds)
+        outcome.samples = {name: list(seconds) for name, seconds in time_calls(
+            runs, assignment.rounds, SAMPLE_SECONDS, WARM_UP_SECONDS, REST_SECONDS).items()}
         if OURS in runs:
             outcome.operations = operations_of(runs[OURS])
         outcome.export = case.export_seconds

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.report import Row
-from seqtune.data.builds import levelled
+from seqtune.tuner.measuring.comparison import level_rounds
 
 from .contest import OURS, UNVERIFIED, ContestOutcome
 from .peers import PEERS
@@ -23,12 +23,8 @@ def levels(samples: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, flo
 
     A round in which the whole machine was slower, for all contestants alike, is brought to the level of the others.
     """
-    if not samples:
-        return {}
-    rounds = levelled(np.array(list(samples.values()), dtype=np.float64).T)
-    low, middle, high = np.percentile(rounds, [25, 50, 75], axis=0)
-    return {name: (float(middle[column]), float((high[column] - low[column]) / middle[column]))
-            for column, name in enumerate(samples)}
+    quartiles = {name: np.percentile(rounds, [25, 50, 75]) for name, rounds in level_rounds(samples).items()}
+    return {name: (float(middle), float((high - low) / middle)) for name, (low, middle, high) in quartiles.items()}
 
 
 def row_of(outcome: ContestOutcome) -> Row:

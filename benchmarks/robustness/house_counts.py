@@ -26,6 +26,7 @@ TEXTS = {"Python": (".py",), "C": (".c", ".h"), "text": (".md", ".toml", ".html"
 ELEMENTS = frozenset(("fp32", "fp16", "bf16", "fp64", "int8", "int32"))
 LEAST_ELEMENTS = 3  # names in a literal that make it a table of element types
 RUNS = frozenset(("load", "poison", "run", "overrun", "close"))  # the methods of an executable
+STATISTICS = ("faster", "faster_than", "p_value", "signed_rank_p_value")  # functions that compare two series of times
 PERMUTATIONS = ("permutation", "shuffle", "sample")  # NumPy's and Python's functions that draw an order
 
 
@@ -112,10 +113,11 @@ def _draws(node: ast.AST) -> bool:
 
 
 def is_statistic(path: Path, node: ast.AST) -> bool:
-    """A function that says which of two series of times is less: by a p-value, or by their medians or least times."""
-    if not isinstance(node, ast.FunctionDef):
+    """A module that says which of two series of times is less: by a p-value, or by their medians or least times."""
+    if not isinstance(node, ast.Module):
         return False
-    return node.name in ("signed_rank_p_value", "faster", "leads_always") or node.name.endswith("is_faster")
+    functions = [part for part in ast.walk(node) if isinstance(part, ast.FunctionDef)]
+    return any(part.name in STATISTICS or part.name.endswith("is_faster") for part in functions)
 
 
 NOUNS: Mapping[str, tuple[Callable[[Path, ast.AST], bool], tuple[str, ...]]] = {

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.common.report import Row
-from seqtune.data.builds import levelled
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.batches import compare_batch
+from seqtune.tuner.measuring.comparison import typical
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
 
@@ -33,13 +33,13 @@ def winner_of(row: Row) -> Configuration | None:
 
 def hold(runner: Runner, problem: Problem, configurations: Sequence[Configuration]) -> list[tuple[float, float]]:
     """Measure each configuration twice in the same rounds; return its two times in seconds, infinite if it failed."""
-    entries, builds = [*configurations, *configurations], []
+    entries, builds = [*configurations, *configurations], list[list[float]]()
     for seed in range(BUILDS):
         runner.close()  # a new worker: kernels are compiled and buffers allocated again
-        measured = runner.compare(problem, entries, ROUNDS, replace(DEFAULTS, order_seed=seed))
+        measured = compare_batch(runner, problem, entries, ROUNDS, DEFAULTS, seed)
         builds.append([measurement.seconds for measurement in measured])
-    times = np.median(levelled(np.array(builds)), axis=0)
-    return [(float(first), float(second)) for first, second in times.reshape(2, -1).T]
+    times = typical(dict(enumerate(zip(*builds, strict=True))))
+    return [(times[index], times[len(configurations) + index]) for index in range(len(configurations))]
 
 
 def difference_of(rows: Sequence[Row]) -> float:

@@ -199,7 +199,7 @@ def tuned(outcome: TuningReport) -> None:
     elif outcome.replayed is None:
         _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
                    "because the least of many trials is too low; sure: confidence that the best is faster than the "
-                   "runner-up (t-test)")
+                   "runner-up (signed-rank test)")
 
 
 def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:

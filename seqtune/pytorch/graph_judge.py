@@ -20,23 +20,25 @@ from torch.utils import _pytree as pytree
 
 from seqtune.predictor.say import Say
 from seqtune.tuner.load import LoadMeter
+from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
+from seqtune.tuner.measuring.timed_calls import time_calls
 
 from ..errors import FormatError, UnavailableError
 from .choice_memory import ChoiceMemory
 from .device_threads import TURN
-from .paired_times import PairedTimes, in_turns
 from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerGraph, eager_graph, inductor_graph
 from .precisions import TOLERANCES
 from .saved_choices import Choice
 from .selection import difference
 
-MARGIN = 0.02  # share by which another form must lead; smaller leads are within the noise of a network's time
+RULE = Rule(margin=0.02)  # smaller leads are within the noise of a network's time
 LOOKS = 2  # that must agree
+OURS = ""  # the name of our form beside those of the others
 
 
 @dataclass(frozen=True, slots=True)
 class GraphVerdict:
-    """The least seconds of one graph: of our form, and of the fastest other one."""
+    """The typical seconds of one graph: of our form, and of the fastest other one."""
 
     peer: str  # "inductor" or "eager"
     seconds: float
@@ -134,13 +136,13 @@ def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[An
     with TURN, torch.no_grad():
         for _ in range(LOOKS):
             operands = _clones(examples)  # a graph may change its operands
-            taken = in_turns({name: partial(form, *operands) for name, form in {**forms, "": ours}.items()})
-            times = {name: PairedTimes(taken[""], taken[name]) for name in forms}
-            peer = min(forms, key=lambda name: min(taken[name]))
-            wins = times[peer].theirs_is_faster(MARGIN)
-            if not wins:
+            taken = time_calls({name: partial(form, *operands) for name, form in {**forms, OURS: ours}.items()})
+            faster = faster_than(OURS, taken, RULE)
+            if not faster:
                 break
-    return GraphVerdict(peer, min(taken[""]), min(taken[peer]), wins)
+    seconds = typical(taken)
+    peer = faster[0] if faster else min(forms, key=seconds.__getitem__)
+    return GraphVerdict(peer, seconds[OURS], seconds[peer], bool(faster))
 
 
 def graph_digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:

@@ -24,6 +24,8 @@ from seqtune.predictor.say import Say
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.measured_rates import doubt
 from seqtune.tuner.load import LoadMeter
+from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
+from seqtune.tuner.measuring.timed_calls import time_calls
 
 from ..api import predict, predict_many
 from ..errors import CheckpointError, KernelError, one_line
@@ -32,11 +34,10 @@ from ..results import Prediction
 from .choice_memory import ChoiceMemory
 from .contestants import contestants
 from .network.nodes import Tuned
-from .paired_times import PairedTimes, in_turns
 from .precisions import TOLERANCES
 from .saved_choices import Choice
 
-SPLIT = 0.1  # lead of PyTorch's operation below which it is not tried: it cuts the program in two, which costs more
+SPLIT = Rule(margin=0.1)  # PyTorch's operation cuts the program in two, which costs more than a smaller lead gains
 TOP = 5  # proposals that are ordered by their expected times; the first one is used
 
 
@@ -153,17 +154,17 @@ def likely_best(prediction: Prediction) -> Configuration:
 
 
 def compared(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
-    """The choice with the least times of our kernel and of PyTorch's operation, and which of them is clearly faster."""
+    """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster."""
     assert choice.configuration is not None
     with torch.no_grad():
         pair = contestants(node, choice.configuration, binder)
         plain, *packed = pair.theirs
         allowed = TOLERANCES[node.problem.dtype]
         forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
-        taken = in_turns({"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}})
-    theirs = min((taken[str(index)] for index in range(len(forms))), key=min)
-    times = PairedTimes(taken["ours"], theirs)
-    return replace(choice, seconds=min(times.ours), pytorch_seconds=min(theirs), slower=times.theirs_is_faster(SPLIT))
+        taken = time_calls({"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}})
+    seconds, slower = typical(taken), bool(faster_than("ours", taken, SPLIT))
+    ours = seconds.pop("ours")
+    return replace(choice, seconds=ours, pytorch_seconds=min(seconds.values()), slower=slower)
 
 
 def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:

@@ -57,17 +57,18 @@ class Tuned:
     measured: int  # trials of this run; the others were in the journal
     failures: tuple[FailureCount, ...]  # of all trials
     space: int  # number of valid configurations
-    confidence: float | None  # that the best beats the runner-up: 1 - p of a t-test over the finals
+    confidence: float | None  # that the best beats the runner-up: 1 - p of a test over the finals
     best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
     failed_default: str = ""  # why the default did not run, and what was compared with instead
 
     @classmethod
     def of(cls, result: TuningResult, counts: Callable[[Configuration], bool] = lambda configuration: True) -> Tuned:
         """The result of a search. A failed trial for which `counts` is false is not counted as a failure."""
-        best, default = result.measurement, dict(result.finalists).get(result.default)
+        best, seconds = result.measurement, result.seconds
         failures = count_failures(failure for configuration, failure in result.failed.items() if counts(configuration))
-        return cls(result.problem, result.configuration, None if best is None else finite(best.seconds),
-                   result.default, None if default is None else finite(default.seconds), result.done,
+        best_seconds = None if result.configuration is None else seconds[result.configuration]
+        return cls(result.problem, result.configuration, finite(best_seconds), result.default,
+                   finite(seconds.get(result.default)), result.done,
                    result.done - result.resumed, failures, result.space, result.confidence,
                    None if best is None else best.resources, result.failed_default)
 

@@ -127,28 +127,6 @@ def test_a_linear_layer_is_compared_with_the_longer_of_reading_and_multiplying()
     assert lines[3].endswith("| 4.00 | – |")
 
 
-def test_calls_of_one_problem_are_timed_in_alternating_order() -> None:
-    clock, order = [0.0], []
-
-    def call(name: str, seconds: float) -> None:
-        order.append(name)
-        clock[0] += seconds
-
-    runs = {"quick": partial(call, "quick", 1e-3), "slow": partial(call, "slow", 1.0)}
-    assert linear_layers.least_seconds(runs, 2, lambda: clock[0]) == pytest.approx({"quick": 1e-3, "slow": 1.0})
-    assert order == ["quick", "slow", *["slow"], *["quick"] * 4, *["quick"] * 4, *["slow"]]
-
-
-def test_short_calls_have_more_rounds() -> None:
-    clock, count = [0.0], [0]
-
-    def call() -> None:
-        count[0] += 1
-        clock[0] += 1e-2
-
-    assert linear_layers.least_seconds({"short": call}, 3, lambda: clock[0]) == pytest.approx({"short": 1e-2})
-    assert count[0] == 1 + 5 * 3
-
 
 def test_few_rows_find_no_weights_in_the_caches() -> None:
     few, many = (linear_layers.copies_of(Problem.make("gemm", m=m, n=1024, k=1024)) for m in (8, 64))
@@ -199,7 +177,7 @@ def test_hardness_is_a_line_per_device_and_type() -> None:
         "| toy:0 | gemm | 1 | 700 – 700 – 700 | 25.0 % | 0.300 | 0.300 | 0.900 | 0.500 |"]
 
 
-def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
+def test_turns_are_taken_by_all_in_random_orders() -> None:
     order: list[str] = []
     seconds = take_turns([Contestant(name, partial(order.append, name), 0.0) for name in "abc"], rounds=8)
     turns = [name for name, _ in groupby(order)]

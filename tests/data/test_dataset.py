@@ -15,7 +15,7 @@ import pytest
 
 from seqtune.data.dataset import SCHEMA, Dataset, configuration
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -54,6 +54,18 @@ def test_it_is_read_back_as_it_was_written(dataset: Dataset, tmp_path: Path) -> 
     assert pq.ParquetFile(path).schema_arrow.remove_metadata() == SCHEMA
     again.write(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == path.read_bytes()
+
+
+def test_a_time_that_rests_on_one_build_of_a_verification_is_left_out(tmp_path: Path) -> None:
+    stages = {1: ALONE, 2: REBUILT, 4: TOGETHER}
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.add_device(DEVICE)
+        for tile, stage in stages.items():
+            journal.add(replace(record(SMALL, tile, 1e-3, VERIFIED), stage=stage, session="s"))
+        journal.add(replace(record(SMALL, 8, None, VERIFIED), stage=ALONE, session="s"))
+        journal.add(record(SMALL, 16, 1e-3))  # a trial of a search
+        data = Dataset.from_journal(journal)
+    assert {json.loads(text)["tile"] for text in data.rows["configuration"]} == {2, 4, 8, 16}, "a failure is no time"
 
 
 def test_of_machines_that_share_a_device_key_only_the_one_whose_facts_are_stored_counts(tmp_path: Path) -> None:

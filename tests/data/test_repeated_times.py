@@ -9,7 +9,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.device_times import device_times, own_times
 from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.data.repeated_times import times_by_number
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
@@ -53,3 +53,14 @@ def test_a_journal_and_its_data_set_give_the_same_times(journal: Journal) -> Non
     (newest,) = device_times(journal, DEVICE, 5)
     assert own == pytest.approx(measured.seconds, rel=1e-5, nan_ok=True)
     assert np.array_equal(newest.seconds, own, equal_nan=True)
+
+
+def test_a_time_that_rests_on_one_build_does_not_correct_a_prediction(journal: Journal) -> None:
+    versions = {kernel.name: kernel.version for kernel in TASK.kernels}
+    for number, stage in enumerate((ALONE, REBUILT, TOGETHER)):
+        journal.add(Record(TASK.problem, DEVICE.key, versions[TASK[number].kernel], TASK[number], DEVICE.toolchain,
+                           Measurement(Status.CORRECT, (1.0,)), when=1.0, run=VERIFIED, machine=DEVICE.fingerprint,
+                           session="s", stage=stage))
+    own = own_times(journal, TASK)
+    assert own is not None
+    assert own[:3].tolist() == pytest.approx([np.nan, 1.0, 1.0], nan_ok=True)

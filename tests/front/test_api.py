@@ -175,6 +175,6 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
         failed = {planted.deed("segv"): Measurement(Status.CRASH, message="signal 6")}
         result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400, failed)
         tuned = Tuned.of(result).to_json()
-        assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.0, **told}
+        assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.5, **told}
         assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)
         assert tuned["failures"] == [{"status": "crash", "count": 1, "message": "signal 6"}]

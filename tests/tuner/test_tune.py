@@ -44,9 +44,9 @@ def test_the_finals_decide(journal: Journal) -> None:
     assert len(measurer.measured) == len(set(measurer.measured)) == result.done == result.space
     (finalists,) = measurer.compared
     assert len(finalists) == 6
-    assert result.default == Configuration.of("test.k", {"x": 0, "y": 0}) == finalists[-1]
+    assert result.default == Configuration.of("test.k", {"x": 0, "y": 0})
+    assert {result.default, Configuration.of("test.k", {"x": 4, "y": 6})} < set(finalists)
     assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 5})  # (4, 6) is the best trial
-    assert finalists[0] == Configuration.of("test.k", {"x": 4, "y": 6})
     assert result.measurement is not None
     assert result.measurement.seconds == 1.0
     assert [record.run for record in journal.records()] == ["exhaustive"] * result.space + ["final"] * 6
@@ -119,6 +119,38 @@ def test_without_finals_the_best_trial_wins(journal: Journal) -> None:
     assert measurer.compared == []
     assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 6})
     assert [configuration for configuration, _ in result.finalists] == [result.configuration, result.default]
+
+
+def test_the_finals_are_decided_by_the_typical_time_and_not_by_a_lucky_sample(journal: Journal) -> None:
+    lucky = Configuration.of("test.k", {"x": 4, "y": 6})
+
+    class Lucky(Fake):
+        def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                    options: Options) -> list[Measurement]:
+            measured = super().compare(problem, configurations, rounds, options)
+            return [replace(measurement, samples=(0.5 if configuration == lucky else seconds,) + (seconds,) * 15)
+                    for configuration, measurement in zip(configurations, measured, strict=True)
+                    for seconds in measurement.samples]
+
+    result = go(journal, Lucky())
+    assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 5})
+    assert result.seconds[lucky] == 2.0 > dict(result.finalists)[lucky].seconds == 0.5
+    assert [configuration for configuration, _ in result.finalists] == sorted(
+        result.seconds, key=result.seconds.__getitem__)
+    assert result.confidence is not None
+    assert 0.99 < result.confidence < 1, "it leads in 15 of 16 rounds"
+
+
+def test_trials_that_were_timed_alone_are_ranked_by_their_least_time_and_give_no_confidence(journal: Journal) -> None:
+    class Noisy(Fake):
+        def time(self, configuration: Configuration, best_y: int) -> Measurement:
+            (seconds,) = super().time(configuration, best_y).samples or (0.0,)
+            return Measurement(Status.CORRECT, (seconds + 1, seconds + 9, seconds + 10 * (seconds != 1.0)))
+
+    result = go(journal, Noisy(), finals=Finals(count=0))
+    assert result.configuration is not None
+    assert result.seconds[result.configuration] == min(measurement.seconds for _, measurement in result.finalists)
+    assert result.confidence is None
 
 
 def test_noisy_finals_are_held_again_for_longer(journal: Journal) -> None:

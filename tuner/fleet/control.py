@@ -3,6 +3,9 @@
 The control is the safe default of a fixed problem. A member opens with three of them; their median is its reference.
 A block of answers counts only if the control after it agrees with the reference, and with the median of the references
 of the members that are alike.
+
+A control asks whether one kernel takes as long as it did at another time. Its times are no pairs, so a bound decides,
+and not `measuring.comparison`, which says which of several kernels is faster.
 """
 
 from __future__ import annotations

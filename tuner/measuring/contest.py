@@ -34,6 +34,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
+from .batches import compare_batch
+from .comparison import typical
 from .runner import Measurer
 from .timing import Options
 
@@ -121,8 +123,7 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
         if build:
             renew()
         for group in _groups(problem, list(builds), options.together_bytes, generator):
-            seed = int(generator.integers(1 << 31))
-            compared = measurer.compare(problem, group, rounds, replace(look, order_seed=seed))
+            compared = compare_batch(measurer, problem, group, rounds, look, int(generator.integers(1 << 31)))
             for configuration, measurement in zip(group, compared, strict=True):
                 if measurement.status is Status.CORRECT:
                     builds[configuration].append(measurement)
@@ -131,8 +132,8 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
                     del builds[configuration]
     seconds = {configuration: measurement.seconds for configuration, measurement in {**looks, **failures}.items()}
     if builds:
-        results = np.median(levelled(_times(builds)), axis=0).tolist()
-        seconds.update(zip(builds, results, strict=True))
+        seconds.update(typical({configuration: [measurement.seconds for measurement in built]
+                                for configuration, built in builds.items()}))
     return Contest({configuration: seconds[configuration] for configuration in distinct},
                    {configuration: tuple(built) for configuration, built in builds.items()}, looks, failures)
 

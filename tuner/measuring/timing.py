@@ -23,6 +23,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, Judgement, LaunchError, SelfChecked, TimeLimit
+from .comparison import in_rounds
 from .expected_outputs import Expectation
 from .pace import Pace
 from .reference import make_operands, reference
@@ -249,8 +250,8 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
                    pace: Pace | None = None) -> list[Measurement | None]:
     """Check each finalist again, then time all in `rounds` rounds of one sample each: a drift affects all equally.
 
-    Each round has its own random order, drawn from `options.order_seed`. In a fixed or rotated order an executable
-    would always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
+    The orders of the rounds are drawn from `options.order_seed`. In a fixed or rotated order an executable would
+    always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
     before each sample refills the caches, so that these times can be compared with those of `check_and_time`. `at` is
     called with the index of the executable that runs next. `None` entries (failed builds) are passed through. With
     `pace`, each sample waits while the CPU is slow.
@@ -268,24 +269,25 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
         except LaunchError as error:
             checked = _refused(executable, error)
         measurements.append(checked)
-    samples: list[list[float]] = [[] for _ in executables]
-    generator = np.random.default_rng(options.order_seed)
+
+    def take(index: int) -> float | None:
+        executable, measurement = executables[index], measurements[index]
+        if executable is None or measurement is None or measurement.status is not Status.CORRECT:
+            return None
+        at(index)
+        try:
+            if pace is not None:
+                pace.settle()
+            executable.run()
+            return samplers[index].take(waiting)
+        except LaunchError as error:
+            measurements[index] = _refused(executable, error)
+            return None
+
     with Waiting() as waiting:
-        for _ in range(rounds):
-            for index in generator.permutation(len(executables)).tolist():
-                executable, measurement = executables[index], measurements[index]
-                if executable is None or measurement is None or measurement.status is not Status.CORRECT:
-                    continue
-                at(index)
-                try:
-                    if pace is not None:
-                        pace.settle()
-                    executable.run()
-                    samples[index].append(samplers[index].take(waiting))
-                except LaunchError as error:
-                    measurements[index] = _refused(executable, error)
+        samples = in_rounds(take, len(executables), rounds, options.order_seed)
     return [
-        replace(checked, samples=tuple(samples[index]), disturbed=samplers[index].disturbed)
+        replace(checked, samples=samples[index], disturbed=samplers[index].disturbed)
         if checked is not None and checked.status is Status.CORRECT else checked
         for index, checked in enumerate(measurements)
     ]

@@ -8,14 +8,12 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import VERIFIED, Measurement, Record, Status
+from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from .verification import HOPELESS, StandIns, Verdict, decide
-
-ALONE, TOGETHER = "alone", "together"  # Record.stage: timed alone, or in rounds with the default
 
 
 def store_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int], verdict: Verdict,
@@ -26,11 +24,11 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
     """
     journal.add_device(device)
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
+    stages = {**dict.fromkeys(verdict.rebuilt, REBUILT), **dict.fromkeys(verdict.together, TOGETHER)}
     for configuration, measurement in verdict.measurements.items():
         journal.add(Record(
             problem, device.key, versions[configuration.kernel], configuration, device.toolchain, measurement, when,
-            VERIFIED, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE,
-            seconds, verdict.loaded))
+            VERIFIED, host, device.fingerprint, session, stages.get(configuration, ALONE), seconds, verdict.loaded))
 
 
 def find_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],

@@ -1,25 +1,18 @@
 """Verification: measure the proposed configurations together with the safe default, and name a trustworthy winner.
 
 A verification has two stages within a time budget. First each configuration is checked and timed alone. Failures drop
-out, and so does every configuration that takes more than HOPELESS times the best. Then the survivors and the default
-run in rounds, each of them once per round, so that a change of the machine's speed affects all equally; the samples of
-a round are paired. The rounds come in BATCHES, each with newly built kernels and new buffers, so that no candidate wins
-because of a lucky address. Every batch builds in a random order and every round runs in a random order, so that no
-candidate always has the same predecessor.
+out, and so does every configuration that takes more than HOPELESS times the best, in two builds where there is time
+for a second one. Then the survivors and the default run in rounds, each of them once per round, so that a change of the
+machine's speed affects all equally; the samples of a round are paired. The rounds come in BATCHES, each with newly
+built kernels and new buffers, so that no candidate wins because of a lucky address. Every batch builds in a random
+order and every round runs in a random order, so that no candidate always has the same predecessor.
 
-The winner is the default unless a candidate beats it significantly. Each candidate gets a one-sided Wilcoxon
-signed-rank test of log(default / candidate) - log(1 + MARGIN) over the rounds, exact, with Holm's correction over the
-candidates at ERROR_LEVEL. In addition, its median lead must exceed MARGIN in every batch, and its least time must be
-less than the default's. Ranks make single outliers harmless. If the noise of the rounds is independent, the probability
-that any candidate wins that is not more than MARGIN faster is at most ERROR_LEVEL. Luck that lasts a batch defeats the
-test, but it rarely lasts in all batches: if each build is 2 % faster or slower by luck, one of five candidates as fast
-as the default wins in 0.4 % of simulations (with 3 batches in 5 %, with 3 % of luck in 1.4 %). Among the candidates
-that beat the default, the one with the least time wins; its lead over the others is not tested. The verdict depends on
-the measurements alone, so it can be computed again from a journal.
+The winner is the default unless a candidate is clearly faster (`comparison.faster_than`, by RULE). Among several, the
+one with the least typical time wins; its lead over the others is not tested. The verdict depends on the measurements
+alone, so it can be computed again from a journal.
 
-The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked: its samples were
-disturbed more often, and not independently of each other. It demands more of a winner, LOADED_MARGIN and LOADED_LEVEL
-instead of MARGIN and ERROR_LEVEL.
+The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. It is as rarely
+wrong, but it misses more leads, so that a later verification does not take it over.
 """
 
 from __future__ import annotations
@@ -30,8 +23,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device
@@ -39,17 +30,18 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from ..load import LoadMeter
+from .batches import compare_batch
 from .budget import SECONDS
+from .comparison import Rule, faster_than, typical
 from .runner import Measurer
 from .timing import Options
 
-ERROR_LEVEL = 0.01  # probability of a false win, over all candidates of one verification
-MARGIN = 0.01  # relative lead that counts as a tie: not worth leaving the default for
-LOADED_LEVEL, LOADED_MARGIN = 0.001, 0.03  # the same under load; 18 rounds, the fewest, can reach a p-value of 4e-6
 HOPELESS = 1.3  # factor on the best time of stage one; the noise between the stages is far smaller
+REBUILDING = 0.5  # share of the budget after which no hopeless candidate is built again: the rounds need the rest
 BATCHES = 6  # rebuilding takes some tens of milliseconds per finalist
 OVERRUN = 2.0  # factor on the budget that the fewest measurements may take; else nothing is verified
 PATIENCE = 10.0  # seconds, or the budget if it is more: a worker that takes longer for operands or a kernel is killed
+RULE = Rule(margin=0.01, level=0.01, batches=BATCHES)  # a smaller lead is not worth leaving the default for
 FEWEST_ROUNDS = 3  # per batch: one outlier does not move a median, and p-values of 2**-18 suffice for many candidates
 MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine; more only take time
 FEWEST_LAUNCHES = 2 + BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: check and sample alone; in each batch
@@ -73,10 +65,11 @@ class Verdict:
     measurements: Mapping[Configuration, Measurement]  # of the default and the candidates for which there was time
     default: Configuration  # or the stand-in that ran in its place
     winner: Configuration | None  # None if nothing ran correctly
-    speedup: float | None  # least time of the default / of the winner; None if the default did not run
+    speedup: float | None  # typical time of the default / of the winner; None if the default did not run
     significant: bool  # whether the winner is significantly faster than the default
     together: tuple[Configuration, ...] = ()  # the configurations whose samples are paired, round by round
     loaded: bool = False  # whether other work had much of the machine meanwhile
+    rebuilt: tuple[Configuration, ...] = ()  # the candidates that were timed alone in two builds
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
@@ -104,6 +97,8 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     measurements = _alone(measurer, problem, distinct, options, seconds, least, progress, clock)
     default = _stand_in(measurer, problem, default, stand_ins, measurements, options,
                         lambda: clock() - started < OVERRUN * seconds)
+    rebuilt = _rebuild_hopeless(measurer, problem, default, measurements, options,
+                                lambda: clock() - started < REBUILDING * seconds)
     best = min(measurement.seconds for measurement in measurements.values())
     finalists = [configuration for configuration, measurement in measurements.items()
                  if measurement.status is Status.CORRECT
@@ -121,9 +116,8 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
             left = (seconds - (batch_started - started)) / BATCHES
             round_seconds = sum(cost[configuration] for configuration in finalists)
             rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / round_seconds)))
-        order = [finalists[index] for index in np.random.default_rng(batch).permutation(len(finalists))]
-        compared = measurer.compare(problem, order, rounds, replace(options, order_seed=batch))
-        for configuration, measurement in zip(order, compared, strict=True):
+        compared = compare_batch(measurer, problem, finalists, rounds, options, batch)
+        for configuration, measurement in zip(tuple(finalists), compared, strict=True):
             if measurement.status is Status.CORRECT:
                 samples[configuration] += measurement.samples
             else:
@@ -137,7 +131,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     together = [configuration for configuration in finalists if samples[configuration]]
     for configuration in together:
         measurements[configuration] = replace(measurements[configuration], samples=tuple(samples[configuration]))
-    return decide(measurements, default, together, meter.load().heavy)
+    return replace(decide(measurements, default, together, meter.load().heavy), rebuilt=rebuilt)
 
 
 def launch_seconds(problem: Problem, device: Device) -> float:
@@ -181,6 +175,31 @@ def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuratio
     return measurements
 
 
+def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configuration,
+                      measurements: dict[Configuration, Measurement], options: Options,
+                      has_time: Callable[[], bool]) -> tuple[Configuration, ...]:
+    """Build each hopeless candidate a second time while there is time, the fastest first; return those rebuilt.
+
+    One unlucky build, or another process in that moment, makes a good candidate look hopeless. The samples of both
+    builds count; one that fails in its second build has failed.
+    """
+    best = min(measurement.seconds for measurement in measurements.values())
+    hopeless = sorted((configuration for configuration, measurement in measurements.items()
+                       if configuration != default and HOPELESS * best < measurement.seconds < math.inf),
+                      key=lambda configuration: measurements[configuration].seconds)
+    rebuilt: list[Configuration] = []
+    if hopeless and has_time():
+        with closing(measurer.measure(problem, hopeless, options, best)) as measuring:
+            for configuration, second in measuring:
+                first = measurements[configuration]
+                measurements[configuration] = second if second.status is not Status.CORRECT else replace(
+                    first, samples=first.samples + second.samples, disturbed=first.disturbed + second.disturbed)
+                rebuilt.append(configuration)
+                if not has_time():
+                    break
+    return tuple(rebuilt)
+
+
 def _stand_in(measurer: Measurer, problem: Problem, default: Configuration, stand_ins: StandIns,
               measurements: dict[Configuration, Measurement], options: Options,
               has_time: Callable[[], bool]) -> Configuration:
@@ -219,7 +238,6 @@ def decide(measurements: Mapping[Configuration, Measurement], default: Configura
 
     With `loaded`, they were made under heavy load.
     """
-    level, margin = (LOADED_LEVEL, LOADED_MARGIN) if loaded else (ERROR_LEVEL, MARGIN)
     correct = {configuration: measurement for configuration, measurement in measurements.items()
                if measurement.status is Status.CORRECT and measurement.samples}
     paired = tuple(configuration for configuration in measurements if configuration in together)
@@ -227,54 +245,9 @@ def decide(measurements: Mapping[Configuration, Measurement], default: Configura
     if reference is None:
         winner = min(correct, key=lambda configuration: correct[configuration].seconds, default=None)
         return Verdict(measurements, default, winner, None, False, paired, loaded)
-    p_values = {configuration: signed_rank_p_value(reference.samples, measurement.samples, margin)
-               for configuration, measurement in correct.items()
-               if configuration != default and configuration in together and default in together
-               and len(measurement.samples) == len(reference.samples)}
-    faster = [configuration for configuration in holm(p_values, level)
-              if correct[configuration].seconds < reference.seconds
-              and leads_always(reference.samples, correct[configuration].samples, margin)]
-    winner = min(faster, key=lambda configuration: correct[configuration].seconds, default=default)
-    return Verdict(measurements, default, winner, reference.seconds / correct[winner].seconds, winner != default,
-                   paired, loaded)
-
-
-def holm(p_values: Mapping[Configuration, float], level: float) -> list[Configuration]:
-    """Holm's step-down procedure: the configurations whose hypotheses are rejected, smallest p-value first.
-
-    The family-wise error is at most `level`.
-    """
-    rejected: list[Configuration] = []
-    for configuration, p_value in sorted(p_values.items(), key=lambda item: item[1]):
-        if p_value > level / (len(p_values) - len(rejected)):
-            break
-        rejected.append(configuration)
-    return rejected
-
-
-def leads_always(default: Sequence[float], candidate: Sequence[float], margin: float = MARGIN) -> bool:
-    """Whether the candidate's median lead over the default exceeds the margin in every batch."""
-    leads = np.asarray(default) / np.asarray(candidate)
-    return all(np.median(part) > 1 + margin for part in np.array_split(leads, min(BATCHES, len(leads))))
-
-
-def signed_rank_p_value(default: Sequence[float], candidate: Sequence[float], margin: float = MARGIN) -> float:
-    """The exact one-sided p-value of the signed-rank test that the candidate is not faster by more than the margin.
-
-    >>> signed_rank_p_value([1.3] * 12, [1.0] * 12) == 2.0 ** -12
-    True
-    """
-    lead = np.log(np.asarray(default) / np.asarray(candidate)) - math.log1p(margin)
-    lead = lead[lead != 0]
-    if not len(lead):
-        return 1.0
-    _, indices, counts = np.unique(np.abs(lead), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = (2 * ends - counts + 1)[indices]  # twice the mean rank, whole numbers even with ties
-    # the distribution of the sum of positive ranks when every sign is a fair coin
-    share = np.zeros(int(ranks.sum()) + 1)
-    share[0] = 1.0
-    for rank in ranks:
-        share[rank:] = (share[rank:] + share[:-rank]) / 2
-        share[:rank] /= 2
-    return float(share[int(ranks[lead > 0].sum()):].sum())
+    samples = {configuration: correct[configuration].samples for configuration in paired if configuration in correct}
+    faster = faster_than(default, samples, RULE) if default in samples else []
+    if not faster:
+        return Verdict(measurements, default, default, 1.0, False, paired, loaded)
+    seconds = typical(samples)
+    return Verdict(measurements, default, faster[0], seconds[default] / seconds[faster[0]], True, paired, loaded)

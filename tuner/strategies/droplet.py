@@ -19,9 +19,9 @@ import numpy as np
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 
-from ..measuring.significance import faster
 from .searcher import Searcher
 from .strategy import SearchContext
+from .t_test import faster
 
 EXPLORATION = 16  # random configurations; the descent begins at the best of them
 SIGNIFICANCE = 0.05  # of the t-test

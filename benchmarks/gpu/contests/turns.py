@@ -1,5 +1,7 @@
 """Turns: one sample of every contestant in each round, in a new random order; the least sample counts.
 
+The least counts because the homes of earlier days hold it, with which those of a new day are shown.
+
 On a GPU our kernels are timed by their backend: the GPU's events around each launch, after the second-level cache was
 overwritten. PyTorch's calls get the same: the cache is overwritten, which takes longer than the host's part of the
 call, and events stand around the call. On a CPU both are timed by the host's clock.
@@ -7,8 +9,6 @@ call, and events stand around the call. On a CPU both are timed by the host's cl
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +16,10 @@ from typing import Any
 
 from benchmarks.common.contest import Contestant
 from seqtune.tuner.backends.backend import wall_clock
-from seqtune.tuner.measuring.timing import sample
+from seqtune.tuner.measuring.timed_calls import Timed, time_in_turns
 
 OVERWRITTEN_BYTES = 512 << 20  # more than any L2, and 0.1 ms of time for the host to get ahead
 SAMPLE_SECONDS = 2e-3
-
-Timed = Callable[[int], float]  # calls so many times; the seconds of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +32,8 @@ class Clocked:
 
 def take_timed_turns(contestants: Sequence[Clocked], rounds: int) -> dict[str, float]:
     """Time the contestants and return the least seconds of one call by method."""
-    least = {entry.contestant.method: math.inf for entry in contestants}
-    calls = [1] * len(contestants)
-    generator = random.Random(rounds)
-    for _ in range(rounds):
-        for index in generator.sample(range(len(contestants)), len(contestants)):
-            entry = contestants[index]
-            entry.timed(1)  # threads that sleep and clocks that fell come back
-            seconds, calls[index] = sample(entry.timed, SAMPLE_SECONDS, calls[index])
-            least[entry.contestant.method] = min(least[entry.contestant.method], seconds)
-    return least
+    timed = {entry.contestant.method: entry.timed for entry in contestants}
+    return {method: min(samples) for method, samples in time_in_turns(timed, rounds, SAMPLE_SECONDS).items()}
 
 
 def clock_of(device: str) -> Callable[[Callable[[], Any]], Timed]:

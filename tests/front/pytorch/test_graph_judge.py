@@ -13,7 +13,6 @@ from torch import nn
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.pytorch import explain, graph_judge
 from seqtune.pytorch.optimized import Compiled, Optimized, optimize
-from seqtune.pytorch.paired_times import PairedTimes, in_turns
 from seqtune.pytorch.peer_graph import PeerGraph, eager_graph, inductor_graph
 from seqtune.pytorch.selection import LayerSelection
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -42,7 +41,7 @@ class Times:
 def made(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
     """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
     def optimized(model: nn.Module, x: torch.Tensor, times: Times, **options: Any) -> Optimized:
-        monkeypatch.setattr(graph_judge, "in_turns", times)
+        monkeypatch.setattr(graph_judge, "time_calls", times)
         return optimize(model, x, device="llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
                         **options)
 
@@ -148,7 +147,7 @@ def test_the_first_shape_decides_for_all_in_torch_compile(
         made: Callable[..., Optimized], model: nn.Module, checkpoint: Path, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch) -> None:
     times = Times(inductor=0.5, eager=3.0)
-    monkeypatch.setattr(graph_judge, "in_turns", times)
+    monkeypatch.setattr(graph_judge, "time_calls", times)
     torch._dynamo.reset()
     fast = torch.compile(model, backend="seqtune", dynamic=True, options={
         "checkpoint": str(checkpoint), "journal": str(tmp_path / "j.sqlite"), "fallback": "eager"})
@@ -174,20 +173,3 @@ def test_inductor_gets_constant_weights_and_a_copy_of_the_graph(monkeypatch: pyt
     monkeypatch.setattr(torch, "compile", lambda *_, **__: given["missing"])
     with pytest.raises(UnavailableError, match="Inductor cannot compile the graph: 'missing'"):
         inductor_graph(graph, [x])
-
-
-@pytest.mark.parametrize(("ours", "theirs", "faster"), [
-    ([1.0] * 11, [0.8] * 11, True), ([1.0] * 11, [0.92] * 11, False), ([1.0] * 11, [1.0] * 11, False),
-    ([1.0] * 6 + [3.0] * 5, [1.0] * 6 + [0.5] * 5, False), ([5.0] * 10 + [1.0], [1.0] * 11, False),
-    ([1.0, 2.0, 9.0] * 4, [0.8, 1.6, 7.0] * 4, True), ([1.0], [0.1], False)])
-def test_theirs_is_faster_on_clear_evidence_only(ours: list[float], theirs: list[float], faster: bool) -> None:
-    assert PairedTimes(tuple(ours), tuple(theirs)).theirs_is_faster(0.1) == faster
-
-
-def test_calls_take_turns() -> None:
-    calls: list[str] = []
-    taken = in_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=3, sample_seconds=1e-9)
-    assert {name: len(samples) for name, samples in taken.items()} == {"a": 3, "b": 3}
-    assert all(set(calls[2 + 4 * turn:6 + 4 * turn]) == {"a", "b"} for turn in range(3))
-
-

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.
 Seconds = Mapping[str, Sequence[float]]
 
 
-def in_turns_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
+def times_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
     """A stand-in for measuring: the seconds of each name, or those of "theirs"."""
     return lambda runs, *_: {name: tuple(seconds.get(name, seconds["theirs"])) for name in runs}
 
@@ -71,9 +71,9 @@ def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_pat
 
 def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
         verified: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr("seqtune.pytorch.selection.time_calls", times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
     monkeypatch.setattr(GraphJudge, "splits", lambda *_: True)
-    monkeypatch.setattr("seqtune.pytorch.graph_judge.in_turns", in_turns_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
+    monkeypatch.setattr("seqtune.pytorch.graph_judge.time_calls", times_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     fast = verified(model, x)
     assert all(choice.configuration is None for choice in fast.choices)
@@ -84,8 +84,8 @@ def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
 
 def test_a_layer_is_not_kept_if_the_network_does_not_gain(
         verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
-    monkeypatch.setattr("seqtune.pytorch.graph_judge.in_turns", in_turns_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
+    monkeypatch.setattr("seqtune.pytorch.selection.time_calls", times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr("seqtune.pytorch.graph_judge.time_calls", times_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
     fast = verified(norm_net(), torch.randn(1, 3, 20, 20))
     assert all(choice.slower and choice.configuration is not None for choice in fast.choices)
 
@@ -93,11 +93,11 @@ def test_a_layer_is_not_kept_if_the_network_does_not_gain(
 def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Counter[str]()
 
-    def in_turns(runs: Mapping[str, object]) -> dict[str, tuple[float, ...]]:
+    def time_calls(runs: Mapping[str, object]) -> dict[str, tuple[float, ...]]:
         looks["slow" if looks.total() < 2 else "quick"] += 1
         return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
 
-    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns)
+    monkeypatch.setattr("seqtune.pytorch.selection.time_calls", time_calls)
     fast = verified(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8))
     assert looks == {"slow": 2, "quick": 2}
     assert not any(choice.slower for choice in fast.choices)
@@ -109,11 +109,11 @@ def test_a_second_process_measures_only_what_was_disturbed(
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
     measured: list[str] = []
     for module in ("selection", "graph_judge"):
-        def in_turns(runs: Mapping[str, object], module: str = module) -> dict[str, tuple[float, ...]]:
+        def time_calls(runs: Mapping[str, object], module: str = module) -> dict[str, tuple[float, ...]]:
             measured.append(module)
             return dict.fromkeys(runs, (1.0,) * 11)
 
-        monkeypatch.setattr(f"seqtune.pytorch.{module}.in_turns", in_turns)
+        monkeypatch.setattr(f"seqtune.pytorch.{module}.time_calls", time_calls)
     model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
     first = verified(model, x)
     assert measured == ["selection", "graph_judge"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import ALONE, REBUILT, TOGETHER, Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -48,6 +48,17 @@ def test_a_verdict_comes_back_with_what_was_compared(journal: Journal) -> None:
     assert (again.winner, again.significant, again.speedup) == (FAST, True, 2.0)
     assert set(again.together) == {DEFAULT, FAST}, "an equal number of samples does not make it a comparison"
     assert again.measurements == verdict().measurements
+
+
+def test_a_record_says_on_how_many_builds_a_time_rests(tmp_path: Path) -> None:
+    for rebuilt, stage, unsure in (((), ALONE, True), ((SLOW,), REBUILT, False)):
+        with Journal(tmp_path / f"{stage}.sqlite") as journal:
+            store_verdict(journal, PROBLEM, DEVICE, VERSIONS, replace(verdict(), rebuilt=rebuilt), 10.0)
+            records = {record.configuration: record for record in journal.records()}
+        assert {configuration: record.stage for configuration, record in records.items()} == {
+            DEFAULT: TOGETHER, FAST: TOGETHER, SLOW: stage}
+        assert [configuration for configuration, record in records.items() if record.rests_on_one_build] == [
+            SLOW] * unsure
 
 
 def test_a_verdict_answers_for_fewer_candidates_and_not_for_more(journal: Journal) -> None:

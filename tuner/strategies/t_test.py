@@ -1,7 +1,9 @@
-"""Significance: whether one set of timing samples is faster than another beyond what their noise explains.
+"""Welch's t-test, by which Droplet Search moves: it is part of the published algorithm.
 
-Welch's unequal-variances t-test, one-sided. The tail of Student's distribution is a regularised incomplete beta
-function, which is computed by its continued fraction (Lentz's method; DLMF 8.17.22).
+Its samples were taken at different times, not in rounds, so `measuring.comparison`, which says what is faster
+everywhere else, cannot be asked: it needs pairs. The test is one-sided, for unequal variances. The tail of Student's
+distribution is a regularised incomplete beta function, which is computed by its continued fraction (Lentz's method;
+DLMF 8.17.22).
 """
 
 from __future__ import annotations
