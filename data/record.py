@@ -47,7 +47,8 @@ class Measurement:
     damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
     #                                                      its process can be trusted; not stored in journals
     resources: ResourceUsage | None = None  # of what was built; None where nothing was, or the backend cannot tell
-    disturbed: int = 0  # samples during which threads waited for a CPU, and which could not be taken again in peace
+    disturbed: int = 0  # samples during which threads waited for a CPU, or the CPU was slow, and which could not be
+    #                     taken again in peace
 
     @property
     def seconds(self) -> float:

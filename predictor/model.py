@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task
+    from seqtune.tuner.measuring.deadline import Deadline
 
     from .candidate import Candidate
     from .sequence.vocabulary import Vocabulary
@@ -108,7 +109,7 @@ class TrainingRequest:
     state: Path | None = None  # folder of an unfinished training, to resume it
     end_now: bool = False  # train no further than that state
     seed: int = 0
-    minutes: float | None = None  # time limit of a retraining
+    deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
     protect_held_out: bool = False  # do not learn from problems near a held-out one; else that one judges no longer
 

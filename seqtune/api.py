@@ -33,7 +33,7 @@ from .inputs import as_device, as_problem, check_positive, check_predictable, ch
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
 from .proposals import answering_predictor, doubt_about, predictor_for, propose
-from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, duration
+from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
 from .tuning.tuning_results import Tuned, TuningReport
 from .tuning.tuning_run import tune
 
@@ -154,8 +154,7 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
                                      stand_ins=stand_ins)
             except OverBudget as over:
                 return replace(_unverified(task, proposals), unverified=(
-                    f"the fewest measurements take about {duration(over.seconds)} here, the budget is "
-                    f"{duration(seconds)} (--seconds)"))
+                    f"{over}, the budget is {seconds:g} s (--seconds)"))
             store_verdict(records, problem, device, versions, verdict, seconds)
         else:
             verdict = earlier

@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqtune.data.device_times import own_times
@@ -22,13 +22,16 @@ from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
 from seqtune.predictor.trees.ranker import Ranker
+from seqtune.tuner.measuring.budget import OVERRUN
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.runner import Measurer
-from seqtune.tuner.measuring.timing import DEFAULTS
+from seqtune.tuner.measuring.timing import DEFAULTS, Options
 from seqtune.tuner.tune import tasks_for
 
 from .errors import InterruptedTuning
 
 RUN = "calibrate"  # Record.run
+FITS = 2.0  # factor on the time of the latest fit that is kept free for the last one, which has more measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +85,33 @@ class Calibrated:
 
 
 def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,
-              seconds: float, seed: int, on_turn: OnTurn, expected: Expected | None = None
+              deadline: Deadline, seed: int, on_turn: OnTurn, expected: Expected | None = None
               ) -> tuple[int, CorrectionFit]:
-    """Measure probes for so many seconds; return their number and the fit to all measurements of these problems.
+    """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
-    `expected` is what the whole model expects, of which `ranker` are the trees (None: these alone).
-    Raises InterruptedTuning on Ctrl-C.
+    The time that the last fit will take is kept free. `expected` is what the whole model expects, of which `ranker`
+    are the trees (None: these alone). Raises InterruptedTuning on Ctrl-C.
     """
-    began = time.monotonic()
     tasks = list(tasks_for(problems, device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)
     journal.add_device(device)
-    probes = 0
+    end, probes, fitting = deadline.scaled(OVERRUN), 0, 0.0
     try:
-        while time.monotonic() < began + seconds and (order := probing.order()):
+        while deadline.left > FITS * fitting:
+            began = deadline.elapsed
+            order = probing.order()
+            fitting = deadline.elapsed - began
+            if not order:
+                break
             for index in order:
-                with closing(_turn(probing, index, measurer)) as turn:
+                with closing(_turn(probing, index, measurer, replace(DEFAULTS, budget=end.left))) as turn:
                     for record in turn:
                         journal.add(record)
                         probes += 1
-                        if time.monotonic() >= began + seconds:
+                        if deadline.left <= FITS * fitting:
                             break
-                elapsed = time.monotonic() - began
-                on_turn(CalibrationProgress(tasks[index].problem, probes, elapsed, seconds))
-                if elapsed >= seconds:
+                on_turn(CalibrationProgress(tasks[index].problem, probes, deadline.elapsed, deadline.seconds))
+                if deadline.left <= FITS * fitting:
                     break
     except KeyboardInterrupt:
         raise InterruptedTuning(f"stopped after {probes} probes; all are in {journal.path} and correct "
@@ -113,13 +119,13 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
     return probes, Correction.fit(ranker, probing.measured(), expected=expected)[1]
 
 
-def _turn(probing: Probing, index: int, measurer: Measurer) -> Generator[Record, None, None]:
+def _turn(probing: Probing, index: int, measurer: Measurer, options: Options) -> Generator[Record, None, None]:
     """Measure the next probes of a problem; yield the record of each."""
     task = probing.tasks[index]
     versions = {kernel.name: kernel.version for kernel in task.kernels}
     probes = probing.choose(index).tolist()
     configurations = [task[number] for number in probes]
-    with closing(measurer.measure(task.problem, configurations, DEFAULTS, probing.best(index))) as measuring:
+    with closing(measurer.measure(task.problem, configurations, options, probing.best(index))) as measuring:
         for number, (configuration, measurement) in zip(probes, measuring, strict=False):
             probing.record(index, number, measurement.seconds)
             yield Record(task.problem, task.device.key, versions[configuration.kernel], configuration,

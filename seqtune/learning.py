@@ -15,7 +15,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
 from .device_evidence import Correctable
-from .errors import DeviceError, InterruptedTraining, MisuseError, check_installed, shown
+from .errors import DeviceError, InterruptedTraining, MisuseError, SeqtuneError, check_installed, shown
 from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
 from .results import Evaluation, Written
 
@@ -113,21 +113,25 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
     `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
-    their kernels). After `minutes` (None: the kind of model decides) the training stops with what it has learned. The
-    report compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on
-    these alone, which takes its own time. Old records are judged only for devices whose answers can change. All
-    training problems of the new records are learned from; a held-out problem near one judges no longer (`not_judged`).
-    Raises MisuseError, and MissingPackageError without PyTorch.
+    their kernels). `minutes` (None: the kind of model decides) is the time of all: in less, fewer old records are
+    rehearsed, and trees and training stop with what they have learned. The report compares before and after on the
+    held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes its own time.
+    Old records are judged only for devices whose answers can change. All training problems of the new records are
+    learned from; a held-out problem near one judges no longer (`not_judged`).
+    Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
     from seqtune.predictor.training.process_group import check_alone
+    from seqtune.tuner.measuring.deadline import Deadline
 
     check_alone("a retraining takes minutes")
     check_free(Path(out), force, checkpoint=True)
+    deadline = None
     if minutes is not None:
         check_positive("minutes", minutes)
+        deadline = Deadline(60 * minutes)
     new = read_dataset(data)
     check_measured(new.provenance, data)
     model = load_checkpoint(checkpoint)
@@ -135,7 +139,9 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     check_measured(old.provenance, rehearse)
     _check_learns(model, new, checkpoint, data)
     _check_learns(model, old, checkpoint, rehearse)
-    request = TrainingRequest(epochs, extra, seed=seed, minutes=minutes)
+    if deadline is not None and deadline.is_over:
+        raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
+    request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
     adapted, report = model.retrain(new, old, request, scratch, progress)
     return Written(adapted.save(out), report)
 
@@ -166,11 +172,13 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     from seqtune.kernels.registry import can_run
     from seqtune.predictor.model import UNTRAINED, answers_for
     from seqtune.tuner.backends import discovery
+    from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.measuring.runner import Runner
 
     from . import calibration
 
     check_positive("seconds", seconds)
+    deadline = Deadline(seconds)
     if seed < 0:
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     target = as_device(device)
@@ -184,7 +192,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     wanted = probes() if problems is None else as_problems(problems)
     discovery.check_present(target)
     with Journal(journal) as records, Runner(target) as runner:
-        count, fit = calibration.calibrate(wanted, target, model.ranker, records, runner, seconds, seed,
+        runner.start()
+        count, fit = calibration.calibrate(wanted, target, model.ranker, records, runner, deadline, seed,
                                             progress or (lambda turn: None), model.expected)
         return calibration.Calibrated(
             target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)

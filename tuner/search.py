@@ -24,6 +24,8 @@ from .strategies.strategy import OnDemand, SearchContext, Strategy
 from .strategies.table import strategy_factory
 from .tuning_options import TuningOptions
 
+SLOWED = 2.0  # factor on the time of a kernel on two threads that have one core together
+
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
@@ -58,10 +60,24 @@ class TuningResult:
         return 1 - p_value(second, samples) if len(samples) == len(second) > 1 else None
 
 
-def finalists_of(seconds: Mapping[Configuration, float], default: Configuration, count: int) -> list[Configuration]:
-    """The configurations that are measured again at the end: the `count` fastest that are correct, and the default."""
-    correct = [configuration for configuration, time in seconds.items() if math.isfinite(time)]
-    return list(dict.fromkeys([*sorted(correct, key=seconds.__getitem__)[:count], default]))
+def finalists_of(trials: Mapping[Configuration, Measurement], default: Configuration,
+                 count: int) -> list[Configuration]:
+    """The configurations that are measured again at the end: the `count` fastest that are correct, and the default.
+
+    A trial all of whose samples were disturbed may be SLOWED times as fast as it was measured. Up to `count` such
+    trials are added that may be as fast as the others, since in the finals a slow CPU is slow for all.
+    """
+    order = sorted((configuration for configuration, trial in trials.items() if math.isfinite(trial.seconds)),
+                   key=lambda configuration: trials[configuration].seconds)
+    calm = [configuration for configuration in order if not _is_doubtful(trials[configuration])][:count]
+    bar = trials[calm[-1]].seconds if len(calm) == count else math.inf
+    doubtful = [configuration for configuration in order
+                if _is_doubtful(trials[configuration]) and trials[configuration].seconds <= SLOWED * bar]
+    return list(dict.fromkeys([*calm, *doubtful[:count], default]))
+
+
+def _is_doubtful(trial: Measurement) -> bool:
+    return trial.disturbed >= len(trial.samples)
 
 
 def seconds_of(measured: Mapping[Configuration, Measurement], compared: bool) -> dict[Configuration, float]:
@@ -159,8 +175,7 @@ class Search:
 
     def finalists(self) -> list[Configuration]:
         """The configurations that the finals measure again: the fastest trials and the safe default or its stand-in."""
-        seconds = {configuration: measurement.seconds for configuration, measurement in self.trials.items()}
-        return finalists_of(seconds, self.compared, max(1, self.options.finals.count))
+        return finalists_of(self.trials, self.compared, max(1, self.options.finals.count))
 
     @property
     def compared(self) -> Configuration:

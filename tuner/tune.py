@@ -2,18 +2,18 @@
 
 Running a search again resumes it: measurements in the journal are passed to the strategy without being repeated. At
 the end the finalists and the safe default are measured again, interleaved, because the least of thousands of noisy
-times is too optimistic.
+times is too optimistic. A budget in seconds includes these finals, so the search ends earlier by their expected time.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning, KernelError, UnpreparedError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -21,6 +21,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 from .measuring.batches import compare_batch
+from .measuring.budget import OVERRUN
+from .measuring.deadline import Deadline, OutOfTime
 from .measuring.runner import Measurer
 from .measuring.timing import Options
 from .search import Search, TuningResult, fastest_finalist, finalists_of
@@ -42,20 +44,36 @@ __all__ = [
     "tune_all",
 ]
 
+FINALS = 0.4  # share of a budget in seconds that is kept for the finals at most: a search needs trials, too
+
 OnSkip = Callable[[Problem, UnpreparedError], None]
 
 
 def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
-                options: Options) -> dict[Configuration, Measurement]:
-    """Measure the finalists interleaved; where times are noisy, once more and for longer."""
-    measured: dict[Configuration, Measurement] = {}
-    for rounds in (finals.rounds, finals.more_rounds):
-        measured = dict(zip(finalists, compare_batch(measurer, problem, finalists, rounds, options, options.order_seed),
-                            strict=True))
-        winner = fastest_finalist(measured)
-        if winner is None or measured[winner].spread < finals.noisy:
-            break
+                options: Options, deadline: Deadline | None = None) -> dict[Configuration, Measurement]:
+    """Measure the finalists interleaved; where times are noisy and time is left, once more and for longer.
+
+    The result is empty if there is no time for a single round before OVERRUN times the budget of the `deadline`.
+    """
+    deadline = Deadline() if deadline is None else deadline
+    began = deadline.elapsed
+    try:
+        measured = _compared(measurer, problem, finalists, finals.rounds, options, deadline)
+    except OutOfTime:
+        return {}
+    winner = fastest_finalist(measured)
+    if winner is None or measured[winner].spread < finals.noisy or deadline.left < deadline.elapsed - began:
+        return measured
+    with suppress(OutOfTime):
+        measured = _compared(measurer, problem, finalists, finals.more_rounds, options, deadline)
     return measured
+
+
+def _compared(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], rounds: int,
+              options: Options, deadline: Deadline) -> dict[Configuration, Measurement]:
+    limited = replace(options, planned=deadline.left, budget=deadline.scaled(OVERRUN).left)
+    compared = compare_batch(measurer, problem, finalists, rounds, limited, options.order_seed)
+    return dict(zip(finalists, compared, strict=True))
 
 
 def tasks_for(problems: Iterable[Problem], device: Device, kernels: Sequence[Kernel] | None = None,
@@ -74,9 +92,10 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
          options: TuningOptions = DEFAULT_OPTIONS) -> TuningResult:
     """Search one task by measuring.
 
-    Raises InterruptedTuning on Ctrl-C, with the result so far; every finished trial is then in the journal.
+    Raises InterruptedTuning on Ctrl-C, with the result so far; every finished trial is then in the journal. Raises
+    OutOfTime if the budget ends before the first trial.
     """
-    run = TuningRun(task, journal, measurer, options)
+    run = TuningRun(task, journal, measurer, options, Deadline(math.inf if budget.seconds is None else budget.seconds))
     try:
         run.search(run.strategy(budget.trials), budget, options.batch, options.on_progress)
         return run.result()
@@ -104,40 +123,65 @@ def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget
 
 
 class TuningRun(Search):
-    """A search of one task with a measurer, which it waits for."""
+    """A search of one task with a measurer, which it waits for. Search and finals end at the deadline, if there is one.
+    """
 
-    def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions) -> None:
+    def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions,
+                 deadline: Deadline | None = None) -> None:
         super().__init__(task, journal, options)
         self.measurer = measurer
+        self.deadline = Deadline() if deadline is None else deadline
 
     def search(self, strategy: Strategy, budget: Budget, batch: int,
                on_progress: Callable[[TuningProgress], None]) -> None:
-        """Propose, measure and pass on results until the budget is spent or the strategy ends."""
-        deadline = math.inf if budget.seconds is None else time.monotonic() + budget.seconds
+        """Propose, measure and pass on results until the budget of trials or the time is spent, or the strategy ends.
+
+        Raises OutOfTime if there was no time for a single trial.
+        """
         problem, trials = self.task.problem, self.limit(budget.trials)
+        end = self.deadline.scaled(OVERRUN)
 
         def report(configuration: Configuration, measurement: Measurement) -> None:
             on_progress(TuningProgress(problem, self.done, self.resumed, trials, configuration, measurement, self.best))
 
         self.journal.add_device(self.task.device)
-        while self.done < trials and time.monotonic() < deadline:
+        while self.done < trials and self._has_time():
             missing = self.propose(strategy, min(batch, trials - self.done), report)
             if self.ended:
                 break
-            with closing(self.measurer.measure(problem, missing, self.options.measuring, self.best)) as measuring:
+            measuring_options = replace(self.options.measuring, budget=end.left)
+            with closing(self.measurer.measure(problem, missing, measuring_options, self.best)) as measuring:
                 for configuration, measurement in measuring:
                     self.journal.add(self.record_of(configuration, measurement, self.options.strategy))
                     self.accept(strategy, configuration, measurement)
                     report(configuration, measurement)
-                    if time.monotonic() >= deadline:
+                    if not self._has_time():
                         break
+        if not self.done and self.deadline.is_over:
+            raise OutOfTime(f"{problem.brief()}: no configuration could be measured within {self.deadline.seconds:g} "
+                            "s; give more (--seconds)")
+
+    def _has_time(self) -> bool:
+        """Whether there is time for another trial before the finals."""
+        return math.isinf(self.deadline.seconds) or self.deadline.left > self._finals_seconds()
+
+    def _finals_seconds(self) -> float:
+        """The seconds that the finals of the trials so far would take, but FINALS of the budget at most."""
+        finals, least = self.options.finals, 1.5 * self.options.measuring.sample_seconds
+        finalists = self._best_trials().values() if finals.count else ()
+        launches = 2 * (1 + finals.rounds)  # a check, and before each sample one that warms up
+        needed = sum(trial.build_seconds + launches * max(least, trial.seconds)
+                     for trial in finalists if trial.status is Status.CORRECT)
+        return min(needed, FINALS * self.deadline.seconds)
 
     def result(self) -> TuningResult:
-        """Measure the finals, if the options ask for them, and return the result."""
+        """Measure the finals, if the options ask for them and there is time, and return the result."""
         measured = self.unmeasured_finals()
         while measured is None:
             held = hold_finals(self.measurer, self.task.problem, self.finalists(), self.options.finals,
-                               self.options.measuring)
+                               self.options.measuring, self.deadline)
+            if not held:
+                return self.so_far()
             for configuration, measurement in held.items():
                 self.journal.add(self.record_of(configuration, measurement, "final"))
             measured = held if self.settles(held) else None

@@ -22,7 +22,7 @@ class Budget:
     """The limits of a run. Trials include those in the journal, so a resumed run ends where it would have ended."""
 
     trials: int | None = None
-    seconds: float | None = None  # of this run, without the finals; exceeded by at most one configuration
+    seconds: float | None = None  # of this run, with its start and the finals
 
 
 @dataclass(frozen=True, slots=True)

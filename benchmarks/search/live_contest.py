@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.search.live_runs import LiveRun
 from benchmarks.search.search_run import SearchRun
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
@@ -97,11 +98,12 @@ class _Final:
 def _final(searched: SearchRun, task: Task, runner: Runner) -> _Final:
     """The winner of the finals, as in `TuningRun.result`."""
     finals = Finals()
-    seconds = {task[trial.number]: trial.seconds for trial in searched.trials}
-    finalists = finalists_of(seconds, task.default, finals.count)
+    trials = {task[trial.number]: Measurement(Status.CORRECT, (trial.seconds,)) for trial in searched.trials
+              if math.isfinite(trial.seconds)}
+    finalists = finalists_of(trials, task.default, finals.count)
     start = time.monotonic()
     compared = hold_finals(runner, task.problem, finalists, finals, DEFAULTS)
     spent = time.monotonic() - start
-    again = sum(measurement.build_seconds for finalist, measurement in compared.items() if finalist in seconds)
+    again = sum(measurement.build_seconds for finalist, measurement in compared.items() if finalist in trials)
     winner = fastest_finalist(compared)
     return _Final(None if winner is None else task.number(winner), spent - again)

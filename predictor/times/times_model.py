@@ -84,9 +84,9 @@ class TimesModel(Checkpoint):
         """Adapt the model to new records; see `Model.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
-        minutes = RETRAINING.minutes if request.minutes is None else request.minutes
-        options = _requested(replace(RETRAINING, seed=request.seed, minutes=minutes), request)
-        checkpoint, report = retrain(self, new, old, options, progress, scratch)
+        minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
+        options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
+        checkpoint, report = retrain(self, new, old, options, progress, scratch, request.deadline)
         return self.of(checkpoint), report.to_json()
 
     def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say, warn: Say) -> Sequence[EvaluationRow]:

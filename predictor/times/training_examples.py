@@ -18,6 +18,7 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.machine_ratios import jittered
+from seqtune.tuner.measuring.deadline import Deadline
 
 from ..sequence.vocabulary import Sentence, Vocabulary
 from ..trees.cost_trees import Trees
@@ -82,13 +83,19 @@ def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> T
 
 
 def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
-                  options: TrainingOptions, avoid: Sequence[Problem]) -> list[TrainingExample]:
-    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`."""
+                  options: TrainingOptions, avoid: Sequence[Problem],
+                  deadline: Deadline | None = None) -> list[TrainingExample]:
+    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`.
+
+    After the deadline there are no further sampled problems.
+    """
     if teacher is None:
         narrowed = [measured.measured_only() for measured in fitting]
         return [_example(measured, measured.seconds / measured.best - 1, vocabulary, options) for measured in narrowed]
     examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
     for measured in _extra_tasks(fitting, options, avoid):
+        if deadline is not None and deadline.is_over:
+            break
         if all(teacher.knows(space.kernel) for space in measured.task.spaces):
             examples.append(_example(measured, teacher.fill(measured), vocabulary, options))
     return examples

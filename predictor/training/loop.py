@@ -97,7 +97,8 @@ class Course(Generic[Net]):
     validate: Callable[[Net], Validation] | None = None
     patience: int | None = None  # epochs without a better score after which training stops
     until: int | None = None  # stop the same schedule after this many epochs, without keeping states
-    deadline: float | None = None  # `time.monotonic` after which no epoch should end: none begins that probably would
+    deadline: float | None = None  # `time.monotonic` after which no epoch should end: none begins that probably would,
+    #                                and one that does so nevertheless ends with its step, unless processes share it
     second_decay: float = 0.99  # AdamW's decay of squared gradients
     fused: bool = True  # AdamW in one pass over all weights: faster, and rounds differently
     first_step: int = 0  # the number that the running average gives to the first step
@@ -224,7 +225,10 @@ def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions,
     torch.manual_seed(options.seed * 1_000_003 + state.epoch)
     batches = course.batches(generator)
     total, model = 0.0, state.model.train()
+    counted = 0  # examples in the mean loss
     for step, batch in enumerate(batches, state.epoch * len(batches)):
+        if counted and group.size == 1 and _late(course, 0.0):
+            break
         for parameters in state.optimizer.param_groups:
             parameters["lr"] = options.rate * schedule(step / (options.epochs * len(batches)), options.warm_up)
         part, share = group.part(batch.size)
@@ -240,4 +244,5 @@ def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions,
             torch._foreach_lerp_(list(state.average.parameters()), list(model.parameters()), 1 - decay)
         if batch.counted:
             total += mean * batch.size
-    return total / sum(batch.size for batch in batches if batch.counted)
+            counted += batch.size
+    return total / counted

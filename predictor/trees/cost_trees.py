@@ -28,6 +28,7 @@ from seqtune.tuner.cost_models.analytic import term_columns
 from seqtune.tuner.cost_models.encoding import encode_facts, encode_features, tiling
 from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
 from seqtune.tuner.cost_models.word_codes import word_codes
+from seqtune.tuner.measuring.deadline import Deadline
 
 from .machine_columns import UNKNOWN, Columns, machine_columns
 
@@ -127,11 +128,14 @@ class Trees:
     """Trees fitted to the measured configurations of some tasks.
 
     `before` has boosters for some kernel families, `options.models` of each; `added` further trees continue each one.
+    At the deadline every booster has at least one tree, and those that are not complete end.
     """
 
     def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None,
-                 before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0) -> None:
+                 before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0,
+                 deadline: Deadline | None = None) -> None:
         self.options = options or TreesOptions()
+        self._deadline = Deadline() if deadline is None else deadline
         before = before or {}
         kernels: dict[str, list[_Fitting]] = {}
         for measured in fitting:
@@ -170,7 +174,8 @@ class Trees:
                                 options.rate, options.subsample, options.columns, options.least_weight, 256,
                                 options.threads, options.seed + model, {"base_score": 0.0})
             rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
-            boosters.append(boosting.grow(rows, target, weights, None if before is None else before[model]))
+            boosters.append(boosting.grow(rows, target, weights, None if before is None else before[model],
+                                          lambda: self._deadline.is_over))
         return boosters
 
     def knows(self, kernel: Kernel) -> bool:

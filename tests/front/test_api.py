@@ -136,7 +136,7 @@ def test_a_planted_wrong_candidate_never_wins() -> None:
     """The default sleeps a millisecond; every faster candidate is wrong, each in another way."""
     wrong = [planted.deed(name) for name in ("wrong", "nan", "unwritten", "overrun", "compile", "launch", "segv")]
     with planted_runner() as runner:
-        verdict = verify(runner, planted.PROBLEM, wrong, planted.deed("good", wait=1), seconds=1.0)
+        verdict = verify(runner, planted.PROBLEM, wrong, planted.deed("good", wait=1), seconds=60.0)
     assert verdict.winner == planted.deed("good", wait=1)
     assert not verdict.significant
     assert all(verdict.measurements[one].status is not Status.CORRECT for one in wrong)
@@ -146,9 +146,9 @@ def test_a_planted_slow_candidate_never_wins_and_a_fast_one_does() -> None:
     slow, fast = planted.deed("good", wait=200), planted.deed("good", number=1)  # both by a factor of 100 or more
     default = planted.deed("good", wait=2)
     with planted_runner() as runner:
-        verdict = verify(runner, planted.PROBLEM, [slow], default, seconds=1.0)
+        verdict = verify(runner, planted.PROBLEM, [slow], default, seconds=60.0)
         assert (verdict.winner, verdict.significant) == (default, False)
-        verdict = verify(runner, planted.PROBLEM, [slow, fast], default, seconds=5.0)
+        verdict = verify(runner, planted.PROBLEM, [slow, fast], default, seconds=60.0)
         assert (verdict.winner, verdict.significant) == (fast, True)
         assert verdict.speedup is not None
         assert verdict.speedup > 1

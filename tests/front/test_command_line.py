@@ -119,12 +119,13 @@ def test_a_problem_may_be_written_in_any_form(text: str, quoted: bool, run: Any,
     assert run("predict", *words, "--checkpoint", checkpoint) == wanted
 
 
+@pytest.mark.usefixtures("few_rounds")
 def test_the_demo_shows_every_device_and_says_what_is_missing(
         run: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = find("llvm:0")
     monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", lambda: [fast])
     monkeypatch.setattr("seqtune.tuner.backends.discovery.why_unavailable", lambda: {"opencl": "`ld` is missing"})
-    found = run("demo", "--seconds", "1", "--checkpoint", str(checkpoint), "--journal", str(tmp_path / "j.sqlite"))
+    found = run("demo", "--seconds", "60", "--checkpoint", str(checkpoint), "--journal", str(tmp_path / "j.sqlite"))
     assert [one["device"] for one in found["predictions"]] == [fast.name] * 2
     assert all(one["winner"]["status"] == "correct" for one in found["predictions"])
     assert found["unavailable"] == {"opencl": "`ld` is missing"}

@@ -76,15 +76,6 @@ def test_a_trial_budget_counts_recorded_trials(journal: Journal, strategy: str) 
     assert third.measured == []
 
 
-def test_a_budget_in_seconds_is_kept_to_one_configuration(journal: Journal) -> None:
-    measurer = Fake(pause=0.02)
-    start = time.monotonic()
-    result = go(journal, measurer, budget=Budget(seconds=0.1), batch=1000)
-    assert time.monotonic() - start >= 0.1
-    assert result.done == len(measurer.measured) <= 6
-    assert result.configuration is not None
-
-
 def test_progress_is_reported_after_the_journal_has_the_trial(journal: Journal) -> None:
     def look(progress: TuningProgress) -> None:
         recorded = [record.configuration for record in journal.records(PROBLEM)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from .held_interrupts import HeldInterrupts
 
 RANKING = "rank:pairwise"
+
+IsOver = Callable[[], bool]  # whether a training must end
+
+
+def never() -> bool:
+    """A training ends with its last tree."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +46,23 @@ class Boosting:
                 "nthread": self.threads, "seed": self.seed, "tree_method": "hist", "verbosity": 0, **self.more}
 
     def grow(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None = None,
-             before: xgboost.Booster | None = None) -> xgboost.Booster:
+             before: xgboost.Booster | None = None, is_over: IsOver = never) -> xgboost.Booster:
         """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights.
 
         The trees of `before` come first, and the new ones are fitted to what they leave. An interrupt is delivered at
-        the end of a tree.
+        the end of a tree, and the tree after which `is_over` is the last one.
         """
         if before is None:
-            return self.grow_several(rows, target, weights, 1)[0]
+            return self.grow_several(rows, target, weights, 1, is_over)[0]
         with HeldInterrupts() as interrupts:
             # not a QuantileDMatrix: thresholds of `before` need not be among its bins
             matrix = xgboost.DMatrix(rows, target, weight=weights, nthread=self.threads)
             return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before,
-                                 callbacks=[_EndOfTree(interrupts)])
+                                 callbacks=[_EndOfTree(interrupts, is_over)])
 
     def grow_several(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None,
-                     count: int) -> list[xgboost.Booster]:
-        """Fit `count` boosters on the same rows, with the seeds `seed`, `seed` + 1, ..."""
+                     count: int, is_over: IsOver = never) -> list[xgboost.Booster]:
+        """Fit `count` boosters on the same rows, with the seeds `seed`, `seed` + 1, ...; see `grow`."""
         with HeldInterrupts() as interrupts:
             if self.objective == RANKING:
                 matrix = xgboost.DMatrix(rows, target, nthread=self.threads)
@@ -63,16 +70,16 @@ class Boosting:
             else:
                 matrix = xgboost.QuantileDMatrix(rows, target, weight=weights, max_bin=self.bins, nthread=self.threads)
             return [xgboost.train({**self.settings, "seed": self.seed + number}, matrix, self.rounds,
-                                  callbacks=[_EndOfTree(interrupts)]) for number in range(count)]
+                                  callbacks=[_EndOfTree(interrupts, is_over)]) for number in range(count)]
 
 
 class _EndOfTree(xgboost.callback.TrainingCallback):
     """Delivers an interrupt that came while a tree was fitted; XGBoost calls this from Python."""
 
-    def __init__(self, interrupts: HeldInterrupts) -> None:
-        self._interrupts = interrupts
+    def __init__(self, interrupts: HeldInterrupts, is_over: IsOver) -> None:
+        self._interrupts, self._is_over = interrupts, is_over
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        """Whether the training is to end before its last tree: never."""
+        """Whether the training is to end before its last tree."""
         self._interrupts.deliver()
-        return False
+        return self._is_over()

@@ -21,6 +21,7 @@ from ..measuring.runner import Measurer
 from ..measuring.timing import Options
 from ..measuring.worker_request import Limits
 
+LIMITS = ("patience", "budget", "planned")  # options that may be infinite, in seconds
 MOST_SAMPLES = 100_000  # of an answer; comparisons have 64
 LONGEST_MESSAGE = 10_000  # characters; workers send one line of a compiler
 
@@ -75,19 +76,20 @@ class MeasuringBatch:
             assert isinstance(problem, Mapping)
             assert isinstance(options, dict)
             assert isinstance(listed, list)
-            patience = math.inf if options["patience"] is None else options["patience"]
+            limits = {name: math.inf if options[name] is None else options[name] for name in LIMITS}
             configurations = tuple(Configuration.of(str(kernel), [(str(name), value) for name, value in settings])
                                    for kernel, settings in listed)
             return cls(number, Purpose(str(content["purpose"])), Problem.from_json(problem), configurations,
-                       Options.from_json({**options, "patience": patience}), math.inf if best is None else best, rounds)
+                       Options.from_json({**options, **limits}), math.inf if best is None else best, rounds)
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"a batch of the fleet is damaged ({error!r:.60})") from None
 
 
 def _finite(options: Options) -> dict[str, object]:
-    """The options as JSON, where an infinite patience is null."""
-    return {**options.to_json(), "drop_factors": list(options.drop_factors),
-            "patience": None if math.isinf(options.patience) else options.patience}
+    """The options as JSON, where an infinite limit is null."""
+    content = options.to_json()
+    limits = {name: None if content[name] == math.inf else content[name] for name in LIMITS}
+    return {**content, "drop_factors": list(options.drop_factors), **limits}
 
 
 def is_sound(measurement: Measurement) -> bool:

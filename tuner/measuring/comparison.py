@@ -23,6 +23,9 @@ is a claim about any of five equals, a miss is none about one that is 5 % faster
 The least time as the only rule has 50 to 80 % false wins there, means with Welch's test up to 3.6 % and 45 to 99 %
 misses. Real configurations that were compared with themselves on two busy cores (`--itself llvm:avx512:2 --runs 180`,
 1,080 verdicts of 180 measurements, 178 under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were missed.
+
+What disturbs one kernel more often than the others in all batches defeats the rule: where the simulated host did so,
+5.5 % of 200 comparisons (launches that vary by 20 %) and 9.5 % (a shared host, launches of 20 ms) had a false win.
 """
 
 from __future__ import annotations
@@ -50,19 +53,26 @@ class Rule:
     batches: int = 1  # parts of the rounds, equally long, in each of which the median lead must exceed the margin
 
 
-def in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed: int) -> list[tuple[float, ...]]:
+def in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed: int,
+              goes_on: Callable[[int], bool] = lambda whole: True) -> list[tuple[float, ...]]:
     """Take a sample of each of `count` in every round, each round in a new random order; return the samples of each.
 
-    `take` is called with an index and returns the seconds, or None for what does not run (any more).
+    `take` is called with an index and returns the seconds, or None for what does not run (any more). `goes_on` is asked
+    before every sample with the number of whole rounds: where it says no, the rounds end, and a begun one is dropped.
     """
     samples: list[list[float]] = [[] for _ in range(count)]
     generator = np.random.default_rng(seed)
-    for _ in range(rounds):
+    for whole in range(rounds):
+        taken: dict[int, float] = {}
         for index in generator.permutation(count).tolist():
+            if not goes_on(whole):
+                return [tuple(own) for own in samples]
             seconds = take(index)
             if seconds is not None:
-                samples[index].append(seconds)
-    return [tuple(taken) for taken in samples]
+                taken[index] = seconds
+        for index, seconds in taken.items():
+            samples[index].append(seconds)
+    return [tuple(own) for own in samples]
 
 
 def level_rounds(samples: Samples[Name]) -> dict[Name, NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Pace: whether the CPU computes at its usual rate now. While it does not, measuring waits.
+"""Pace: whether the CPU computes at its usual rate now. While it does not, measuring waits, as far as it may.
 
 A virtual machine's CPUs can be put on one physical core by its host. For half a second or longer, everything on two
 threads then takes exactly twice as long, although no thread of the guest waits and no time counts as stolen. Only work
@@ -7,41 +7,101 @@ whose time is known shows it.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable
+
+from ..backends.backend import ReferenceWork
+from .patience import Patience
+from .waiting import Waiting
 
 SLOWER = 1.3  # factor on the usual time; rates differ by 10 % between minutes, and shared cores cost a factor of 2
 LOOKS = 3  # of which the fastest counts: an interruption of one run is no slow CPU
 PAUSE = 0.05  # seconds between two looks while waiting
-PATIENCE = 1.5  # seconds of waiting in a row; what is slow for longer may stay so, and a worker has a time limit
+PATIENCE = 1.5  # seconds of waiting in a row; what is slow for longer may stay so
+LEAST = 0.5  # seconds that must be left for waiting to begin: slow phases last that long
+APART = 0.05  # seconds between two looks that count for the usual time: in a comparison there are 2,000 in a second
+RECENT = 200  # such looks: 10 s or more, longer than most slow phases
+QUICK = 0.25  # share of the recent looks that are at most as long as usual: one lucky look does not make all others
+#               look slow, and a CPU that is quick in a quarter of the time still shows its usual rate
+FEWEST = 8  # looks before their times count: of fewer, the quarter is a single one
 
 
 class Pace:
-    """Compares reference work with its usual time: the time that the device's measured rate gives, or a shorter one."""
+    """Compares reference work with its usual time, and waits with the patience of all measuring in this process.
 
-    def __init__(self, seconds: Callable[[], float], expected: float, clock: Callable[[], float] = time.monotonic,
-                 sleep: Callable[[float], None] = time.sleep) -> None:
-        """`seconds` does the reference work once and returns its time, `expected` is that time on a quiet machine."""
-        self._seconds, self._clock, self._sleep = seconds, clock, sleep
-        self._usual = expected
+    The usual time is a low quantile of the recent looks, but at most the time that the device's measured rate gives: a
+    CPU that stays slow does not become a usual one. Without reference work no CPU is slow. A pace also has the
+    end of the request that is measured now, after which no sample begins.
+    """
+
+    def __init__(self, work: ReferenceWork | None = None, clock: Callable[[], float] = time.perf_counter,
+                 sleep: Callable[[float], None] = time.sleep, waiting: Callable[[], Waiting] = Waiting) -> None:
+        """`clock` returns seconds, `sleep` waits so many seconds of this clock, and `waiting` opens its counters."""
+        self.clock, self.sleep, self.waiting = clock, sleep, waiting
+        self.patience = Patience(clock)
+        self._work = work
+        self.usual = math.inf if work is None else work.expected  # seconds of the work
+        self._recent = deque[float](maxlen=RECENT)  # seconds of the work, APART or more from each other
+        self._noted = -math.inf  # when the latest of them was noted
         self._gave_up = False  # what was slow for longer than PATIENCE is waited for only once
+        self._end = math.inf
+
+    def begin(self, budget: float) -> None:
+        """Begin a request that must end within so many seconds."""
+        self._end = self.clock() + budget
+
+    @property
+    def left(self) -> float:
+        """The seconds until the request must end."""
+        return self._end - self.clock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request must end now."""
+        return self.left <= 0
 
     def is_slow(self) -> bool:
         """Return whether the CPU is slow now."""
+        if self._work is None:
+            return False
+        limit, least = SLOWER * self.usual, math.inf
         for _ in range(LOOKS):
-            taken = self._seconds()
-            self._usual = min(self._usual, taken)
-            if taken <= SLOWER * self._usual:
+            least = min(least, self._work.seconds())
+            if least <= limit:
                 self._gave_up = False
-                return False
-        return True
+                break
+        self._note(least)
+        return least > limit
+
+    def _note(self, seconds: float) -> None:
+        """Take a look's time into account in what is usual."""
+        now = self.clock()
+        if self._work is None or now - self._noted < APART:
+            return
+        self._noted = now
+        self._recent.append(seconds)
+        if len(self._recent) >= FEWEST:
+            self.usual = min(self._work.expected, sorted(self._recent)[int(QUICK * len(self._recent))])
 
     def settle(self) -> bool:
-        """Wait for at most PATIENCE seconds while the CPU is slow; return whether it has its usual rate."""
-        end = self._clock() + (0.0 if self._gave_up else PATIENCE)
-        while self.is_slow():
-            if self._clock() >= end:
-                self._gave_up = True
-                return False
-            self._sleep(PAUSE)
-        return True
+        """Wait while the CPU is slow, as long as patience and request allow; return whether it has its usual rate."""
+        if not self.is_slow():
+            return True
+        began = before = self.clock()
+        may_wait = not self._gave_up and self.affords(LEAST)
+        while may_wait:
+            self.sleep(PAUSE)
+            is_slow, now = self.is_slow(), self.clock()
+            self.patience.spend(now - before)
+            before = now
+            if not is_slow:
+                return True
+            self._gave_up = now - began >= PATIENCE
+            may_wait = not self._gave_up and self.affords(PAUSE)
+        return False
+
+    def affords(self, seconds: float) -> bool:
+        """Whether measuring may wait for so long, by its patience and by the end of the request."""
+        return seconds <= min(self.patience.left, self.left)

@@ -2,6 +2,7 @@
 
 A configuration that takes too long or crashes the worker gets that status, and a new worker measures the rest. A crash
 counts only if it repeats in a new worker, because an earlier kernel may have damaged the memory of the old one.
+When the budget of the options ends, the worker stops, or is killed where it cannot stop; what was measured stays.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
-from seqtune.data.record import Measurement
+from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.messages import messages_in_use
@@ -23,6 +26,7 @@ from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
 from ..backends.compilers import CompilerAhead, compiler_ahead
 from ..processes import processors
+from .deadline import Deadline, OutOfTime
 from .timing import Options
 from .worker_message import Message
 from .worker_process import WorkerProcess
@@ -40,13 +44,17 @@ class Measurer(Protocol):
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Yield each configuration with its measurement, in the given order, as soon as it is measured.
 
-        `best` is the least time so far, in seconds; much slower configurations get fewer samples.
+        `best` is the least time so far, in seconds; much slower configurations get fewer samples. What is not measured
+        within the budget of the options is left out.
         """
         ...
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """Measure all in interleaved rounds of one sample each; return the measurements in the given order."""
+        """Measure all in interleaved rounds of one sample each; return the measurements in the given order.
+
+        At the end of the options' budget there are fewer rounds. Raises OutOfTime if there is not even one.
+        """
         ...
 
 
@@ -81,12 +89,12 @@ class Runner:
         if self._worker is None or not self._worker.alive:
             self._worker = WorkerProcess(self.device.name, self._hello)
 
-    def open(self) -> float:
+    def open(self, seconds: float = math.inf) -> float:
         """Wait until the worker has opened its backend; return the seconds that its builds may take at least.
 
-        Raises UnavailableError if it does not open.
+        Raises UnavailableError if it does not open, and OutOfTime if it does not do so within `seconds`.
         """
-        return self._opened().build_allowance
+        return self._opened(seconds).build_allowance
 
     def close(self) -> None:
         """End the worker process, and what compiles ahead of it."""
@@ -98,14 +106,23 @@ class Runner:
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        """Yield each configuration with its measurement, in the given order. Closing the generator cancels the rest."""
+        """Yield each configuration with its measurement, in the given order. Closing the generator cancels the rest.
+
+        It ends early when the budget of the options does.
+        """
         _check_allowed(configurations)
+        with suppress(OutOfTime):
+            yield from self._measure(problem, configurations, options, best, Deadline(options.budget))
+
+    def _measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options, best: float,
+                 deadline: Deadline) -> Generator[tuple[Configuration, Measurement], None, None]:
+        """Measure until the deadline. Raises OutOfTime where the worker does not open in time."""
         index, suspect = 0, -1
-        while index < len(configurations):
+        while index < len(configurations) and not _is_over(deadline, options):
             batch = _batch_from(configurations, index)
             end = index + len(batch)
-            self._compile(problem, batch, options)
-            with self._request(problem, options, {
+            self._compile(problem, batch, options, deadline)
+            with self._request(problem, options, deadline, {
                     "do": "measure", "kernel": batch[0].kernel, "best": None if math.isinf(best) else best,
                     "configurations": [list(configuration.settings) for configuration in batch]}) as request:
                 while index < end and (measurement := request.measurement()) is not None:
@@ -127,15 +144,21 @@ class Runner:
                 options: Options) -> list[Measurement]:
         """Measure all in interleaved rounds of one sample each; return the measurements in the given order.
 
-        A configuration that crashes the worker gets the status CRASH, and the others are compared again.
+        A configuration that crashes the worker gets the status CRASH, and the others are compared again. At the end of
+        the options' budget there are fewer rounds. Raises OutOfTime if there is not even one.
         """
         _check_allowed(configurations)
+        deadline = Deadline(options.budget)
         measurements: dict[int, Measurement] = {}
         while len(measurements) < len(configurations):
             remaining = [index for index in range(len(configurations)) if index not in measurements]
             entries = [[configurations[index].kernel, list(configurations[index].settings)] for index in remaining]
-            with self._request(problem, options, {"do": "compare", "rounds": rounds, "entries": entries}) as request:
+            with self._request(problem, options, deadline, {
+                    "do": "compare", "rounds": rounds, "entries": entries}) as request:
                 compared = request.comparison()
+            if request.state is RequestState.OVER or (compared is not None and any(map(_is_empty, compared))):
+                raise OutOfTime(f"{problem.brief()}: {options.budget:.3g} s are over before "
+                                f"{len(remaining)} configurations could be compared")
             if compared is not None:
                 answers = dict(zip(remaining, compared, strict=True))
                 damaging = {index: measurement for index, measurement in answers.items() if measurement.damaged}
@@ -149,13 +172,17 @@ class Runner:
             # Otherwise compare again, in a new worker: an earlier kernel may have damaged the memory of this one.
         return [measurements[index] for index in range(len(configurations))]
 
-    def _request(self, problem: Problem, options: Options, message: Message) -> WorkerRequest:
-        """A request to the worker, started if none is alive. Raises UnavailableError if its backend does not open."""
-        worker = self._opened()
+    def _request(self, problem: Problem, options: Options, deadline: Deadline, message: Message) -> WorkerRequest:
+        """A request to the worker, started if none is alive. The worker gets as much of the budget as is left.
+
+        Raises UnavailableError if its backend does not open, and OutOfTime if it does not do so before the planned end.
+        """
+        worker = self._opened(min(deadline.left, max(0.0, options.planned - deadline.elapsed)))
         limits = Limits.of(problem, options, worker.build_allowance)
+        left = replace(options, budget=deadline.left, planned=max(0.0, options.planned - deadline.elapsed))
         return WorkerRequest(worker, problem, limits, {
-            **message, "problem": problem.to_json(), "options": options.to_json(),
-            "failed": self._failed_outputs.get(problem, [])})
+            **message, "problem": problem.to_json(), "options": left.to_json(),
+            "failed": self._failed_outputs.get(problem, [])}, deadline, options.planned)
 
     def _try_next(self, problem: Problem, request: WorkerRequest) -> None:
         """Let another configuration compute the expected outputs after the one that ended its worker.
@@ -168,24 +195,27 @@ class Runner:
             raise request.unprepared()
         self._failed_outputs[problem] = failed
 
-    def _compile(self, problem: Problem, configurations: Sequence[Configuration], options: Options) -> None:
+    def _compile(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                 deadline: Deadline) -> None:
         """Compile several kernels on all cores, into the cache that the worker reads; what takes too long is given up.
 
-        Nothing is compiled beside a measurement. Raises UnavailableError if the worker's backend does not open.
+        Nothing is compiled beside a measurement. Raises UnavailableError if the worker's backend does not open, and
+        OutOfTime if it does not do so before the deadline.
         """
         if self._ahead is None or len(configurations) < 2:  # the worker compiles a single kernel as fast
             return
         compiling = self._ahead.start(problem, configurations)
         if compiling:
-            allowance = max(options.build_seconds, self.open())
-            _, late = wait(compiling, timeout=allowance * math.ceil(len(compiling) / processors()))
+            allowance = max(options.build_seconds, self.open(deadline.left))
+            seconds = min(allowance * math.ceil(len(compiling) / processors()), deadline.left)
+            _, late = wait(compiling, timeout=seconds if math.isfinite(seconds) else None)
             if late:
                 self._ahead.stop()
 
-    def _opened(self) -> WorkerProcess:
+    def _opened(self, seconds: float) -> WorkerProcess:
         self.start()
         assert self._worker is not None
-        self._worker.open()
+        self._worker.open(seconds)
         return self._worker
 
 
@@ -194,6 +224,16 @@ def _check_allowed(configurations: Sequence[Configuration]) -> None:
     for name in dict.fromkeys(configuration.kernel for configuration in configurations):
         if is_registered(name):
             check_allowed(kernel(name))
+
+
+def _is_over(deadline: Deadline, options: Options) -> bool:
+    """Whether a request that began with the deadline has reached its planned end."""
+    return deadline.elapsed >= min(options.planned, deadline.seconds)
+
+
+def _is_empty(measurement: Measurement) -> bool:
+    """Whether a configuration was checked, but there was no time for a round."""
+    return measurement.status is Status.CORRECT and not measurement.samples
 
 
 def _batch_from(configurations: Sequence[Configuration], begin: int) -> Sequence[Configuration]:

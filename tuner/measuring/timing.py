@@ -1,8 +1,9 @@
 """Timing of executables: first the check against the reference, on poisoned output, then the timing samples.
 
 A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. A sample in which threads of
-this process waited for a CPU is taken again (see `Sampler`). The least of the samples counts, because noise on a shared
-machine only adds time. This runs in the worker, or in the user's process.
+this process waited for a CPU is taken again (see `Sampler`), as far as the pace's patience reaches. The least of the
+samples counts, because noise on a shared machine only adds time. No sample begins after the end of the request, which
+the pace knows. This runs in the worker, or in the user's process.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class Options:
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL 1 s
     run_seconds: float = 10.0  # then the worker is killed; three launches at 1 GFLOP/s are added
     patience: float = math.inf  # upper limit of the worker's time limits, whatever the size of the problem
+    budget: float = math.inf  # seconds of one request to a measurer, with the start of its worker, which is killed then
+    planned: float = math.inf  # seconds of a request after which no sample begins; a launch may last until the budget
+    fewest_rounds: int = 1  # of a comparison, which are held even after the planned end, but before the budget's
     seed: int = 0  # seed of the operands
     order_seed: int = 0  # seed of the order within each round of a comparison
 
@@ -125,16 +129,17 @@ def _refused(executable: Executable, error: LaunchError) -> Measurement:
     return measured(executable, status, message=one_line(error))
 
 
-def check(executable: Executable, operands: Operands, expected: Expectation) -> tuple[Measurement, float]:
+def check(executable: Executable, operands: Operands, expected: Expectation,
+          clock: Callable[[], float] = time.perf_counter) -> tuple[Measurement, float]:
     """Load, poison, run once and compare. Returns a measurement without samples and the seconds of that launch.
 
     Raises LaunchError.
     """
     executable.load(operands)
     executable.poison()
-    start = time.perf_counter()
+    start = clock()
     executable.run()
-    first = time.perf_counter() - start
+    first = clock() - start
     overrun = executable.overrun()
     if overrun is not None:
         return measured(executable, Status.CORRECTNESS, message=f"wrote outside its buffer: {overrun}",
@@ -164,14 +169,17 @@ class Sampler:
 
     A sample is disturbed if threads waited for more than WAITED of it, unless it is still near the least one. The
     second condition is for runtimes whose threads sleep and wake with every launch, which also counts as waiting.
+    A sample that is thrown away was a wait, so the pace's patience pays for it.
     """
 
-    def __init__(self, timed: Callable[[int], float], least_seconds: float, first: float, repeats: int) -> None:
+    def __init__(self, timed: Callable[[int], float], least_seconds: float, first: float, repeats: int,
+                 pace: Pace) -> None:
         """Plan samples of at least `least_seconds` of launches that take about `first` seconds.
 
         At most `repeats` samples are taken again. `timed` is `Executable.time`.
         """
         self.disturbed = 0  # samples that stayed disturbed
+        self._pace = pace
         self._timed, self._least_seconds, self._repeats = timed, least_seconds, repeats
         self._calls = max(1, math.ceil(least_seconds / max(first, 1e-7)))
         self._wakes = first < LONG
@@ -179,12 +187,16 @@ class Sampler:
 
     def take(self, waiting: Waiting) -> float:
         """The seconds of one launch, by a sample during which `waiting` is read. Raises LaunchError."""
+        began = self._pace.clock()
         seconds, harmed = self._once(waiting)
         while harmed and (self._least is None or seconds > NEAR * self._least):
-            if not self._repeats:
+            took = self._pace.clock() - began
+            if not self._repeats or not self._pace.affords(took):
                 self.disturbed += 1
                 break
             self._repeats -= 1
+            self._pace.patience.spend(took)
+            began = self._pace.clock()
             again, again_harmed = self._once(waiting)
             alike = max(seconds, again) <= NEAR * min(seconds, again)
             if again < seconds:
@@ -198,50 +210,56 @@ class Sampler:
         """The seconds of one launch, and whether threads waited for long."""
         if self._wakes:
             self._timed(1)
-        waited, start = waiting.seconds(), time.perf_counter()
+        waited, start = waiting.seconds(), self._pace.clock()
         seconds, self._calls = sample(self._timed, self._least_seconds, self._calls)
-        return seconds, waiting.seconds() - waited > WAITED * (time.perf_counter() - start)
+        return seconds, waiting.seconds() - waited > WAITED * (self._pace.clock() - start)
 
 
 def check_and_time(executable: Executable, operands: Operands, expected: Expectation, options: Options,
                    best: float = math.inf, pace: Pace | None = None) -> Measurement:
     """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early.
 
-    With `pace`, samples that were taken while the CPU was slow are all taken again, once.
+    Samples that were taken while the CPU was slow are all taken again, once, if the pace's patience pays for them.
+    Those of a CPU that stays slow count as disturbed. `pace` is that of this process (None: no CPU is slow).
     """
+    pace = Pace() if pace is None else pace
     try:
-        checked, first = check(executable, operands, expected)
+        checked, first = check(executable, operands, expected, pace.clock)
         if checked.status is not Status.CORRECT:
             return checked
-        for _ in range(1 if pace is None else 2):
-            steady = pace is None or pace.settle()
-            sampler = Sampler(executable.time, options.sample_seconds, first, options.samples)
-            with Waiting() as waiting:
-                samples = _samples(partial(sampler.take, waiting), options, best)
-            steady = steady and (pace is None or not pace.is_slow())
-            if steady:
+        for again in (False, True):
+            steady = pace.settle()
+            began = pace.clock()
+            sampler = Sampler(executable.time, options.sample_seconds, first, options.samples, pace)
+            with pace.waiting() as waiting:
+                samples = _samples(partial(sampler.take, waiting), options, best, pace)
+            took = pace.clock() - began
+            steady = steady and not pace.is_slow()
+            if steady or again or not pace.affords(took):
                 break
+            pace.patience.spend(took)
     except LaunchError as error:
         return _refused(executable, error)
     return replace(measured(executable, Status.CORRECT, samples, checked.error),
                    disturbed=sampler.disturbed if steady else len(samples))
 
 
-def _samples(take: Callable[[], float], options: Options, best: float) -> tuple[float, ...]:
-    """The samples of one executable; fewer than the options ask for if it is slow or hopeless."""
+def _samples(take: Callable[[], float], options: Options, best: float, pace: Pace) -> tuple[float, ...]:
+    """The samples of one executable; fewer than the options ask for if it is slow or hopeless, or at the end."""
     samples: list[float] = []
     least, spent, looked_again = math.inf, 0.0, False
-    while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
-        start = time.perf_counter()
+    while not samples or (len(samples) < options.samples and not pace.is_over
+                          and (spent < options.longest_seconds or looked_again)):
+        start = pace.clock()
         samples.append(take())
-        spent += time.perf_counter() - start
+        spent += pace.clock() - start
         least = min(least, samples[-1])
         hopeless = least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]
         if hopeless and looked_again:
             break
         looked_again = hopeless
         if hopeless:
-            time.sleep(options.second_look)
+            pace.sleep(options.second_look)
     return tuple(samples)
 
 
@@ -253,9 +271,11 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
     The orders of the rounds are drawn from `options.order_seed`. In a fixed or rotated order an executable would
     always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
     before each sample refills the caches, so that these times can be compared with those of `check_and_time`. `at` is
-    called with the index of the executable that runs next. `None` entries (failed builds) are passed through. With
-    `pace`, each sample waits while the CPU is slow.
+    called with the index of the executable that runs next. `None` entries (failed builds) are passed through. Each
+    sample waits while the CPU is slow, as far as the pace's patience reaches, and counts as disturbed if it stays slow.
+    At the planned end of the request the rounds end, with as many samples of each as there are whole rounds.
     """
+    pace = Pace() if pace is None else pace
     measurements: list[Measurement | None] = []
     samplers: dict[int, Sampler] = {}
     for index, executable in enumerate(executables):
@@ -264,11 +284,13 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             continue
         at(index)
         try:
-            checked, first = check(executable, operands, expected)
-            samplers[index] = Sampler(executable.time, options.sample_seconds, first, rounds)
+            checked, first = check(executable, operands, expected, pace.clock)
+            samplers[index] = Sampler(executable.time, options.sample_seconds, first, rounds, pace)
         except LaunchError as error:
             checked = _refused(executable, error)
         measurements.append(checked)
+
+    disturbed = [0 for _ in executables]  # samples of a slow CPU
 
     def take(index: int) -> float | None:
         executable, measurement = executables[index], measurements[index]
@@ -276,18 +298,19 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             return None
         at(index)
         try:
-            if pace is not None:
-                pace.settle()
+            disturbed[index] += not pace.settle()
             executable.run()
             return samplers[index].take(waiting)
         except LaunchError as error:
             measurements[index] = _refused(executable, error)
             return None
 
-    with Waiting() as waiting:
-        samples = in_rounds(take, len(executables), rounds, options.order_seed)
+    with pace.waiting() as waiting:
+        samples = in_rounds(take, len(executables), rounds, options.order_seed,
+                            lambda whole: whole < options.fewest_rounds or not pace.is_over)
     return [
-        replace(checked, samples=samples[index], disturbed=samplers[index].disturbed)
+        replace(checked, samples=samples[index],
+                disturbed=min(len(samples[index]), samplers[index].disturbed + disturbed[index]))
         if checked is not None and checked.status is Status.CORRECT else checked
         for index, checked in enumerate(measurements)
     ]

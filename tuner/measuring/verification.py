@@ -11,6 +11,10 @@ The winner is the default unless a candidate is clearly faster (`comparison.fast
 one with the least typical time wins; its lead over the others is not tested. The verdict depends on the measurements
 alone, so it can be computed again from a journal.
 
+The budget begins with the start of the worker, and measuring is broken off at OVERRUN times the budget. What cannot be
+verified until then is not verified: an estimate says so before anything runs or as soon as the default was measured,
+and otherwise the end of the time does.
+
 The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. It is as rarely
 wrong, but it misses more leads, so that a later verification does not take it over.
 """
@@ -22,6 +26,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from statistics import median
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
@@ -31,30 +36,35 @@ from seqtune.kernels.problem import Problem
 
 from ..load import LoadMeter
 from .batches import compare_batch
-from .budget import SECONDS
+from .budget import OVERRUN, SECONDS
 from .comparison import Rule, faster_than, typical
+from .deadline import Deadline, OutOfTime
 from .runner import Measurer
 from .timing import Options
 
 HOPELESS = 1.3  # factor on the best time of stage one; the noise between the stages is far smaller
 REBUILDING = 0.5  # share of the budget after which no hopeless candidate is built again: the rounds need the rest
 BATCHES = 6  # rebuilding takes some tens of milliseconds per finalist
-OVERRUN = 2.0  # factor on the budget that the fewest measurements may take; else nothing is verified
-PATIENCE = 10.0  # seconds, or the budget if it is more: a worker that takes longer for operands or a kernel is killed
+PATIENCE = 0.5  # share of the budget after which a worker is killed that makes operands or runs a kernel
+ALONE = 0.05  # share of the budget for the samples of one configuration in stage one: there are six by default
 RULE = Rule(margin=0.01, level=0.01, batches=BATCHES)  # a smaller lead is not worth leaving the default for
 FEWEST_ROUNDS = 3  # per batch: one outlier does not move a median, and p-values of 2**-18 suffice for many candidates
 MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine; more only take time
-FEWEST_LAUNCHES = 2 + BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: check and sample alone; in each batch
-#                                                           a check, then a launch that warms up and a sample per round
+FEWEST_LAUNCHES = BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: in each batch a check, then a launch that
+#                                                       warms up and a sample per round
+LAUNCHES_ALONE = 2  # of one configuration at least: check and sample
 
 StandIns = Callable[[], Iterable[Configuration]]  # what is compared with where the default fails, in order
 
 
 class OverBudget(Exception):
-    """A verification cannot be made within its budget; `seconds` is about what the fewest measurements take."""
+    """A verification cannot be made within its budget.
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the fewest measurements take about {seconds:.1f} s")
+    `seconds` is about what the fewest measurements take, or what was spent on them in vain if the time `ended`.
+    """
+
+    def __init__(self, seconds: float, ended: bool = False) -> None:
+        super().__init__(f"the fewest measurements take {'more than' if ended else 'about'} {seconds:.1f} s here")
         self.seconds = seconds
 
 
@@ -77,60 +87,67 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
            clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple) -> Verdict:
     """Measure the candidates and the default within `seconds`.
 
-    Where the default fails, the first of `stand_ins()` that runs takes its place. One is always tried; a further one
-    only before OVERRUN times the budget has passed.
+    Where the default fails, the first of `stand_ins()` that runs takes its place, if there is time to try it.
 
     If the budget does not suffice for FEWEST_ROUNDS per batch of all, the slowest candidates of stage one are left out
-    of the rounds. The fewest measurements, stage one and the rounds of one candidate, may take OVERRUN times the
-    budget. Raises OverBudget if they take longer: by an estimate before anything runs, or by the time of the default,
-    which is measured first. Candidates of stage one for which no time is left stay without a measurement.
+    of the rounds. Raises OverBudget if the fewest measurements, stage one and the rounds of one candidate, take longer:
+    by an estimate before anything runs, by the time of the default, which is measured first, or by that of a batch.
+    Candidates of stage one for which no time is left stay without a measurement.
 
-    The first batch reveals the cost of building, loading and checking again. If it exceeds its share of the budget, the
-    later batches have fewer rounds, and the first is cut to as many.
+    Each batch ends with its share of the time that is left, so it has fewer rounds, but at least FEWEST_ROUNDS, where
+    building, loading and checking again take long, or where the machine is loaded. All batches are then cut to as many.
     """
-    started, meter = clock(), LoadMeter()
+    deadline, meter = Deadline(seconds, clock), LoadMeter()
+    end = deadline.scaled(OVERRUN)
     distinct = list(dict.fromkeys([default, *candidates]))
-    options = Options(patience=max(PATIENCE, seconds))
+    options = Options(patience=PATIENCE * seconds, longest_seconds=min(Options().longest_seconds, ALONE * seconds))
     least = launch_seconds(problem, measurer.device)
-    if 2 * FEWEST_LAUNCHES * least > OVERRUN * seconds:
-        raise OverBudget(2 * FEWEST_LAUNCHES * least)
-    measurements = _alone(measurer, problem, distinct, options, seconds, least, progress, clock)
-    default = _stand_in(measurer, problem, default, stand_ins, measurements, options,
-                        lambda: clock() - started < OVERRUN * seconds)
-    rebuilt = _rebuild_hopeless(measurer, problem, default, measurements, options,
-                                lambda: clock() - started < REBUILDING * seconds)
+    needed = 2 * (LAUNCHES_ALONE + FEWEST_LAUNCHES) * least
+    if needed > seconds:
+        raise OverBudget(needed)
+    measurements = _alone(measurer, problem, distinct, options, deadline, least, progress)
+    default = _stand_in(measurer, problem, default, stand_ins, measurements, options, deadline)
+    rebuilt = _rebuild_hopeless(measurer, problem, default, measurements, options, deadline)
     best = min(measurement.seconds for measurement in measurements.values())
     finalists = [configuration for configuration, measurement in measurements.items()
                  if measurement.status is Status.CORRECT
                  and (configuration == default or measurement.seconds <= HOPELESS * best)]
-    cost = {configuration: max(1.5 * options.sample_seconds, measurements[configuration].seconds)
-            for configuration in finalists}
-    finalists = affordable(cost, default, seconds - (clock() - started))
-    samples: dict[Configuration, list[float]] = {configuration: [] for configuration in finalists}
+    cost = {configuration: max(1.5 * options.sample_seconds, 2 * median(measurements[configuration].samples))
+            for configuration in finalists}  # each sample is warmed up by a launch
+    finalists = affordable(cost, default, deadline.left)
+    batches: list[dict[Configuration, tuple[float, ...]]] = []
+    quickest = math.inf  # seconds of a batch with the fewest rounds; one that took longer may have met other work
+    rounds = MOST_ROUNDS  # all batches have the same number of rounds, so a journal need not store where each ends
     for batch in range(BATCHES):
         if len(finalists) < 2 or default not in finalists:
             break
         progress(f"comparing {len(finalists)}, batch {batch + 1}/{BATCHES}")
-        batch_started = clock()
-        if not batch:  # all batches have the same number of rounds, so a journal need not store where each ends
-            left = (seconds - (batch_started - started)) / BATCHES
-            round_seconds = sum(cost[configuration] for configuration in finalists)
-            rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / round_seconds)))
-        compared = compare_batch(measurer, problem, finalists, rounds, options, batch)
+        share = deadline.left / (BATCHES - batch)
+        round_seconds = sum(cost[configuration] for configuration in finalists)
+        rounds = min(rounds, max(FEWEST_ROUNDS, int(share / round_seconds)))
+        limited = replace(options, planned=share, budget=end.left, fewest_rounds=FEWEST_ROUNDS)
+        began = deadline.elapsed
+        try:
+            compared = compare_batch(measurer, problem, finalists, rounds, limited, batch)
+        except OutOfTime:
+            raise OverBudget(max(seconds, deadline.elapsed), ended=True) from None
+        batches.append({})
         for configuration, measurement in zip(tuple(finalists), compared, strict=True):
             if measurement.status is Status.CORRECT:
-                samples[configuration] += measurement.samples
+                batches[-1][configuration] = measurement.samples
+                rounds = min(rounds, len(measurement.samples))
             else:
                 measurements[configuration] = measurement
                 finalists.remove(configuration)
-        if not batch:
-            batch_ended = clock()
-            excess = (batch_ended - batch_started) - (seconds - (batch_ended - started)) / (BATCHES - 1)
-            rounds = max(FEWEST_ROUNDS, rounds - math.ceil(max(0.0, excess) / round_seconds))
-            samples = {configuration: times[:rounds] for configuration, times in samples.items()}
-    together = [configuration for configuration in finalists if samples[configuration]]
+        held = max(FEWEST_ROUNDS, *map(len, batches[-1].values())) if batches[-1] else FEWEST_ROUNDS
+        quickest = min(quickest, (deadline.elapsed - began) * FEWEST_ROUNDS / held)
+        needed = deadline.elapsed + (BATCHES - 1 - batch) * quickest
+        if needed > end.seconds:
+            raise OverBudget(needed)
+    together = [configuration for configuration in finalists if batches]
     for configuration in together:
-        measurements[configuration] = replace(measurements[configuration], samples=tuple(samples[configuration]))
+        samples = tuple(sample for batch in batches for sample in batch[configuration][:rounds])
+        measurements[configuration] = replace(measurements[configuration], samples=samples)
     return replace(decide(measurements, default, together, meter.load().heavy), rebuilt=rebuilt)
 
 
@@ -140,45 +157,43 @@ def launch_seconds(problem: Problem, device: Device) -> float:
     return flop / (device.peak_gflops * 1e9) if isinstance(flop, int) and device.peak_gflops else 0.0
 
 
-def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuration], options: Options, seconds: float,
-           least: float, progress: Callable[[str], None],
-           clock: Callable[[], float]) -> dict[Configuration, Measurement]:
+def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuration], options: Options,
+           deadline: Deadline, least: float, progress: Callable[[str], None]) -> dict[Configuration, Measurement]:
     """Check and time each configuration alone, the default first, as long as there is time. Raises OverBudget.
 
-    `least` is the lower bound of a launch. The time until the first measurement does not count: the worker starts.
+    `least` is the lower bound of a launch, in seconds.
     """
-    started = clock()
-    begin = started
     measurements: dict[Configuration, Measurement] = {}
     progress(f"measuring 1/{len(distinct)}")
+    limited = replace(options, planned=deadline.left, budget=deadline.scaled(OVERRUN).left)
     try:
-        with closing(measurer.measure(problem, distinct, options)) as measuring:
+        with closing(measurer.measure(problem, distinct, limited)) as measuring:
             for configuration, measurement in measuring:
-                if not measurements:
-                    begin = clock()
                 measurements[configuration] = measurement
                 progress(f"measuring {min(len(measurements) + 1, len(distinct))}/{len(distinct)}")
                 default, *others = (known.seconds for known in measurements.values())
                 if math.isinf(default):
                     continue
                 candidate = min(default, *others) if others else least  # a slower one needs no rounds
-                needed = FEWEST_LAUNCHES * (default + candidate) + clock() - begin
-                if needed > OVERRUN * seconds:
-                    if not others:
-                        raise OverBudget(needed)
-                    if math.isfinite(min(others)):
-                        break
+                needed = FEWEST_LAUNCHES * (default + candidate) + deadline.elapsed
+                another = deadline.elapsed / len(measurements)  # seconds to time one more, on average
+                if not others and needed > deadline.seconds:
+                    raise OverBudget(needed)
+                if others and math.isfinite(min(others)) and needed + another > deadline.seconds:
+                    break
     except SeqtuneError:
-        if not measurements and clock() - started >= options.patience:  # operands or reference take too long
-            raise OverBudget(clock() - started) from None
+        if not measurements and deadline.elapsed >= options.patience:  # operands or reference take too long
+            raise OverBudget(deadline.elapsed, ended=True) from None
         raise
+    if not measurements:
+        raise OverBudget(deadline.elapsed, ended=True)
     return measurements
 
 
 def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configuration,
                       measurements: dict[Configuration, Measurement], options: Options,
-                      has_time: Callable[[], bool]) -> tuple[Configuration, ...]:
-    """Build each hopeless candidate a second time while there is time, the fastest first; return those rebuilt.
+                      deadline: Deadline) -> tuple[Configuration, ...]:
+    """Build hopeless candidates a second time in a part of the budget, the fastest first; return those rebuilt.
 
     One unlucky build, or another process in that moment, makes a good candidate look hopeless. The samples of both
     builds count; one that fails in its second build has failed.
@@ -188,32 +203,32 @@ def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configurati
                        if configuration != default and HOPELESS * best < measurement.seconds < math.inf),
                       key=lambda configuration: measurements[configuration].seconds)
     rebuilt: list[Configuration] = []
-    if hopeless and has_time():
-        with closing(measurer.measure(problem, hopeless, options, best)) as measuring:
+    half = deadline.scaled(REBUILDING)
+    if hopeless and not half.is_over:
+        limited = replace(options, planned=half.left, budget=deadline.scaled(OVERRUN).left)
+        with closing(measurer.measure(problem, hopeless, limited, best)) as measuring:
             for configuration, second in measuring:
                 first = measurements[configuration]
                 measurements[configuration] = second if second.status is not Status.CORRECT else replace(
                     first, samples=first.samples + second.samples, disturbed=first.disturbed + second.disturbed)
                 rebuilt.append(configuration)
-                if not has_time():
+                if half.is_over:
                     break
     return tuple(rebuilt)
 
 
 def _stand_in(measurer: Measurer, problem: Problem, default: Configuration, stand_ins: StandIns,
-              measurements: dict[Configuration, Measurement], options: Options,
-              has_time: Callable[[], bool]) -> Configuration:
+              measurements: dict[Configuration, Measurement], options: Options, deadline: Deadline) -> Configuration:
     """The default if it ran, else the first stand-in that does, else the default. Adds what it measures."""
     if measurements[default].status is Status.CORRECT:
         return default
-    tried = False
+    end = deadline.scaled(OVERRUN)
     for stand_in in stand_ins():
         if stand_in not in measurements:
-            if tried and not has_time():
+            if deadline.is_over:
                 break
-            tried = True
-            measurements.update(measurer.measure(problem, [stand_in], options))
-        if measurements[stand_in].status is Status.CORRECT:
+            measurements.update(measurer.measure(problem, [stand_in], replace(options, budget=end.left)))
+        if stand_in in measurements and measurements[stand_in].status is Status.CORRECT:
             return stand_in
     return default
 

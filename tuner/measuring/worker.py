@@ -14,7 +14,8 @@
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options, failed}
     worker: {prepared: true, note: text}, then {at: index, resources, allowance} before each step, then
                                                         {compared: [...]} and {done}
-    parent: {do: "cancel"}                              the worker stops after the current configuration
+    parent: {do: "cancel"}                              the worker stops after the current configuration; so it does
+                                                        at the planned end of the request
     worker: {error: text, misuse: bool}                 instead of {done}: the request cannot be answered; `misuse`
                                                         tells that the user's input is wrong
     worker: {warning: text}                             at any time: a SeqtuneWarning, which the parent issues
@@ -82,20 +83,20 @@ class Worker:
         factory = resolve(hello["backend"]) if hello["backend"] else open_backend
         assert callable(factory)
         self.backend: Backend = factory(self.device)
-        work = self.backend.reference_work
-        self._pace = None if work is None else Pace(work.seconds, work.expected)
+        self._pace = Pace(self.backend.reference_work)
         self._prepared: tuple[Problem, int, Operands, Expectation] | None = None
         self._spaces: dict[str, SearchSpace] = {}
 
     def answer(self, request: Message) -> None:
         """Send all replies to one request."""
         problem, options = Problem.from_json(request["problem"]), Options.from_json(request["options"])
+        self._pace.begin(min(options.planned, options.budget))
         operands, expected, note = self._prepare(problem, options.seed, request["failed"])
         self.send({"prepared": True, "note": note})
         if request["do"] == "measure":
             best = math.inf if request["best"] is None else request["best"]
             for settings in request["configurations"]:
-                if self.cancelled():
+                if self.cancelled() or self._pace.is_over:
                     break
                 configuration = Configuration.of(request["kernel"], settings)
                 measurement = self._measure(problem, configuration, operands, expected, options, best)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
@@ -21,6 +22,7 @@ from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
 from ..processes import unpin
+from .deadline import OutOfTime
 from .worker_message import Message, lines, read_message
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -30,6 +32,7 @@ PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
 STRAY = (signal.SIGSEGV, signal.SIGBUS)  # of an access to memory that the process does not have
 MOST_WARNINGS = 8  # of all workers, which may be a library's that is not trusted
 _issued: set[str] = set()
+REAPED = 0.05  # seconds to wait for the end of a killed process; with large operands on a busy machine it takes longer
 START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
 
 
@@ -71,15 +74,20 @@ class WorkerProcess:
         with suppress(WorkerDied):  # `open` finds it out
             self.send(hello)
 
-    def open(self) -> None:
-        """Wait until the backend is open. Raises UnavailableError if it does not open."""
+    def open(self, seconds: float = math.inf) -> None:
+        """Wait until the backend is open. Raises UnavailableError if it does not open.
+
+        Raises OutOfTime if it is not open within `seconds`; it goes on opening.
+        """
         if self._is_open:
             return
         try:
-            ready = self.receive(START_SECONDS, "ready")
+            ready = self.receive(min(START_SECONDS, seconds), "ready")
         except WorkerDied:
             raise UnavailableError(f"{self.device} does not open: {self.post_mortem()}") from None
         except WorkerLate:
+            if seconds < START_SECONDS:
+                raise OutOfTime(f"{self.device} is not open in time") from None
             self.kill()
             raise UnavailableError(f"{self.device} does not open within {START_SECONDS:.0f} s") from None
         except BaseException:
@@ -147,7 +155,10 @@ class WorkerProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait()  # the listening thread closes the other pipe
+        try:
+            self._process.wait(REAPED)  # the listening thread closes the other pipe
+        except subprocess.TimeoutExpired:
+            threading.Thread(target=self._process.wait, daemon=True).start()
         self._errors.close()
 
     def post_mortem(self) -> str:

@@ -18,6 +18,7 @@ from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning, Unprepared
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
+from .deadline import Deadline
 from .timing import Options
 from .worker_message import Message
 from .worker_process import START_SECONDS, WorkerDied, WorkerLate, WorkerProcess
@@ -34,6 +35,7 @@ class RequestState(Enum):
     DONE = "done"  # answered in full, refused by the worker, or given up by the parent
     LATE = "late"  # no answer within its limit; the worker was killed
     DEAD = "dead"  # the worker died
+    OVER = "over"  # the time came first; the worker was killed if it did not end by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,18 @@ class WorkerRequest:
     """A request to a worker. Leaving its context cancels the configurations that are not measured yet.
 
     A lost worker raises no exception: `state` becomes LATE or DEAD, and `failure` returns the measurement to record.
+    After the deadline it is OVER, and there is nothing to record.
     """
 
-    def __init__(self, worker: WorkerProcess, problem: Problem, limits: Limits, message: Message) -> None:
+    def __init__(self, worker: WorkerProcess, problem: Problem, limits: Limits, message: Message,
+                 deadline: Deadline, planned: float = math.inf) -> None:
+        """Begin nothing yet. `planned` is the `Options.planned` of the request, in seconds since the deadline began."""
         self.state = RequestState.UNDER_WAY
         self.prepared = False  # whether the worker has made operands and reference
         self.fresh = True  # whether the worker has measured nothing before the current configuration
         self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
+        self._deadline, self._planned = deadline, planned
         self._cause = ""
         self._preparing = ""  # the reference or the configuration that computes the expected outputs
         self._failed: list[str] | None = None  # why configurations before it failed; None: it is no configuration
@@ -106,7 +112,14 @@ class WorkerRequest:
     def measurement(self) -> Measurement | None:
         """The next configuration's measurement; None if the request is over."""
         self._resources = None
-        message = self._reply(self._limits.build, "built", "measurement")
+        message = self._reply(self._limits.build, "built", "measurement", "done")
+        if message is not None and "done" in message:  # the worker stops at the planned end, and must not do so before
+            if self._deadline.elapsed >= min(self._planned, self._deadline.seconds):
+                self.state = RequestState.OVER
+            else:
+                self._worker.refuse("'done' instead of a measurement")
+                self._lose(RequestState.DEAD)
+            return None
         if message is not None and "built" in message:
             self._resources = _resources(message)
             message = self._reply(self._limits.run_with(message["allowance"]), "measurement")
@@ -173,9 +186,9 @@ class WorkerRequest:
         if self.state is not RequestState.UNDER_WAY:
             return None
         try:
-            return self._worker.receive(seconds, *kinds)
+            return self._worker.receive(min(seconds, self._deadline.left + self._deadline.grace), *kinds)
         except WorkerLate:
-            self._lose(RequestState.LATE)
+            self._lose(RequestState.OVER if self._deadline.is_over else RequestState.LATE)
         except WorkerDied:
             self._lose(RequestState.DEAD)
         except SeqtuneError:  # the request is at fault; the worker has forgotten it
@@ -191,7 +204,7 @@ class WorkerRequest:
 
     def _cancel(self) -> None:
         """Let the worker finish the current configuration and skip the rest; kill it if it takes too long."""
-        deadline = time.monotonic() + min(self._limits.run, CANCEL_SECONDS)
+        deadline = time.monotonic() + min(self._limits.run, CANCEL_SECONDS, self._deadline.left + self._deadline.grace)
         try:
             self._worker.send({"do": "cancel"})
             while "done" not in self._worker.receive(max(0.0, deadline - time.monotonic())):

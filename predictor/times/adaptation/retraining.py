@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqtune.data.machines import device_labels
@@ -24,6 +25,7 @@ from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.judging import briefs, judged_apart
 from seqtune.kernels.task import MeasuredTask
+from seqtune.tuner.measuring.deadline import Deadline
 
 from ...confidence.confidence_model import ConfidenceModel
 from ...sequence.vocabulary import Vocabulary
@@ -45,6 +47,8 @@ from .retraining_report import NEW, OLD, RetrainingReport, judged_rows
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
 SLACK = 1.3  # the last judging may take this much longer than the first one
+TREES, REHEARSED, SAMPLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and those
+#                                             of sampled problems are cut short
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +87,20 @@ class Selection:
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
-            on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, RetrainingReport]:
+            on_progress: OnProgress | None = None, scratch: bool = False,
+            deadline: Deadline | None = None) -> tuple[Checkpoint, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     It goes on from the layer that answers for the new records or, where several do, from the newest of these.
 
     The report compares before and after on held-out problems of the new records, and on those of the old ones where the
     device's answers can change, at most `options.judged` of each. With `scratch` it also has the shares of a training
-    on the new records alone, which comes on top of `options.minutes`. Held-out problems of the new records are not
+    on the new records alone, which comes on top of the time. The `deadline` (None: in `options.minutes`) cuts the
+    trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not
     rehearsed. Unless the time ends the training, the same seed, data and machine give the same weights. Raises
     MisuseError if there is no training problem, or if the checkpoint was retrained for too many other devices.
     """
+    deadline = Deadline(60 * options.minutes) if deadline is None else deadline
     began = time.monotonic()
     selection = Selection.of(new, rehearsal, options)
     fresh, old = selection.fresh, selection.old
@@ -107,13 +114,14 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     before_judging = time.monotonic()
     before = [_judged(checkpoint, tasks) for tasks in (new_judged, old_judged)]
     judging = time.monotonic() - before_judging
-    teacher = continued(start.ranker, selection, options)
+    teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
     torch.manual_seed(options.seed)
     model = start.model.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
-    state = fit(model, vocabulary, lessons(selection, teacher, vocabulary, options), [], options, on_progress, began,
+    examples = lessons(selection, teacher, vocabulary, options, deadline)
+    state = fit(model, vocabulary, examples, [], options, on_progress, began,
                 anchor=start.model.grown(vocabulary).eval() if same else None,
-                deadline=began + 60 * options.minutes - SLACK * judging)
+                deadline=time.monotonic() + deadline.left - SLACK * judging)
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
@@ -132,7 +140,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     changed = {device.key for device in changing.devices.values()}
     report = RetrainingReport(
         new_devices=tuple(sorted(labels.values())),
-        new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh), old_cases=len(old),
+        new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh),
+        old_cases=sum(example.anchored > 0 for example in examples),
         left_out=briefs(selection.left_out),
         judged=(*judged_rows(NEW, before[0], new_after, alone), *judged_rows(OLD, before[1], old_after)),
         unjudged=tuple(sorted(label for key, label in labels.items() if key not in judged)),
@@ -169,11 +178,12 @@ def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehe
     return Rehearsal(rehearsal.frame[rehearsal.frame["device"].isin(list(devices))], devices, rehearsal.kernels)
 
 
-def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions) -> Trees | None:
+def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions,
+              deadline: Deadline | None = None) -> Trees | None:
     """The trees of a ranker and `options.added` further ones, fitted to what these leave of the measured times.
 
-    They are of the kernel families of the new records' backends; new families get `options.trees.rounds`. None if the
-    options have no teacher.
+    They are of the kernel families of the new records' backends; new families get `options.trees.rounds`. At the
+    deadline there are fewer. None if the options have no teacher.
     """
     if not options.teacher:
         return None
@@ -181,10 +191,10 @@ def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOp
     tasks = [*(measured for measured in selection.old if measured.device.backend in backends), *selection.fresh]
     settings = replace(options.trees, threads=options.threads, seed=options.seed)
     if ranker is None:
-        return Trees(tasks, settings)
+        return Trees(tasks, settings, deadline=deadline)
     boosters = boosters_of(ranker, {kernel.name for measured in tasks for kernel in measured.task.kernels})
     settings = replace(settings, features=ranker.listed, models=max(map(len, ranker.forests.values()), default=1))
-    return Trees(tasks, settings, boosters, options.added)
+    return Trees(tasks, settings, boosters, options.added, deadline)
 
 
 def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
@@ -196,12 +206,22 @@ def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
                                                  {**ranker.forests, **further.forests}, ranker.listed)
 
 
-def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
-            options: RetrainingOptions) -> list[TrainingExample]:
-    """The examples: the rehearsed tasks with their measured configurations, and the new ones several times."""
-    rehearsed = [replace(example, anchored=options.anchored)
-                 for example in make_examples(selection.old, None, vocabulary, options, [])]
-    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.judged)
+def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary, options: RetrainingOptions,
+            deadline: Deadline) -> list[TrainingExample]:
+    """The examples: the rehearsed tasks with their measured configurations, and the new ones several times.
+
+    If their shares of the time are over, there are fewer rehearsed tasks, of all problems and devices alike, and fewer
+    sampled problems.
+    """
+    end = deadline.scaled(REHEARSED)
+    made: dict[int, TrainingExample] = {}
+    for index in np.random.default_rng(options.seed).permutation(len(selection.old)).tolist():
+        if made and end.is_over:
+            break
+        (example,) = make_examples([selection.old[index]], None, vocabulary, options, [])
+        made[index] = replace(example, anchored=options.anchored)
+    rehearsed = [made[index] for index in sorted(made)]
+    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.judged, deadline.scaled(SAMPLED))
     measured = [example for example in examples if not example.sampled]
     repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
     return rehearsed + examples + measured * (repeats - 1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...trees.cost_trees import TreesOptions
 from ..training_options import TrainingOptions
 
+FEWEST_REHEARSED = 5  # problems of each old device, without which little is kept of it
 FURTHER = TreesOptions(rate=0.1)  # few trees, so a higher rate than in a first training
 
 
@@ -23,10 +24,16 @@ class RetrainingOptions(TrainingOptions):
     validation: float = 0.0
     extra: int = 200  # sampled problems of the new devices that the teacher labels
     lessons: int = 1200  # examples in an epoch
-    minutes: float = 4.5  # after which the training stops; reading the data comes on top, five together
+    minutes: float = 4.5  # of the whole retraining; reading the data comes on top, five together
     rehearsed: int = 100  # training problems of each old device that are learned again, together with the new ones
     judged: int = 16  # held-out problems of each old device whose answers can change, such as one with new records
     trees: TreesOptions = FURTHER  # those that continue the checkpoint's
     added: int = 40  # of them; 60 were worse on new machines
     anchored: float = 0.85  # share of the old checkpoint in what is wanted of a rehearsed example; the rest corrects it
     repeats: int = 4  # most repeats of new examples in an epoch, to have about as many new as rehearsed ones
+
+    def within(self, minutes: float) -> RetrainingOptions:
+        """These options for another time. In less, fewer problems are rehearsed and sampled, which takes most of it."""
+        share = min(1.0, minutes / self.minutes)
+        return replace(self, minutes=minutes, rehearsed=max(FEWEST_REHEARSED, round(share * self.rehearsed)),
+                       extra=round(share * self.extra))

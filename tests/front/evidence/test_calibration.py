@@ -32,12 +32,14 @@ from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options
 from tests.support.learning.interruptions import interrupted
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE, problems, seconds, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 PROBLEMS = problems(12)
+ENDLESS = Deadline()
 
 
 class Synthetic:
@@ -75,7 +77,7 @@ def ranker() -> Ranker:
     return Ranker.of(Trees(fitting, TreesOptions(rounds=20, models=1, depth=4, threads=1)))
 
 
-def run(journal: Journal, measurer: Synthetic, budget: float = math.inf,
+def run(journal: Journal, measurer: Synthetic, deadline: Deadline = ENDLESS,
         turns: int = 8) -> tuple[int, float | None, float | None]:
     """Calibrate for some turns; the number of probes and the shares before and after."""
     seen: list[CalibrationProgress] = []
@@ -87,9 +89,9 @@ def run(journal: Journal, measurer: Synthetic, budget: float = math.inf,
 
     if turns:
         with pytest.raises(InterruptedTuning, match="run again to go on"):
-            calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, budget, 0, on_turn)
+            calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
         return seen[-1].probes, math.nan, math.nan
-    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, budget, 0, on_turn)
+    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
     return count, fit.before, fit.after
 
 
@@ -103,18 +105,21 @@ def test_every_problem_has_a_turn_before_any_has_a_second_one(journal: Journal) 
 def test_an_interrupted_calibration_measures_nothing_twice(journal: Journal) -> None:
     first, second = Synthetic(stop=40), Synthetic()
     with pytest.raises(InterruptedTuning, match="40 probes"):
-        calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, first, math.inf, 0, lambda turn: None)
+        calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, first, ENDLESS, 0, lambda turn: None)
     run(journal, second, turns=8)
     assert len(first.measured) == 40
     assert not set(first.measured) & set(second.measured)
 
 
-def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal,
-                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def counting(seconds: float) -> Deadline:
+    """A deadline whose clock moves by a second whenever it is read."""
     clock = count_from(0)
-    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
-    count, before, after = run(journal, Synthetic(), budget=150.0, turns=0)
-    assert 100 < count < 150, "the clock is read once for each probe, and twice for each turn"
+    return Deadline(seconds, lambda: float(next(clock)))
+
+
+def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal) -> None:
+    count, before, after = run(journal, Synthetic(), counting(200.0), turns=0)
+    assert 100 < count < 200, "the clock is read once for each probe, and some times for each turn"
     assert before is not None
     assert after is not None
     assert 0 < before <= 1
@@ -123,9 +128,7 @@ def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal,
 
 def test_a_calibration_in_which_nothing_ran_claims_no_shares(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "time_of", lambda *given: math.inf)
-    clock = count_from(0)
-    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
-    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), 40.0, 0, lambda turn: None)
+    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), counting(40.0), 0, lambda turn: None)
     assert count > 0
     assert (fit.measurements, fit.before, fit.after) == (0, None, None)
     result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)

@@ -32,11 +32,11 @@ LEARNING = {
 PROBLEM = ("gemm", "m=64", "n=64", "k=64")
 COMMANDS = (
     ("predict", *PROBLEM, "--device", "llvm:0", "--explain"),
-    ("predict", *PROBLEM, "--device", "llvm:0", "--verify", "--seconds", "0.3", "--top", "2"),
+    ("predict", *PROBLEM, "--device", "llvm:0", "--verify", "--seconds", "3", "--top", "2"),
     ("predict", "conv2d", "c=64", "size=14", "k=64", "filter=3", "pad=1", "--device", "cuda:h200"),
     ("predict", "convnd", "n=8", "c=64", "h=28", "w=28", "k=64", "r=3", "s=3", "--device", "miopen:gfx906_60"),
     ("tune", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
-    ("calibrate", *PROBLEM, "--device", "llvm:0", "--seconds", "0.5"),
+    ("calibrate", *PROBLEM, "--device", "llvm:0", "--seconds", "5"),
     ("export", "--format", "c", "--out", "predictor.c"),
     ("export", "--out", "records.parquet"),
     ("devices",),

@@ -94,25 +94,27 @@ def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
 
 
 @on_linux
+@pytest.mark.usefixtures("few_rounds")
 def test_a_verification_compares_with_the_next_configuration_also_from_the_journal(
         tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
     for cached in (False, True):
-        result = answer(capsys, "predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe)
+        result = answer(capsys, "predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe)
         assert result["cached"] is cached
         assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
         assert result["speedup"] >= 1.0
         assert result["failed_default"].startswith(DEFAULT)
-    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe]) == 0
+    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe]) == 0
     assert DEFAULT in capsys.readouterr().out
 
 
 @on_linux
+@pytest.mark.usefixtures("few_rounds")
 def test_where_no_stand_in_runs_the_error_says_how_many_were_tried(
         tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bench.sh").write_text("echo 'error: no tile' >&2; exit 1\n")
     safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
-    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "2", *safe]) == 1
+    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe]) == 1
     errors = capsys.readouterr().err
     assert "nothing ran on command:cpu: the default configuration of tool.unrolled failed: " in errors
     assert "and so did 5 more" in errors

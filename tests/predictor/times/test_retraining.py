@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import problems_of
 from seqtune.predictor.training.loop import Progress
+from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
 
@@ -187,13 +189,31 @@ def test_retraining_is_shown_beside_training_from_scratch() -> None:
 def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9))
+    adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9, extra=10))
     assert report.out_of_time
-    assert report.epochs == 0
+    assert (report.epochs, report.old_cases) == (0, 1), "examples of the old records are no use without an epoch"
     assert old.ranker is not None
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
-    assert len(after.roots) == len(before.roots) + AGAIN.added, "the network learned nothing, the trees did"
+    assert len(after.roots) == len(before.roots) + 1, "the network learned nothing, the trees did, a little"
+
+
+def test_each_part_of_a_retraining_ends_with_its_share_of_the_time() -> None:
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    clock = itertools.count(0.0, 1.0)
+    adapted, _ = retrain(old, new, DATA, AGAIN, deadline=Deadline(16.0, lambda: next(clock)))
+    assert old.ranker is not None
+    assert adapted.ranker is not None
+    (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
+    assert 1 < len(after.roots) - len(before.roots) < AGAIN.added, "the clock moves by a second for each tree"
+
+
+def test_a_shorter_retraining_rehearses_and_samples_less() -> None:
+    third = RETRAINING.within(1.5)
+    assert (third.minutes, third.rehearsed, third.extra) == (1.5, 33, 67)
+    assert RETRAINING.within(1e-3).rehearsed == 5
+    assert RETRAINING.within(60.0) == replace(RETRAINING, minutes=60.0)
 
 
 def test_a_rehearsal_has_the_same_number_of_problems_of_every_device() -> None:

@@ -55,7 +55,7 @@ class NoisyMeasurer:
                 options: Options) -> list[Measurement]:
         self.compared += configurations
         self.order_seeds.append(options.order_seed)
-        self.rounds = rounds
+        self.rounds = max(self.rounds, rounds)
         samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
         for turn in range(min(rounds, 12)):
             for configuration in configurations:

@@ -71,7 +71,7 @@ def test_the_work_takes_long_beside_its_launch_and_as_long_as_expected(launch: f
 def test_a_cpu_at_half_its_rate_is_noticed_even_if_it_was_slow_from_the_beginning() -> None:
     driver = Driver(slower=2.0)
     work = driver.work()
-    pace = Pace(work.seconds, work.expected)
+    pace = Pace(work)
     assert pace.is_slow()
     driver.slower = 1.0
     assert not pace.is_slow()

@@ -16,6 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.compilers import COMPILERS_AHEAD, compiler_ahead
 from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 from seqtune.tuner.measuring import runner as runners
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support import planted
@@ -53,24 +54,33 @@ def test_a_batch_is_compiled_ahead_and_a_single_kernel_is_not() -> None:
 
 def test_what_is_not_compiled_within_its_allowance_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "processors", lambda: 2)
-    monkeypatch.setattr(Runner, "open", lambda runner: 0.02)
+    monkeypatch.setattr(Runner, "open", lambda runner, seconds: 0.02)
     recorder = AheadRecorder([Future() for _ in range(5)])
     runner = Runner(planted.DEVICE, planted.BACKEND)
     runner._ahead = recorder
     began = time.monotonic()
-    runner._compile(planted.PROBLEM, [planted.deed("good")] * 5, replace(OPTIONS, build_seconds=0.01))
+    runner._compile(planted.PROBLEM, [planted.deed("good")] * 5, replace(OPTIONS, build_seconds=0.01), Deadline())
     assert time.monotonic() - began >= 0.06  # three sources on each of two cores
     assert recorder.stopped == 1
 
 
 def test_a_worker_is_not_awaited_where_nothing_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(runner: Runner) -> float:
+    def opened(runner: Runner, seconds: float) -> float:
         raise AssertionError("opened")
 
     monkeypatch.setattr(Runner, "open", opened)
     runner = Runner(planted.DEVICE, planted.BACKEND)
     for runner._ahead in (None, AheadRecorder()):
-        runner._compile(planted.PROBLEM, [planted.deed("good")] * 2, OPTIONS)
+        runner._compile(planted.PROBLEM, [planted.deed("good")] * 2, OPTIONS, Deadline())
+
+
+def test_nothing_is_awaited_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runner, "open", lambda runner, seconds: 1000.0)
+    recorder = AheadRecorder([Future()])
+    runner = Runner(planted.DEVICE, planted.BACKEND)
+    runner._ahead = recorder
+    runner._compile(planted.PROBLEM, [planted.deed("good")] * 2, OPTIONS, Deadline(0.01))
+    assert recorder.stopped == 1
 
 
 def test_only_backends_of_this_package_have_a_compiler_ahead() -> None:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from benchmarks.robustness.simulated_host import AlwaysRight, SimulatedExecutable, SimulatedHost
 from seqtune.data.record import Status
 from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
-from seqtune.tuner.measuring.pace import LOOKS, PATIENCE, PAUSE, Pace
+from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, Pace
+from seqtune.tuner.measuring.patience import SAVED, SHARE, Patience
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, time_in_rounds
 from seqtune.tuner.measuring.worker import Worker
 from tests.support import planted
@@ -18,25 +20,29 @@ QUICK, SLOW = 20e-6, 40e-6  # seconds of the reference work
 
 
 class Machine:
-    """A CPU that is slow between given times of its own clock, which only sleeping moves."""
+    """A CPU that is slow between given times of its own clock, which only sleeping and `pass_on` move."""
 
-    def __init__(self, *slow: tuple[float, float]) -> None:
-        self.now, self.slow, self.slept = 0.0, slow, 0.0
+    def __init__(self, *slow: tuple[float, float], expected: float = QUICK) -> None:
+        self.now, self.slow, self.slept, self.expected = 0.0, slow, 0.0, expected
 
-    def work(self) -> float:
+    def seconds(self) -> float:
         return SLOW if any(begin <= self.now < end for begin, end in self.slow) else QUICK
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.slept += seconds
 
-    def pace(self, expected: float = QUICK) -> Pace:
-        return Pace(self.work, expected, lambda: self.now, self.sleep)
+    def clock(self) -> float:
+        return self.now
+
+    def pace(self) -> Pace:
+        return Pace(self, self.clock, self.sleep)
 
 
 def test_a_slow_cpu_is_waited_for() -> None:
-    machine = Machine((0.0, 0.6))
+    machine = Machine((20.0, 20.6))
     pace = machine.pace()
+    machine.now = 20.0
     assert pace.is_slow()
     assert pace.settle()
     assert 0.6 <= machine.slept <= 0.6 + PAUSE
@@ -45,41 +51,114 @@ def test_a_slow_cpu_is_waited_for() -> None:
 
 
 def test_what_stays_slow_is_waited_for_once_until_it_was_quick_again() -> None:
-    machine = Machine((0.0, 10.0), (11.0, 20.0))
+    machine = Machine((20.0, 30.0), (50.0, 60.0))
     pace = machine.pace()
+    machine.now = 20.0
     assert not pace.settle()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
     assert not pace.settle()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
-    machine.now = 10.5
+    machine.now = 40.0
     assert pace.settle()
-    machine.now, machine.slept = 11.5, 0.0
+    machine.now, machine.slept = 51.0, 0.0
     assert not pace.settle()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
+
+
+def test_waiting_is_a_fifth_of_the_time_even_where_the_cpu_is_quick_now_and_then() -> None:
+    """Each time that it is quick, a pace forgets that it gave up: only the account keeps it from waiting again."""
+    machine = Machine(*((second, second + 0.99) for second in range(400)))
+    pace = machine.pace()
+    while machine.now < 300.0:
+        pace.settle()
+        machine.now += 0.01
+        assert machine.slept <= SHARE * machine.now + PAUSE
+    assert machine.slept == pytest.approx(pace.patience.waited)
+    assert machine.slept > 0.1 * machine.now
+
+
+def test_patience_that_is_saved_up_is_bounded() -> None:
+    machine = Machine()
+    patience = Patience(machine.clock)
+    assert patience.left == 0.0
+    machine.now = 5.0
+    assert patience.left == pytest.approx(SHARE * 5.0)
+    patience.spend(2.0)
+    assert patience.left == pytest.approx(-1.0)
+    machine.now = 1e6
+    assert patience.left == SAVED
+
+
+def test_no_waiting_begins_that_would_pass_the_end_of_the_request() -> None:
+    machine = Machine((20.0, 30.0))
+    pace = machine.pace()
+    machine.now = 20.0
+    pace.begin(0.7)
+    assert not pace.settle()
+    assert machine.slept == pytest.approx(0.7, abs=PAUSE)
+    assert machine.now <= 20.7
 
 
 def test_one_interruption_is_no_slow_cpu() -> None:
     times = iter([QUICK, SLOW, QUICK, *[SLOW] * LOOKS])
-    pace = Pace(lambda: next(times), QUICK)
+
+    class Work:
+        expected = QUICK
+
+        def seconds(self) -> float:
+            return next(times)
+
+    pace = Pace(Work())
     assert not pace.is_slow()
     assert not pace.is_slow()
     assert pace.is_slow()
 
 
-def test_a_shorter_time_than_expected_becomes_the_usual_one() -> None:
-    assert Machine().pace(expected=1.0).settle()
-    machine = Machine((1.0, 2.0))
-    pace = machine.pace(expected=1.0)
-    assert pace.settle()
-    machine.now = 1.0
-    assert pace.is_slow()
+def look(machine: Machine, pace: Pace, times: int) -> list[bool]:
+    """Look so many times, a second apart."""
+    found = []
+    for _ in range(times):
+        machine.now += 1.0
+        found.append(pace.is_slow())
+    return found
+
+
+def test_a_shorter_time_than_expected_becomes_the_usual_one_after_some_looks() -> None:
+    machine = Machine((100.5, 200.0), expected=1.0)
+    pace = machine.pace()
+    assert not any(look(machine, pace, 100))
+    assert pace.usual == QUICK
+    assert all(look(machine, pace, 10))
+
+
+def test_one_lucky_look_does_not_make_all_others_look_slow() -> None:
+    machine = Machine()
+    pace = machine.pace()
+    look(machine, pace, FEWEST)
+    machine.seconds = lambda: QUICK / 2  # type: ignore[method-assign]
+    look(machine, pace, 1)
+    machine.seconds = lambda: QUICK  # type: ignore[method-assign]
+    assert not any(look(machine, pace, 50))
+
+
+def test_a_cpu_that_stays_slow_does_not_become_a_usual_one() -> None:
+    machine = Machine((0.0, 1e6))
+    pace = machine.pace()
+    assert all(look(machine, pace, 500))
+    assert pace.usual == QUICK
+
+
+def test_without_reference_work_no_cpu_is_slow() -> None:
+    assert Pace().settle()
+    assert not Pace().is_slow()
 
 
 class Paces(Pace):
-    """A pace that says in turn whether the CPU is slow after an executable was sampled."""
+    """A pace that says in turn whether the CPU is slow after an executable was sampled; `means` are its seconds."""
 
-    def __init__(self, slow: Sequence[bool]) -> None:
-        self.answers, self.settled = list(slow), 0
+    def __init__(self, slow: Sequence[bool], means: float = 60.0) -> None:
+        super().__init__()
+        self.answers, self.settled, self.means = list(slow), 0, means
 
     def is_slow(self) -> bool:
         return self.answers.pop(0)
@@ -88,16 +167,22 @@ class Paces(Pace):
         self.settled += 1
         return True
 
+    def affords(self, seconds: float) -> bool:
+        return seconds <= self.means
 
-@pytest.mark.parametrize(("slow", "disturbed"), [([False], 0), ([True, False], 0), ([True, True], 4)])
-def test_samples_of_a_slow_cpu_are_taken_again_once(slow: list[bool], disturbed: int) -> None:
+
+@pytest.mark.parametrize(("slow", "means", "disturbed"), [
+    ([False], 60.0, 0), ([True, False], 60.0, 0), ([True, True], 60.0, 4), ([True], 0.0, 4)])
+def test_samples_of_a_slow_cpu_are_taken_again_once_if_patience_pays(
+        slow: list[bool], means: float, disturbed: int) -> None:
     operands, expected = prepare(PROBLEM)
-    pace = Paces(slow)
+    pace = Paces(slow, means)
     measurement = check_and_time(Fake(), operands, expected, Options(samples=4), pace=pace)
     assert measurement.status is Status.CORRECT
     assert len(measurement.samples) == 4
     assert measurement.disturbed == disturbed
     assert pace.settled == len(slow)
+    assert (pace.patience.waited > 0) == (len(slow) == 2), "the first samples were thrown away"
 
 
 def test_every_sample_of_a_comparison_waits_for_a_quick_cpu() -> None:
@@ -105,6 +190,40 @@ def test_every_sample_of_a_comparison_waits_for_a_quick_cpu() -> None:
     pace = Paces([])
     time_in_rounds([Fake(), Fake(slip=1.0), Fake()], operands, expected, 5, Options(), pace=pace)
     assert pace.settled == 10
+
+
+def test_samples_of_a_comparison_count_as_disturbed_where_the_cpu_stays_slow() -> None:
+    operands, expected = prepare(PROBLEM)
+    measurement, = time_in_rounds([Fake()], operands, expected, 5, Options(), pace=Machine((0.0, 1e9)).pace())
+    assert measurement is not None
+    assert measurement.disturbed == len(measurement.samples) == 5
+
+
+def test_the_end_of_the_request_ends_samples_and_rounds() -> None:
+    host = SimulatedHost(0, steady=True)
+    pace = host.pace()
+    pace.begin(1.0)
+    kernels = [SimulatedExecutable(host, 0.1), SimulatedExecutable(host, 0.05)]
+    measurement = check_and_time(kernels[0], {}, AlwaysRight(), Options(), pace=pace)
+    assert 6 <= len(measurement.samples) < 10
+    assert host.now <= 1.1
+    pace.begin(2.0)
+    began = host.now
+    first, second = time_in_rounds(kernels, {}, AlwaysRight(), 16, Options(), pace=pace)
+    assert first is not None
+    assert second is not None
+    assert len(first.samples) == len(second.samples) == pytest.approx(6, abs=1), "whole rounds of 0.3 s"
+    assert host.now - began <= 2.0 + 0.2 + 0.1, "the sample that began last, and the launch before it"
+
+
+def test_a_comparison_has_its_fewest_rounds_even_after_the_planned_end() -> None:
+    host = SimulatedHost(0, steady=True)
+    pace = host.pace()
+    pace.begin(0.0)
+    measurement, = time_in_rounds([SimulatedExecutable(host, 0.1)], {}, AlwaysRight(), 16, Options(fewest_rounds=3),
+                                  pace=pace)
+    assert measurement is not None
+    assert len(measurement.samples) == 3
 
 
 class PacedBackend(planted.PlantedBackend):
@@ -122,9 +241,8 @@ class PacedBackend(planted.PlantedBackend):
 def test_a_worker_waits_for_a_quick_cpu_where_the_backend_has_reference_work() -> None:
     paced, plain = (Worker({"device": planted.DEVICE.to_json(), "backend": backend}, lambda _: None, lambda: False)
                     for backend in (f"{__name__}:PacedBackend", f"{planted.__name__}:PlantedBackend"))
-    assert paced._pace is not None
     assert paced._pace.is_slow()
-    assert plain._pace is None
+    assert not plain._pace.is_slow()
 
 
 @pytest.mark.skipif(not devices(), reason="LLVM finds no vector instructions on this CPU")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import LaunchError, wall_clock
+from seqtune.tuner.measuring.pace import Pace
 from seqtune.tuner.measuring.timing import LONG, Options, Sampler, check_and_time, prepare, sample, time_in_rounds
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
@@ -182,6 +183,12 @@ def test_a_hopeless_candidate_is_dropped_at_the_second_look() -> None:
     assert len(measurement.samples) == 2
 
 
+def patient() -> Pace:
+    """A pace whose patience pays for every repetition here."""
+    times = iter([0.0, 100.0])
+    return Pace(clock=lambda: next(times, 100.0))
+
+
 class Interrupted:
     """Launches take a millisecond; those of the samples in `slow` take ten, and threads wait meanwhile."""
 
@@ -197,15 +204,22 @@ class Interrupted:
     def seconds(self) -> float:
         return self.waited
 
-    def take(self, count: int, repeats: int) -> tuple[list[float], int]:
-        sampler = Sampler(self.time, 1e-4, LONG, repeats)  # so long that no launch wakes threads before a sample
-        samples = [sampler.take(self) for _ in range(count)]  # type: ignore[arg-type]
+    def take(self, number: int, repeats: int, pace: Pace | None = None) -> tuple[list[float], int]:
+        pace = patient() if pace is None else pace
+        sampler = Sampler(self.time, 1e-4, LONG, repeats, pace)  # so long that no launch wakes threads before a sample
+        samples = [sampler.take(self) for _ in range(number)]  # type: ignore[arg-type]
         return samples, sampler.disturbed
 
 
 def test_a_sample_during_which_a_thread_waited_is_taken_again() -> None:
     for slow in ({0}, {2}, {1, 2, 5}):
         assert Interrupted(slow).take(5, repeats=5) == ([1e-3] * 5, 0)
+
+
+def test_without_patience_no_sample_is_taken_again() -> None:
+    now = count(step=1e-3)
+    assert Interrupted({0, 2}).take(4, repeats=4, pace=Pace(clock=lambda: next(now))) == (
+        [1e-2, 1e-3, 1e-2, 1e-3], 2)
 
 
 def test_samples_that_stay_disturbed_are_counted_and_kept() -> None:
@@ -237,7 +251,7 @@ class Sleepy:
 
 def test_waking_the_threads_is_no_part_of_a_sample() -> None:
     sleepy = Sleepy()
-    sampler = Sampler(sleepy.time, 2e-4, 1e-3, 3)  # the first launch of all was slow, too
+    sampler = Sampler(sleepy.time, 2e-4, 1e-3, 3, Pace())  # the first launch of all was slow, too
     for _ in range(5):
         sleepy.asleep = True
         assert sampler.take(sleepy) == pytest.approx(5e-5)  # type: ignore[arg-type]
