@@ -147,7 +147,7 @@ def run(given: argparse.Namespace) -> list[Row]:
 
             def result(ours: Any = executable) -> Any:
                 ours.run()
-                return ours.output()
+                return ours.outputs()["y"]
 
             contestants.append(Contestant(OURS, executable.run, checked(expected, partial(result), OURS),
                                           {"configuration": dict(configuration.settings)}))
