@@ -1,0 +1,69 @@
+"""The simulated host, and the tables of what is measured on a shared one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.robustness.shared_host import table, timed, winners
+from benchmarks.robustness.simulated_host import LONGEST, SHORTEST, Killed, SimulatedHost
+from seqtune.errors import SeqtuneError
+from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.tuner.measuring.patience import SHARE
+from seqtune.tuner.simulation import RecordedSpace
+from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM
+
+TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
+
+
+def test_work_takes_twice_as_long_in_a_slow_stretch_and_stretches_are_of_the_declared_lengths() -> None:
+    host = SimulatedHost(3)
+    taken = np.array([host.work(0.01) for _ in range(100_000)])
+    slow = np.isclose(taken, 0.02)
+    assert (np.isclose(taken, 0.01) | slow).mean() > 0.99, "the others are at the ends of stretches"
+    assert 0.3 < taken[slow].sum() / host.now < 0.7
+    ends = np.flatnonzero(np.diff(slow.astype(int)))
+    lengths = np.add.reduceat(taken, ends)[:-1]
+    assert lengths.min() > SHORTEST - 0.05
+    assert lengths.max() < LONGEST + 0.05
+
+
+def test_sleep_passes_stretches_and_a_steady_host_stays_quick() -> None:
+    host, steady = SimulatedHost(3), SimulatedHost(3, steady=True)
+    for sleeper in (host, steady):
+        sleeper.sleep(100.0)
+        assert (sleeper.now, sleeper.slept) == (100.0, 100.0)
+    assert steady.work(5.0) == pytest.approx(5.0)
+
+
+def test_a_process_that_works_is_killed_at_its_end() -> None:
+    host = SimulatedHost(0, steady=True)
+    host.end = 1.5
+    host.work(1.0)
+    with pytest.raises(Killed):
+        host.work(1.0)
+    assert host.now == 1.5
+
+
+def test_searches_on_a_shared_host_find_the_winners_of_a_quiet_one() -> None:
+    seconds = np.random.default_rng(0).permutation(np.geomspace(1e-4, 1e-2, len(TASK)))
+    spaces = [RecordedSpace("toy", "test", MeasuredTask(TASK, seconds))] * 2
+    quiet, _ = winners(spaces, SimulatedHost(0, steady=True), len(TASK))
+    assert quiet == [pytest.approx(1e-4)] * 2
+    for seed in range(3):
+        host = SimulatedHost(seed)
+        found, waited = winners(spaces, host, len(TASK))
+        assert found == quiet
+        assert waited <= SHARE * host.now + 0.1
+
+
+def test_a_command_that_fails_has_a_row_with_its_error() -> None:
+    def fail(seconds: float) -> str:
+        raise SeqtuneError(f"not within {seconds:g} s")
+
+    row = timed("tune", 2.0, fail)
+    assert (row["command"], row["budget"], row["outcome"]) == ("tune", 2.0, "not within 2 s")
+    assert math.isclose(row["ratio"], row["elapsed"] / 2.0)
+    assert table([row]).splitlines()[0].startswith("| command | budget | elapsed | ratio | outcome |")
