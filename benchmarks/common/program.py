@@ -31,6 +31,18 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def several(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """The parser of a list of names with commas."""
+    def parse(text: str) -> list[str]:
+        given = text.split(",")
+        for name in given:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"{name!r:.40} is not one of {', '.join(names)}")
+        return given
+
+    return parse
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose complaint is one line. Its description keeps its lines."""
 

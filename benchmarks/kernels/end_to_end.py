@@ -76,7 +76,7 @@ def runs_of(name: str, device: Device, given: argparse.Namespace) -> dict[str, C
     runs: dict[str, Callable[[], Any]] = {
         "eager": lambda: eager(x), "eager_channels_last": lambda: eager_last(x_last)}
     began = time.monotonic()
-    fast = optimize(build(name), x, device=device, seconds=given.seconds, journal=given.journal,
+    fast = optimize(build(name), x, device=device, budget=given.budget, journal=given.journal,
                     checkpoint=given.checkpoint, saved=given.saved and given.saved / f"{name}.json",
                     progress=lambda step: print(f"{name}: {step}", file=sys.stderr, flush=True))
     unchanged = sum(choice.configuration is None for choice in fast.choices)
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--rounds", type=positive, default=30)
-    parser.add_argument("--seconds", type=float, default=2.0, help="time to verify a layer")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds to verify a network")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--save", type=Path, help="folder in which to save the choices")

@@ -18,14 +18,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.common.page import check_ready, publish
-from benchmarks.common.program import parser_of, positive, run_program
+from benchmarks.common.program import parser_of, positive, run_program, several
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
@@ -43,18 +43,6 @@ LARGEST_OUTCOME = 10_000_000  # bytes
 LONGEST_SECONDS = 3600.0  # of one contest
 
 
-def several(names: Sequence[str]) -> Callable[[str], list[str]]:
-    """The parser of a list of names with commas."""
-    def parse(text: str) -> list[str]:
-        given = text.split(",")
-        for name in given:
-            if name not in names:
-                raise argparse.ArgumentTypeError(f"{name!r:.40} is not one of {', '.join(names)}")
-        return given
-
-    return parse
-
-
 def numbers(text: str) -> list[int]:
     """Parse numbers above 0 with commas."""
     return [positive(part) for part in text.split(",")]
@@ -62,9 +50,9 @@ def numbers(text: str) -> list[int]:
 
 def assignments(given: argparse.Namespace) -> list[Assignment]:
     """The contests of a command line."""
-    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.ours, given.seconds,
-                       given.checkpoint, str(given.journal.resolve()) if given.journal else None, given.nodes,
-                       given.hold)
+    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.ours, given.budget,
+                       given.seconds, given.checkpoint, str(given.journal.resolve()) if given.journal else None,
+                       given.nodes, given.hold)
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
@@ -137,7 +125,8 @@ def main() -> None:
     parser.add_argument("--peers", type=several(names), default=names, metavar="A,B", help=f"of {', '.join(names)}")
     parser.add_argument("--ours", choices=list(FORMS), default="optimize",
                         help="seqtune.pytorch.optimize, or torch.compile with our backend")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time to verify a layer")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds to verify a network")
+    parser.add_argument("--seconds", type=float, default=10.0, help="most seconds to verify a layer")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")

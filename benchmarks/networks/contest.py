@@ -44,7 +44,8 @@ class Assignment:
     rounds: int = 20
     peers: Sequence[str] = tuple(peer.name for peer in PEERS)
     form: str = "optimize"  # of our contestants, or compile
-    seconds: float = 2.0  # time to verify a layer
+    budget: float = 60.0  # seconds to verify the network
+    seconds: float = 10.0  # at most for a layer
     checkpoint: str = "default"
     journal: str | None = None
     nodes: bool = False  # also OpenVINO's time of each node
@@ -57,7 +58,8 @@ class Assignment:
 
     def our_options(self) -> OurOptions:
         """The options of our contestants."""
-        return OurOptions(self.form, self.seconds, self.checkpoint, Path(self.journal) if self.journal else None)
+        journal = Path(self.journal) if self.journal else None
+        return OurOptions(self.form, self.budget, self.seconds, self.checkpoint, journal)
 
 
 @dataclass

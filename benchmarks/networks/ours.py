@@ -29,7 +29,8 @@ class OurOptions:
     """Options of our contestants."""
 
     form: str = "optimize"  # or compile
-    seconds: float = 2.0  # time to verify a layer
+    budget: float = 60.0  # seconds to verify the network
+    seconds: float = 10.0  # at most for a layer
     checkpoint: str = "default"
     journal: Path | None = None  # of verified layers; None: all are verified anew
 
@@ -47,8 +48,9 @@ def _optimized(case: Case, options: OurOptions, verify: bool) -> Run:
         if "precision" not in inspect.signature(optimize).parameters:
             raise UnavailableError(f"seqtune.pytorch.optimize computes in fp32 only, not in {case.dtype}")
         settings["precision"] = case.dtype
-    model = optimize(case.model, tuple(case.inputs), device=case.device, verify=verify, seconds=options.seconds,
-                     checkpoint=options.checkpoint, journal=_journal(case, options), **settings)
+    model = optimize(case.model, tuple(case.inputs), device=case.device, verify=verify, budget=options.budget,
+                     seconds=options.seconds, checkpoint=options.checkpoint, journal=_journal(case, options),
+                     **settings)
     return called(model, case, case.inputs)  # the operands of a model in fp32 are fp32
 
 
@@ -57,8 +59,9 @@ def _compiled(case: Case, options: OurOptions, verify: bool) -> Run:
 
     if "seqtune" not in torch._dynamo.list_backends(exclude_tags=None):
         raise UnavailableError("torch.compile knows no backend seqtune here: install this version of seqtune")
-    settings: dict[str, Any] = {"verify": verify, "seconds": options.seconds, "journal": str(_journal(case, options)),
-                **({"precision": case.dtype} if case.dtype != "fp32" else {})}
+    settings: dict[str, Any] = {
+        "verify": verify, "budget": options.budget, "seconds": options.seconds,
+        "journal": str(_journal(case, options)), **({"precision": case.dtype} if case.dtype != "fp32" else {})}
     return called(torch.compile(case.copied(), backend="seqtune", options=settings), case)
 
 

@@ -31,7 +31,7 @@ from .. import __version__
 from ..errors import CheckpointError, SeqtuneError
 from .saved_choices import Choice, choice_of_json
 
-VERSION = 1  # of the way in which choices are made; answers of another version are not used
+VERSION = 2  # of the way in which choices are made; answers of another version are not used
 MOST_ANSWERS = 5000  # the oldest ones go first; an answer has about 500 bytes
 MOST_BYTES = 8_000_000
 SUFFIX = ".choices.json"  # after the journal's name
@@ -64,7 +64,8 @@ class ChoiceMemory:
             seconds = [None if answer[name] is None else float(answer[name]) for name in ("seconds", "pytorch_seconds")]
             choice = choice_of_json(answer["choice"], self._device)
             if choice.problem == problem:
-                return replace(choice, seconds=seconds[0], pytorch_seconds=seconds[1], slower=answer["slower"] is True)
+                return replace(choice, seconds=seconds[0], pytorch_seconds=seconds[1], slower=answer["slower"] is True,
+                               verified=answer["verified"] is True)
         return None
 
     def find_answer(self, name: str) -> Any:
@@ -74,7 +75,8 @@ class ChoiceMemory:
     def keep(self, choices: Sequence[Choice]) -> None:
         """Remember choices. Where the file cannot be written, nothing is remembered."""
         self._keep({choice.problem.key: {"choice": choice.to_json(), "seconds": choice.seconds,
-                                         "pytorch_seconds": choice.pytorch_seconds, "slower": choice.slower}
+                                         "pytorch_seconds": choice.pytorch_seconds, "slower": choice.slower,
+                                         "verified": choice.verified}
                     for choice in choices})
 
     def keep_answer(self, name: str, answer: object) -> None:

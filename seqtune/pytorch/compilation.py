@@ -1,16 +1,16 @@
 """Compilation: from an exported model to a graph whose segments are programs.
 
-Layers are chosen all at once, so that equal ones are predicted once. A layer that stays PyTorch's leaves its segment,
-which then falls apart. Therefore a layer that PyTorch computes faster is left to it only if the whole graph becomes
-faster by this, and the whole graph is left to PyTorch only if its own form of the graph is clearly faster.
+The choices are predicted; with a verifier, the layers that are worth it are measured. A layer that stays PyTorch's cuts
+a program in two. Therefore a layer that PyTorch computes faster is left to it only if the whole graph becomes faster by
+this, and the whole graph is left to PyTorch only if its own form of the graph is clearly faster.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,34 +22,21 @@ from torch.fx.graph import CodeGen
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .export.functional import make_functional
-from .graph_judge import GraphJudge, GraphVerdict, graph_digest
-from .kept_layers import keep_layer
-from .lowering.attention_forms import unify_attention
+from .graph_compiler import CompiledGraph, GraphCompiler
+from .graph_judge import GraphJudge
 from .lowering.graph_edits import EditedGraph
 from .lowering.simplification import simplify
 from .lowering.unbatched import give_batches
-from .network.nodes import Layer, Tuned
-from .network_module import NetworkModule, SegmentNetwork
-from .partition import fold_constants, joined, segments_of, unknown_operations
-from .precisions import TOLERANCES, has_bf16
+from .network.nodes import Tuned
+from .network_verifier import NetworkVerifier
+from .partition import fold_constants
+from .peer_graph import PeerForms
+from .precisions import TOLERANCES
 from .saved_choices import Choice
 
-SLOWER = "PyTorch's own operation is faster, and so is the network with it"
-UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
+UNJUDGED = "no time was left to compare the network with PyTorch's code"
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION}
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledGraph:
-    """The graph, the choices for its layers in order, and the reason why each other operation stayed PyTorch's."""
-
-    graph: Any  # an fx.GraphModule, or a PeerGraph where that is faster
-    choices: tuple[Choice, ...]
-    kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
-    verdict: GraphVerdict | None = None  # where it was compared as a whole
-    tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
-    written: tuple[int, ...] = ()  # the operands that a run changes, at its end: they must share no memory with others
 
 
 def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
@@ -85,72 +72,50 @@ def _no_stack_traces() -> Iterator[None]:
 
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
                   choose: Callable[[Sequence[Tuned]], Sequence[Choice]], examples: Sequence[Any] = (),
-                  judge: GraphJudge | None = None, precision: str = "fp32") -> CompiledGraph | None:
+                  judge: GraphJudge | None = None, precision: str = "fp32",
+                  verifier: NetworkVerifier | None = None) -> CompiledGraph | None:
     """Compile what `exported` returns; None where it has no layer that kernels compute.
 
-    A `judge` compares the graph, on the examples, with the forms that PyTorch computes in part or as a whole.
+    A `verifier` measures the layers that are worth it, and the network with their winners. A `judge` compares the
+    graph, on the examples, with the forms that PyTorch computes in part or as a whole.
     """
     module = plain_graph(program)
     simplify(module.graph)
     give_batches(module.graph)
     fold_constants(module)
-    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if _computes_bf16(module, precision) else "fp32"],
+    compiler = GraphCompiler(module, binder, precision)
+    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if compiler.computes_bf16() else "fp32"],
                              "written": _written(module.graph)}
-    compiled = _compiled(module, binder, choose, precision, split=False)
+    compiled = compiler.compile(choose)
     if compiled is None or judge is None:
         return compiled and replace(compiled, **facts)
-    digest = graph_digest(module, compiled.choices)
+    forms = judge.forms(module, examples)
+    with nullcontext() if verifier is None else verifier.budget.running():
+        if verifier is not None:
+            compiled = verifier.verified(compiler, compiled, examples, forms.make)
+        compiled = _judged(compiler, compiled, choose, judge, forms)
+        if verifier is not None and verifier.has_measured:
+            assert compiled.verification is not None
+            facts["verification"] = replace(compiled.verification, used=verifier.budget.used())
+    return replace(compiled, **facts)
+
+
+def _judged(compiler: GraphCompiler, compiled: CompiledGraph, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
+            judge: GraphJudge, forms: PeerForms) -> CompiledGraph:
+    """The form of the graph that is the fastest: ours, one in which PyTorch computes some layers, or PyTorch's."""
+    digest = compiler.digest(compiled.choices)
     if any(choice.slower for choice in compiled.choices):
-        split = _compiled(module, binder, choose, precision, split=True)
-        if split is not None and judge.splits(digest, compiled.graph, split.graph, examples):
-            compiled, digest = split, graph_digest(module, split.choices)
-    verdict, peer = judge.verdict(digest, module, compiled.graph, examples)
+        split = compiler.compile(choose, split=True)
+        if split is not None and judge.splits(digest, compiled.graph, split.graph, forms.examples):
+            compiled = replace(split, verification=compiled.verification)
+            digest = compiler.digest(split.choices)
+    verdict, peer = judge.verdict(digest, forms, compiled.graph)
+    if verdict is None and compiled.verification is not None:
+        note = "; ".join(filter(None, (compiled.verification.note, UNJUDGED)))
+        return replace(compiled, verification=replace(compiled.verification, note=note))
     if peer is None:
-        return replace(compiled, verdict=verdict, **facts)
-    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict, **facts)
-
-
-def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
-              precision: str, split: bool) -> CompiledGraph | None:
-    """Compile a graph, which is not changed. With `split`, layers that PyTorch computes faster stay PyTorch's."""
-    module = _copied(module)
-    unify_attention(module.graph)
-    fold_constants(module)  # sums of masks
-    unknown = unknown_operations(module, _computes_bf16(module, precision))
-    choices: list[Choice] = []
-    while True:
-        networks = [SegmentNetwork(segment, binder.device, precision) for segment in segments_of(module, unknown)]
-        tuned = [node for network in networks for node in network.tuned]
-        if not choices and not any(isinstance(node, Layer) for node in tuned):
-            return None
-        new = [replace(choice, configuration=None) if split and choice.slower else choice for choice in choose(tuned)]
-        known = {choice.problem for choice in choices}
-        choices += [choice for choice in new if not choices or choice.problem not in known]
-        kept = {node.origin: SLOWER if choice.slower else UNSOLVED
-                for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
-        if not kept:
-            break
-        for node in [node for node in module.graph.nodes if node.name in kept]:
-            reason = kept[node.name]
-            unknown[keep_layer(module, node, precision)] = reason
-    configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
-                      if choice.configuration is not None}
-    modules = [NetworkModule(network, binder, configurations) for network in networks]
-    graph = joined(module, unknown, [network.segment for network in networks], modules)
-    return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()))
-
-
-def _computes_bf16(module: fx.GraphModule, precision: str) -> bool:
-    """Whether bf16 was asked for, or is the type of a weight."""
-    return precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()])
-
-
-def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """A graph with the same tensors, so that one may be changed."""
-    graph = fx.Graph()
-    result = graph.graph_copy(module.graph, {})
-    graph.output(result)
-    return EditedGraph(module, graph)
+        return replace(compiled, verdict=verdict)
+    return replace(compiled, graph=peer, kept=(("the whole network", str(verdict)),), verdict=verdict)
 
 
 def plain_graph(program: ExportedProgram) -> fx.GraphModule:

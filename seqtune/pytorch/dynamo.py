@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._dynamo.convert_frame import compile_lock
+from torch.export import ExportedProgram
 
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import silent
@@ -26,11 +27,14 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import MisuseError, SeqtuneError, one_line, shown
 from ..inputs import check_flag, check_own_journal, check_path, check_positive, warned
-from .compilation import CompiledGraph, compile_graph, exported
+from .compilation import compile_graph, exported
 from .device_threads import TURN, binder_of, device_of_pytorch
+from .graph_compiler import CompiledGraph
 from .graph_judge import GraphJudge, GraphVerdict
 from .lowering.encoder_layers import write_out_encoder_layers
-from .network.nodes import Tuned
+from .network_budget import NETWORK_SECONDS, NetworkBudget
+from .network_verification import NetworkVerification
+from .network_verifier import NetworkVerifier
 from .operands.shared_memory import share_memory
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import TOLERANCES, checked_precision
@@ -56,6 +60,7 @@ class BackendOptions:
     fallback: str = "inductor"
     precision: str | None = None
     compare: str = INDUCTOR
+    budget: float = NETWORK_SECONDS
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
@@ -70,6 +75,7 @@ class BackendOptions:
                               f"{', '.join(names)}")
         result = cls(**given)
         check_positive("seconds", result.seconds)
+        check_positive("budget", result.budget)
         check_compared(result.compare)
         if result.fallback not in FALLBACKS:
             raise MisuseError(f"fallback={shown(result.fallback)} is not one of {', '.join(FALLBACKS)}")
@@ -119,6 +125,7 @@ class ShapedPrograms:
         self._fallback: Callable[..., Any] | None = None  # of all values
         self._verified: set[Any] = set()  # the first shapes, whose layers are measured
         self._choices: dict[tuple[str, Problem], Choice] = {}  # of all shapes, by the device's key
+        self._reports: dict[str, NetworkVerification] = {}  # on the shapes that were verified, by their graphs' digests
         self._verdict: GraphVerdict | None = None
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
@@ -180,10 +187,7 @@ class ShapedPrograms:
         try:
             with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
-            selection = LayerSelection(verify, self.options.seconds, self.options.checkpoint, self.options.journal,
-                                       silent, self._choices)
-            compiled = compile_graph(program, binder_of(device_of_pytorch()),
-                                     partial(self._choose, selection), examples, self._judge(selection), self.precision)
+            compiled = self._compiled(program, examples, verify)
         except SeqtuneError:
             raise
         except Exception as error:  # many kinds of code cannot be exported
@@ -193,18 +197,22 @@ class ShapedPrograms:
         self._verdict = compiled.verdict or self._verdict
         return compiled
 
-    def _judge(self, selection: LayerSelection) -> GraphJudge | None:
-        """The judge of the graph's first shape, whose verdict holds for all: each one would take as long."""
-        if not selection.verify and self._verdict is None:
-            return None
-        memory = selection.memory(device_of_pytorch())
-        return GraphJudge(self.options.compare, memory, silent, TOLERANCES[self.precision], self._verdict)
-
-    def _choose(self, selection: LayerSelection, layers: Sequence[Tuned]) -> list[Choice]:
-        answer = selection.choose(layers, binder_of(device_of_pytorch()))
+    def _compiled(self, program: ExportedProgram, examples: Values, verify: bool) -> CompiledGraph | None:
+        """The programs of one shape, with the choices of the earlier ones where layers are equal."""
+        options, device = self.options, device_of_pytorch()
+        selection = LayerSelection(verify, options.seconds, options.budget, options.checkpoint, options.journal,
+                                   silent, self._choices, reports=self._reports)
+        budget = NetworkBudget(options.budget)
+        verifier = NetworkVerifier(selection, budget, device) if verify else None
+        judge = None
+        if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
+            judge = GraphJudge(options.compare, selection.memory(device), silent, TOLERANCES[self.precision],
+                               self._verdict, budget)
+        compiled = compile_graph(program, binder_of(device), verifier.choose if verifier is not None else partial(
+            selection.choose, device=device), examples, judge, self.precision, verifier)
         for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
             del self._choices[oldest]
-        return answer
+        return compiled
 
 
 def _is_weight(value: Any) -> bool:

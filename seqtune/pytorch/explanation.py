@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.llvm.steps.formula import Formula
 
 from ..errors import MisuseError
 from .device_threads import TURN
+from .layer_times import operands_of
 from .network.nodes import Layer, Node, Pointwise, Product, Tuned
 from .network_module import NetworkModule
 from .openvino_nodes import by_step, openvino_nodes
@@ -54,6 +55,7 @@ class NetworkExplanation:
     kept: tuple[tuple[str, str], ...]
     openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
     compared: tuple[str, ...] = ()  # the times of the whole network beside PyTorch's forms of it, where measured
+    verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -64,7 +66,7 @@ class NetworkExplanation:
                  f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
-        lines += [f"   the whole network: {line}" for line in self.compared]
+        lines += [f"   the whole network: {line}" for line in (*self.verified, *self.compared)]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
                                   f"on {self.device}"])
 
@@ -88,15 +90,8 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     whole = fast.model if isinstance(fast.model, Compiled) else None
     if openvino and whole is None:
         raise MisuseError("this model was optimised in parts; OpenVINO's nodes are shown for whole models only")
-    operands: dict[nn.Module, tuple[Tensor, ...]] = {}
     programs = [module for module in fast.modules() if isinstance(module, NetworkModule)]
-    handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
-               for program in programs]
-    try:
-        result_for(fast, example, "these operands")
-    finally:
-        for handle in handles:
-            handle.remove()
+    operands = operands_of(programs, lambda: result_for(fast, example, "these operands"))
     if programs and not operands:
         raise MisuseError("these operands do not go through the kernels; explain the model with operands of the shapes "
                           "that it was optimised for")
@@ -112,6 +107,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
     kept = [entry for graph in graphs for entry in graph.kept]
     compared = [str(graph.verdict) for graph in graphs if graph.verdict is not None]
+    verified = [str(graph.verification) for graph in graphs if graph.verification is not None]
     rest: tuple[tuple[str, float], ...] = ()
     if openvino and whole is not None:
         nodes, network = openvino_nodes(whole.original, example, fast.device.threads)
@@ -119,7 +115,8 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
         steps = [replace(step, openvino=tuple((node.kernel, node.seconds) for node in matched.get(step.number, [])))
                  for step in steps]
         rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
-    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared))
+    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared),
+                              tuple(verified))
 
 
 def _beside(step: ExplainedStep) -> str:
@@ -178,6 +175,8 @@ def _page(explanation: NetworkExplanation) -> str:
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
     total = sum(step.seconds for step in explanation.steps)
+    whole = "".join(f"<p>The whole network: {escape(line)}.</p>"
+                    for line in (*explanation.verified, *explanation.compared))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -186,7 +185,7 @@ def _page(explanation: NetworkExplanation) -> str:
 <table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
 <th>fused</th><th>us</th><th>PyTorch, us</th><th>OpenVINO</th><th></th></tr>
 {rows}</table>{_rest(explanation)}
-{"".join(f"<p>The whole network: {escape(line)}.</p>" for line in explanation.compared)}
+{whole}
 <h2>Left to PyTorch</h2>{f"<ul>{kept}</ul>" if kept else "<p>Nothing.</p>"}</body></html>
 """
 

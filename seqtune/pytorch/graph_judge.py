@@ -19,21 +19,26 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from seqtune.predictor.say import Say
+from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
-from seqtune.tuner.measuring.timed_calls import time_calls
+from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
 
-from ..errors import FormatError, UnavailableError
+from ..errors import FormatError
 from .choice_memory import ChoiceMemory
 from .device_threads import TURN
-from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerGraph, eager_graph, inductor_graph
+from .network_budget import NetworkBudget, OutOfTimeError, rounds_within
+from .operands.examples import clones
+from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerForms, PeerGraph
 from .precisions import TOLERANCES
 from .saved_choices import Choice
 from .selection import difference
 
 RULE = Rule(margin=0.02)  # smaller leads are within the noise of a network's time
-LOOKS = 2  # that must agree
+LOOKS = 2  # that must agree: without a second one, no other form wins
 OURS = ""  # the name of our form beside those of the others
+CALLS = 2  # of each form in a round: one warms up
+FEWEST_ROUNDS = 8  # with fewer, the least p-value of a signed-rank test, 2**-rounds, is no evidence for one of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,8 @@ class GraphJudge:
     """Compares forms of graphs. Verdicts are remembered in `memory`, but not those that were reached under heavy load.
 
     `compare` is "inductor", or "eager" to save the time of Inductor's compilation. `settled` is the verdict on the same
-    graph with operands of other shapes, or a saved one, if there is one: nothing is measured then.
+    graph with operands of other shapes, or a saved one, if there is one: nothing is measured then. Nor is anything
+    measured after the end of the `budget`.
     """
 
     compare: str
@@ -75,74 +81,96 @@ class GraphJudge:
     progress: Say
     tolerance: float = TOLERANCES["fp32"]  # largest allowed difference of another form's results
     settled: GraphVerdict | None = None
+    budget: NetworkBudget | None = None
+
+    def forms(self, module: fx.GraphModule, examples: Sequence[Any]) -> PeerForms:
+        """PyTorch's forms of a graph, which are made when they are needed."""
+        return PeerForms(self.compare, module, examples, self.progress, self.budget)
 
     def splits(self, digest: str, ours: nn.Module, split: nn.Module, examples: Sequence[Any]) -> bool:
         """Whether the graph is faster if PyTorch computes some of its layers; `split` is that form."""
-        def measured() -> GraphVerdict:
+        def measured() -> GraphVerdict | None:
+            if not self._has_time(ours, examples):
+                return None
             self.progress("comparing the network with one in which PyTorch computes its faster layers")
-            return _look({EAGER: split}, ours, examples)
+            return _look({EAGER: split}, ours, examples, self.budget)
 
-        return self.settled is None and self._remembered(f"layers of {digest}", measured).peer_wins
+        if self.settled is not None:
+            return False
+        verdict = self._remembered(f"layers of {digest}", measured)
+        return verdict is not None and verdict.peer_wins
 
-    def verdict(self, digest: str, module: fx.GraphModule, ours: nn.Module,
-                examples: Sequence[Any]) -> tuple[GraphVerdict, PeerGraph | None]:
-        """The verdict on our form beside PyTorch's, and PyTorch's form if it wins.
+    def verdict(self, digest: str, forms: PeerForms,
+                ours: nn.Module) -> tuple[GraphVerdict | None, PeerGraph | None]:
+        """The verdict on our form beside PyTorch's, and PyTorch's form if it wins; None where no time was left for it.
 
         A form that won earlier and cannot be made now does not win: ours computes the graph, and the note says why.
         """
-        forms: dict[str, PeerGraph] = {}
-
-        def measured() -> GraphVerdict:
-            note = self._make(forms, module, examples)
-            self.progress(f"comparing the network with {' and '.join(forms)}")
-            expected = _results(ours, examples)
-            equal = {name: form for name, form in forms.items()
-                     if name == EAGER or difference(expected, _results(form, examples)) < self.tolerance}
-            return replace(_look(equal, ours, examples), note=note)
+        def measured() -> GraphVerdict | None:
+            if not self._has_time(ours, forms.examples):
+                return None
+            made = forms.make()
+            self.progress(f"comparing the network with {' and '.join(made)}")
+            expected = _results(ours, forms.examples)
+            equal = {name: form for name, form in made.items()
+                     if name == EAGER or difference(expected, _results(form, forms.examples)) < self.tolerance}
+            verdict = _look(equal, ours, forms.examples, self.budget)
+            return verdict and replace(verdict, note=forms.note)
 
         verdict = self.settled or self._remembered(f"{self.compare} {digest}", measured)
-        if not verdict.peer_wins:
+        if verdict is None or not verdict.peer_wins:
             return verdict, None
-        note = "" if verdict.peer in forms else self._make(forms, module, examples)
-        if verdict.peer not in forms:
-            return replace(verdict, peer_wins=False, note=note), None
-        return verdict, forms[verdict.peer]
+        peer = forms.make().get(verdict.peer)
+        return (replace(verdict, peer_wins=False, note=forms.note), None) if peer is None else (verdict, peer)
 
-    def _make(self, forms: dict[str, PeerGraph], module: fx.GraphModule, examples: Sequence[Any]) -> str:
-        """Make PyTorch's forms of the graph; returns the reason why Inductor's is missing."""
-        forms[EAGER] = eager_graph(module)
-        if self.compare == INDUCTOR:
-            self.progress("Inductor compiles the network, to be compared with")
-            try:
-                forms[INDUCTOR] = inductor_graph(module, _clones(examples))
-            except UnavailableError as reason:
-                self.progress(f"the network is compared with PyTorch's own operations alone: {reason}")
-                return str(reason)
-        return ""
+    def _has_time(self, ours: nn.Module, examples: Sequence[Any]) -> bool:
+        """Whether FEWEST_ROUNDS of our form and one that is as fast fit into the budget."""
+        if self.budget is None:
+            return True
+        with TURN, torch.no_grad():
+            seconds = wall_clock(partial(ours, *clones(examples)), 1)
+        return 2 * CALLS * FEWEST_ROUNDS * seconds < self.budget.left()
 
-    def _remembered(self, name: str, measure: Callable[[], GraphVerdict]) -> GraphVerdict:
+    def _remembered(self, name: str, measure: Callable[[], GraphVerdict | None]) -> GraphVerdict | None:
+        """The remembered verdict, else the measured one; None where no time is left to measure."""
         known = GraphVerdict.of_json(self.memory.find_answer(name)) if self.memory is not None else None
         if known is not None:
             return known
         meter = LoadMeter()
         verdict = measure()
-        if self.memory is not None and not meter.load().heavy:
+        if verdict is not None and self.memory is not None and not meter.load().heavy:
             self.memory.keep_answer(name, asdict(verdict))
         return verdict
 
 
-def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[Any]) -> GraphVerdict:
-    """Measure all forms together, again if another one seems faster."""
-    with TURN, torch.no_grad():
+def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[Any],
+          budget: NetworkBudget | None) -> GraphVerdict | None:
+    """Measure all forms together, again if another one seems faster; None where FEWEST_ROUNDS take too long.
+
+    Where the budget does not suffice for the second look, no other form wins.
+    """
+    verdict = None
+    with TURN, torch.no_grad(), suppress(OutOfTimeError):
         for _ in range(LOOKS):
-            operands = _clones(examples)  # a graph may change its operands
-            taken = time_calls({name: partial(form, *operands) for name, form in {**forms, OURS: ours}.items()})
-            faster = faster_than(OURS, taken, RULE)
+            operands = clones(examples)  # a graph may change its operands
+            runs: dict[str, Callable[[], object]] = {
+                name: partial(form, *operands) for name, form in {**forms, OURS: ours}.items()}
+            rounds = ROUNDS
+            if budget is not None:
+                runs = {name: budget.guarded(run) for name, run in runs.items()}
+                round_seconds = CALLS * sum(wall_clock(run, 1) for run in runs.values())
+                if FEWEST_ROUNDS * round_seconds > budget.left():
+                    break
+                rounds = rounds_within(budget.left() / LOOKS, round_seconds, FEWEST_ROUNDS, ROUNDS)
+            taken = time_calls(runs, rounds)
+            faster, typically = faster_than(OURS, taken, RULE), typical(taken)
+            peer = faster[0] if faster else min(forms, key=typically.__getitem__)
             if not faster:
-                break
-    seconds = typical(taken)
-    peer = faster[0] if faster else min(forms, key=seconds.__getitem__)
-    return GraphVerdict(peer, seconds[OURS], seconds[peer], bool(faster))
+                return GraphVerdict(peer, typically[OURS], typically[peer], False)
+            if verdict is not None:
+                return GraphVerdict(peer, typically[OURS], typically[peer], True)
+            verdict = GraphVerdict(peer, typically[OURS], typically[peer], False)
+    return verdict
 
 
 def graph_digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:
@@ -156,13 +184,9 @@ def graph_digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _clones(examples: Sequence[Any]) -> list[Any]:
-    return [example.clone() if isinstance(example, Tensor) else example for example in examples]
-
-
 def _results(form: nn.Module, examples: Sequence[Any]) -> list[Tensor]:
     with TURN, torch.no_grad():
-        return [leaf.clone() for leaf in pytree.tree_leaves(form(*_clones(examples))) if isinstance(leaf, Tensor)]
+        return [leaf.clone() for leaf in pytree.tree_leaves(form(*clones(examples))) if isinstance(leaf, Tensor)]
 
 
 def next_judge(saved: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:

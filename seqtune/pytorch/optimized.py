@@ -6,9 +6,10 @@
 
 The model is exported to a graph (torch.export), and the graph becomes programs of tuned kernels and generated steps
 (`compilation.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer and
-attention is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal terms
-(channels_last, weights packed before); the whole network is measured beside PyTorch's code for it. PyTorch's code is
-used where it is clearly faster. Results have the memory format of the original's.
+attention is predicted. Within a time budget, those that may gain are verified and measured beside PyTorch's own
+operation on equal terms (channels_last, weights packed before); the network with the winners is measured beside the
+predicted one, and the faster beside PyTorch's code for it. PyTorch's code is used where it is clearly faster. Results
+have the memory format of the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
 computes, at its speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused
@@ -24,7 +25,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,14 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
-from .compilation import CompiledGraph, compile_graph, exported
+from .compilation import compile_graph, exported
 from .device_threads import TURN, binder_of, device_of_pytorch, one_at_a_time
+from .graph_compiler import CompiledGraph
 from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Shape, Tuned
+from .network_budget import NETWORK_SECONDS, NetworkBudget
 from .network_module import ResultStrides, with_strides
+from .network_verifier import NetworkVerifier
 from .operands.child_inputs import inputs_of_children
 from .operands.examples import check_model, checked_examples, clones, reference_of, tensors_of
 from .operands.shared_memory import share_memory
@@ -73,10 +78,11 @@ class Optimized(nn.Module):
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the choices and the verdicts on networks, without the weights, for `optimize(..., saved=path)`."""
-        verdicts = [asdict(module.verdict) if module.verdict is not None else None for module in self.modules()
-                    if isinstance(module, Compiled)]
-        write_choices(path, self.device, self.choices, self.precision, verdicts)
+        """Write the choices and the reports on networks, without the weights, for `optimize(..., saved=path)`."""
+        compiled = [module for module in self.modules() if isinstance(module, Compiled)]
+        verdicts, verifications = ([None if report is None else asdict(report) for report in reports] for reports in (
+            [module.verdict for module in compiled], [module.verification for module in compiled]))
+        write_choices(path, self.device, self.choices, self.precision, verdicts, verifications)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""
@@ -108,6 +114,7 @@ class Compiled(nn.Module):
         self.graph = compiled.graph
         self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
+        self.verification = compiled.verification  # where its layers were verified
         self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
         self._written = compiled.written
         self._same = 2 * compiled.tolerance  # of the largest result: both sides may round
@@ -177,26 +184,30 @@ class Compiled(nn.Module):
 @torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
 @one_at_a_time  # an export changes PyTorch's own functions while it runs
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str | None = None,
-             verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
-             journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
-             compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
+             verify: bool = True, budget: float = NETWORK_SECONDS, seconds: float = SECONDS,
+             checkpoint: str | Path | None = None, journal: str | Path | None = None,
+             saved: str | Path | None = None, precision: str | None = None, compare: str = INDUCTOR,
+             progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
     `device` is an llvm device; None is that of `saved`, else the one with as many threads as PyTorch has now
     (`torch.get_num_threads`), at most one per core. A later change of PyTorch's number does not matter.
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
-    Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
-    network is compared with what PyTorch makes of it in the model's types: `compare` is "inductor", whose compilation
-    takes a minute for large networks, or "eager". Verdicts are kept in the journal and beside it, so a second call is
-    quick. `saved` is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the
-    first prediction of every layer is used unmeasured. `progress` receives one line for each step and each part that
-    could not be optimised. Raises MisuseError for a model or input that cannot be optimised, UnavailableError for
-    "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES
-    of its largest number.
+    Operands and results have the model's types. `budget` is the time budget in seconds for verifying the network: what
+    `verify` adds to the time of the call. It is spent on the layers that may gain the most, on each at most `seconds`.
+    A network with verified layers is used unless the predicted one is faster. It is compared with what PyTorch makes of
+    it in the model's types: `compare` is "inductor", whose compilation takes a minute for large networks and is left
+    out if it would take half of the budget, or "eager". Verdicts are kept in the journal and beside it at once, so an
+    interrupted call goes on, and a second call is quick. `saved` is a file written by `Optimized.save`; nothing is
+    predicted or verified then. Without `verify` the first prediction of every layer is used unmeasured. `progress`
+    receives one line for each step, with the seconds left, and each part that could not be optimised. Raises
+    MisuseError for a model or input that cannot be optimised, UnavailableError for "bf16" on a device without it,
+    SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES of its largest number.
     """
     examples = checked_examples(example_input)
     check_flag("verify", verify)
     check_positive("seconds", seconds)
+    check_positive("budget", budget)
     check_path("checkpoint", checkpoint)
     check_path("saved", saved)
     check_own_journal(journal)
@@ -214,21 +225,31 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
     choices, verdicts = (None, []) if kept is None else kept.on(target, precision)
+    verifications = [] if kept is None else kept.verifications()
     original = OwnCopy(model)
     expected, written = reference_of(model, examples)
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
-    selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
-    judge = GraphJudge(compare, selection.memory(target), progress, allowed) if verify and choices is None else None
+    selection = LayerSelection(verify, seconds, budget, checkpoint, journal, progress)
+    whole = NetworkBudget(budget, _size(original.model))
 
-    def chosen(layers: Sequence[Tuned]) -> list[Choice]:
+    def compiled(module: nn.Module, program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
         if choices is not None:
-            return choices_of(choices, [layer.problem for layer in layers], str(saved))
-        return selection.choose(layers, binder)
+            def saved_ones(layers: Sequence[Tuned]) -> list[Choice]:
+                return choices_of(choices, [layer.problem for layer in layers], str(saved))
 
-    def compiled(program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
-        judge_now = judge if choices is None else next_judge(verdicts, progress, allowed)
-        graph = compile_graph(program, binder, chosen, inputs, judge_now, precision)
+            graph = compile_graph(program, binder, saved_ones, inputs, next_judge(verdicts, progress, allowed),
+                                  precision)
+            if graph is not None and verifications:
+                graph = replace(graph, verification=verifications.pop(0))
+        elif verify:
+            part = whole.part(_size(module))
+            verifier = NetworkVerifier(selection, part, target)
+            judge = GraphJudge(compare, selection.memory(target), progress, allowed, budget=part)
+            graph = compile_graph(program, binder, verifier.choose, inputs, judge, precision, verifier)
+        else:
+            graph = compile_graph(program, binder, partial(selection.choose, device=target), inputs,
+                                  precision=precision)
         taken.extend(() if graph is None else graph.choices)
         return graph
 
@@ -255,8 +276,13 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     return Optimized(result, target, taken, error, precision).eval()
 
 
+def _size(module: nn.Module) -> int:
+    """The number of parameters: a part of a network gets as much of the budget as it has of them."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
-                   compile_program: Callable[[ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
+                   compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
                    progress: Say, written: Set[nn.Module]) -> nn.Module:
     """The module, a part of the copy, compiled; or itself with its exportable children compiled.
 
@@ -280,7 +306,7 @@ def _compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor]
                                                      written))
         return module
     whole.wait()
-    compiled = compile_program(program, examples)
+    compiled = compile_program(module, program, examples)
     if compiled is None:
         return module
     spec = program.call_spec.out_spec

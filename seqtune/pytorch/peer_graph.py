@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from seqtune.predictor.say import Say
+
 from ..errors import MisuseError, UnavailableError, one_line, shown
+from .network_budget import NetworkBudget
+from .operands.examples import clones
 
 INDUCTOR, EAGER = "inductor", "eager"
 COMPARED = (INDUCTOR, EAGER)
+INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds: a network of 60 operations took 17, one of 430 took 86
+SHARE_SECONDS = 0.2  # many time slices of a busy machine
+LEAST_PROCESSOR = 0.01
 
 
 def check_compared(name: object) -> None:
@@ -52,3 +61,54 @@ def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGr
         cause = getattr(error, "inner_exception", None) or error
         raise UnavailableError(f"Inductor cannot compile the graph: {one_line(cause, 150)}") from None
     return PeerGraph(INDUCTOR, compiled)
+
+
+class PeerForms:
+    """PyTorch's forms of one graph, which are made when they are needed: its own operations, and Inductor's code.
+
+    `note` is the reason why Inductor's is missing.
+    """
+
+    def __init__(self, compare: str, module: fx.GraphModule, examples: Sequence[Any], progress: Say,
+                 budget: NetworkBudget | None = None) -> None:
+        """Nothing is made yet. Inductor compiles only within half of what is left of the budget."""
+        self.compare = compare
+        self.examples = examples
+        self.note = ""
+        self._module, self._progress, self._budget = module, progress, budget
+        self._forms: dict[str, PeerGraph] = {}
+
+    def make(self) -> dict[str, PeerGraph]:
+        """The forms by name. A second call returns those that the first one made."""
+        if not self._forms:
+            self._forms[EAGER] = eager_graph(self._module)
+            if self.compare == INDUCTOR:
+                self._add_inductor_s()
+        return self._forms
+
+    def _add_inductor_s(self) -> None:
+        left = math.inf if self._budget is None else self._budget.left()
+        seconds = inductor_seconds(self._module, processor_share())
+        try:
+            if seconds > left / 2:
+                raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, and the "
+                                       f"verification has {max(0.0, left):.0f} s left (budget)")
+            self._progress("Inductor compiles the network, to be compared with")
+            self._forms[INDUCTOR] = inductor_graph(self._module, clones(self.examples))
+        except UnavailableError as reason:
+            self._progress(f"the network is compared with PyTorch's own operations alone: {reason}")
+            self.note = str(reason)
+
+
+def inductor_seconds(module: fx.GraphModule, share: float) -> float:
+    """About the seconds that Inductor takes to compile a graph with a share of a processor, within a factor of 2."""
+    operations = sum(node.op == "call_function" for node in module.graph.nodes)
+    return (INDUCTOR_START + INDUCTOR_OPERATION * int(operations)) / share
+
+
+def processor_share() -> float:
+    """The share of a processor that this thread gets, measured for SHARE_SECONDS: less than 1 on a busy machine."""
+    began, worked = time.perf_counter(), time.thread_time()
+    while (elapsed := time.perf_counter() - began) < SHARE_SECONDS:
+        pass
+    return min(1.0, max(LEAST_PROCESSOR, (time.thread_time() - worked) / elapsed))

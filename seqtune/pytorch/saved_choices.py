@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.candidate import Confidence
 from seqtune.tuner.backends.discovery import find
 
 from ..errors import DeviceError, FormatError, MisuseError, one_line
 from ..inputs import check_path
+from .network_verification import NetworkVerification
 
 SCHEMA = 1
-Verdicts = Sequence[dict[str, Any] | None]  # of each network that was compiled, as JSON; None: it was not compared
+Reports = Sequence[dict[str, Any] | None]  # on each network that was compiled, as JSON; None: there is none
 MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers
 
 
@@ -33,6 +35,8 @@ class Choice:
     seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
     pytorch_seconds: float | None = None
     slower: bool = False  # whether PyTorch's operation alone is clearly faster; it is kept if the network gains by it
+    verified: bool = False  # whether it is the result of a verification, not a proposal
+    confidence: Confidence | None = field(default=None, compare=False)  # the predictor's, where it was just asked
 
     def to_json(self) -> dict[str, Any]:
         """The problem and the configuration with the version of its kernel, as JSON values."""
@@ -44,18 +48,18 @@ class Choice:
 
 
 def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
-                  verdicts: Verdicts = ()) -> None:
+                  verdicts: Reports = (), verifications: Reports = ()) -> None:
     """Write the file that `SavedChoices` reads. Raises SeqtuneError where that fails."""
     check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
-               "layers": layers, "networks": list(verdicts)}
+               "layers": layers, "networks": list(verdicts), "verifications": list(verifications)}
     write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedChoices:
-    """The JSON object of a file of choices, with lists of layers and networks; the rest is checked on a device."""
+    """The JSON object of a file of choices, with its lists; the rest is checked on a device."""
 
     path: Path
     content: Mapping[str, Any]
@@ -65,8 +69,8 @@ class SavedChoices:
         """Read a file that `write_choices` wrote. Raises FormatError."""
         text = read_bounded(path, MOST_BYTES)
         try:
-            content: dict[str, Any] = {"networks": [], **json.loads(text)}
-            lists = all(isinstance(content[name], list) for name in ("layers", "networks"))
+            content: dict[str, Any] = {"networks": [], "verifications": [], **json.loads(text)}
+            lists = all(isinstance(content[name], list) for name in ("layers", "networks", "verifications"))
             if lists and {"seqtune", "device"} <= content.keys():
                 return cls(path, content)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -80,6 +84,11 @@ class SavedChoices:
             return find(name) if name.startswith("llvm:") else None
         except DeviceError:
             return None
+
+    def verifications(self) -> list[NetworkVerification | None]:
+        """The reports on the verifications of the networks. Raises FormatError."""
+        return [None if report is None else NetworkVerification.of_json(report)
+                for report in self.content["verifications"]]
 
     def on(self, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
         """The choices, and the verdicts on the networks as JSON values, which are not checked.

@@ -1,4 +1,4 @@
-"""LayerSelection: the kernel of each layer, predicted and, with `verify`, compared with PyTorch's own operation.
+"""LayerSelection: the kernel of each layer, remembered or predicted; its verification beside PyTorch's own operation.
 
 A layer counts as its product or convolution with bias and ReLU; other epilogues are compared as a ReLU.
 
@@ -10,7 +10,7 @@ with newly packed weights. What the network gains by keeping it is measured late
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,9 +23,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.measured_rates import doubt
-from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
 from seqtune.tuner.measuring.timed_calls import time_calls
+from seqtune.tuner.measuring.verification import HOPELESS, RULE
 
 from ..api import predict, predict_many
 from ..errors import CheckpointError, KernelError, one_line
@@ -34,102 +34,115 @@ from ..results import Prediction
 from .choice_memory import ChoiceMemory
 from .contestants import contestants
 from .network.nodes import Tuned
+from .network_verification import NetworkVerification
 from .precisions import TOLERANCES
 from .saved_choices import Choice
 
 SPLIT = Rule(margin=0.1)  # PyTorch's operation cuts the program in two, which costs more than a smaller lead gains
+Call = Callable[[], object]
 TOP = 5  # proposals that are ordered by their expected times; the first one is used
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSelection:
-    """How choices are made: `seconds` is the time budget of one verification, None names the defaults."""
+    """How choices are made: `seconds` is the most that one verification may take, None names the defaults.
+
+    `budget` is the time budget of a network's verification, on which the choices depend.
+    """
 
     verify: bool
     seconds: float
+    budget: float
     checkpoint: str | Path | None
     journal: str | Path | None
     progress: Say
     known: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # of this process, by the device's key
+    proposals: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # first ones, unmeasured
+    reports: dict[str, NetworkVerification] = field(default_factory=dict)  # of this process, by the graph's digest
 
     def memory(self, device: Device) -> ChoiceMemory:
         """The answers that earlier processes found with the same options."""
         return ChoiceMemory(device, self.journal, self.checkpoint, self.verify,
-                            {"seconds": self.seconds} if self.verify else {})
+                            {"seconds": self.seconds, "budget": self.budget} if self.verify else {})
 
-    def choose(self, layers: Sequence[Tuned], binder: KernelBinder) -> list[Choice]:
-        """Choose a kernel for each layer; equal layers are chosen once, and those of earlier processes remembered.
+    def choose(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
+        """The known choice of each layer, of this or an earlier process; otherwise the first proposal.
 
-        What was measured under heavy load is not remembered. Where no kernel solves a layer, its configuration is None.
-        Attention that the checkpoint does not know gets what the shipped predictors answer.
+        Equal layers are chosen once. Where no kernel solves a layer, its configuration is None. Attention that the
+        checkpoint does not know gets what the shipped predictors answer.
         """
-        key = binder.device.key
-        new = {layer.problem: layer for layer in reversed(layers) if (key, layer.problem) not in self.known}
+        key = device.key
+        new = [problem for problem in dict.fromkeys(layer.problem for layer in layers)
+               if (key, problem) not in self.known and (key, problem) not in self.proposals]
         if new:
-            memory = self.memory(binder.device)
-            remembered = {problem: choice for problem in reversed(new)
-                          if (choice := memory.find(problem)) is not None}
-            asked = [new[problem] for problem in reversed(new) if problem not in remembered]
-            meter = LoadMeter()
-            choices = self._verified(asked, binder) if self.verify else self._predicted(asked, binder.device)
-            if choices and not (meter.load().heavy if self.verify else doubt()):
-                memory.keep(choices)
-            self.known.update(((key, choice.problem), choice) for choice in (*remembered.values(), *choices))
-        return [self.known[key, layer.problem] for layer in layers]
+            memory = self.memory(device)
+            remembered = {problem: choice for problem in new if (choice := memory.find(problem)) is not None}
+            self.known.update(((key, problem), choice) for problem, choice in remembered.items())
+            self.propose([layer for layer in layers if layer.problem not in remembered], device)
+            if not self.verify:
+                choices = [self.proposals[key, problem] for problem in new if problem not in remembered]
+                self.known.update(((key, choice.problem), choice) for choice in choices)
+                if choices and not doubt():
+                    memory.keep(choices)
+        return [self.known.get((key, layer.problem)) or self.proposals[key, layer.problem] for layer in layers]
 
-    def _predicted(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
+    def propose(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
+        """The first proposal for each layer, whatever is known."""
+        asked = [problem for problem in dict.fromkeys(layer.problem for layer in layers)
+                 if (device.key, problem) not in self.proposals]
+        self.proposals.update(((device.key, choice.problem), choice) for choice in self._predicted(asked, device))
+        return [self.proposals[device.key, layer.problem] for layer in layers]
+
+    def _predicted(self, problems: Sequence[Problem], device: Device) -> list[Choice]:
         """The first proposals, unmeasured. Problems of one predictor are searched together."""
-        answered: dict[Problem, Configuration | None] = {}
+        answered: dict[Problem, Choice] = {}
         groups: dict[tuple[str, str | Path], list[Problem]] = {}
-        for problem in [layer.problem for layer in layers]:
+        for problem in problems:
             try:
                 name = answering_predictor(problem, device) if self.checkpoint is None else self.checkpoint
             except KernelError as reason:
                 self._say_unsolved(reason)
-                answered[problem] = None
+                answered[problem] = Choice(problem, None)
                 continue
             groups.setdefault((problem.type, name), []).append(problem)
-        for (kind, name), problems in groups.items():
-            self.progress(f"predicting {len(problems)} layers: {kind}")
+        for (kind, name), asked in groups.items():
+            self.progress(f"predicting {len(asked)} layers: {kind}")
             try:
-                answers = list(predict_many(problems, device, TOP, checkpoint=name, journal=self.journal))
+                answers = list(predict_many(asked, device, TOP, checkpoint=name, journal=self.journal))
             except CheckpointError as error:
                 self._check_attention(kind, error)
-                answers = [answer for problem in problems for answer in predict_many(
+                answers = [answer for problem in asked for answer in predict_many(
                     [problem], device, TOP, checkpoint=answering_predictor(problem, device), journal=self.journal)]
             for answer in answers:
                 if not answer.candidates:
                     self._say_unsolved(answer.reason)
-                answered[answer.problem] = answer.candidates[0].configuration if answer.candidates else None
-        return [Choice(layer.problem, answered[layer.problem]) for layer in layers]
+                    answered[answer.problem] = Choice(answer.problem, None)
+                    continue
+                first = answer.candidates[0]
+                answered[answer.problem] = Choice(answer.problem, first.configuration, confidence=first.confidence)
+        return [answered[problem] for problem in problems]
 
-    def _verified(self, layers: Sequence[Tuned], binder: KernelBinder) -> list[Choice]:
-        """The winners of verifications, with their times beside PyTorch's operation."""
-        choices = []
-        for number, layer in enumerate(layers, 1):
-            self.progress(f"layer {number}/{len(layers)}: {layer.problem.brief()}")
-            configuration = self._winner(layer.problem, binder.device)
-            choice = Choice(layer.problem, configuration)
-            choices.append(choice if configuration is None else compared(layer, choice, binder))
-        for index, layer in enumerate(layers):
-            if choices[index].slower:
-                self.progress(f"a second look at {layer.problem.brief()}")
-                choices[index] = compared(layer, choices[index], binder)
-        return choices
+    def verify_layer(self, proposal: Choice, device: Device, seconds: float) -> Choice | None:
+        """The proposal, or a configuration that was measured to be faster; None where the seconds do not suffice."""
+        assert proposal.configuration is not None
 
-    def _winner(self, problem: Problem, device: Device) -> Configuration | None:
-        def verified(checkpoint: str | Path | None) -> Configuration:
-            return likely_best(predict(problem, device, TOP, verify=True, seconds=self.seconds, checkpoint=checkpoint,
-                                       journal=self.journal))
+        def verified(checkpoint: str | Path | None) -> Prediction:
+            return predict(proposal.problem, device, TOP, verify=True, seconds=seconds, checkpoint=checkpoint,
+                           journal=self.journal)
 
         try:
-            return verified(self.checkpoint)
-        except CheckpointError as error:
-            self._check_attention(problem.type, error)
-            return verified(None)
+            try:
+                prediction = verified(self.checkpoint)
+            except CheckpointError as error:
+                self._check_attention(proposal.problem.type, error)
+                prediction = verified(None)
         except KernelError as reason:
             self._say_unsolved(reason)
+            return replace(proposal, configuration=None, verified=True)
+        if not prediction.verified:
+            self.progress(f"not verified: {prediction.unverified}")
             return None
+        return replace(proposal, configuration=fastest(prediction, proposal.configuration), verified=True)
 
     def _say_unsolved(self, reason: object) -> None:
         self.progress(f"PyTorch's operation stays: {reason}")
@@ -140,28 +153,40 @@ class LayerSelection:
         self.progress(f"the shipped predictors answer for attention: {one_line(error, 200)}")
 
 
-def likely_best(prediction: Prediction) -> Configuration:
-    """The configuration of a verification that is probably the fastest, also where the evidence is no proof.
+def fastest(prediction: Prediction, proposed: Configuration) -> Configuration:
+    """The proposed configuration, or the fastest of those that a verification shows to be clearly faster.
 
-    On a busy machine few leads over the safe default are significant, and the default is seldom the best.
+    A lead that noise explains does not count: the proposal is better than chance, and a choice by noise is not. Where
+    the proposal does not run, the least time decides. One that was not measured is kept if the first candidate is.
     """
-    if not prediction.verified or prediction.significant:
-        return prediction.configuration
-    seconds = {proposal.configuration: proposal.measurement.seconds
-               for proposal in (*prediction.candidates, prediction.default)
-               if proposal.measurement is not None and math.isfinite(proposal.measurement.seconds)}
-    return min(seconds, key=lambda configuration: seconds[configuration], default=prediction.configuration)
+    measured = {proposal.configuration: proposal.measurement
+                for proposal in (*prediction.candidates, prediction.default) if proposal.measurement is not None}
+    correct = {configuration: measurement for configuration, measurement in measured.items()
+               if math.isfinite(measurement.seconds)}
+    reference = proposed if proposed in measured else prediction.candidates[0].configuration
+    if reference not in correct:
+        faster = list(correct)
+    else:
+        samples = {configuration: measurement.samples for configuration, measurement in correct.items()}
+        faster = [*faster_than(reference, samples, RULE), *(
+            configuration for configuration, measurement in correct.items()  # compared, and the reference was not
+            if HOPELESS * measurement.seconds < correct[reference].seconds)]
+    return min(faster, key=typical({name: correct[name].samples for name in faster}).__getitem__, default=proposed)
 
 
-def compared(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
-    """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster."""
+def compared(node: Tuned, choice: Choice, binder: KernelBinder, guarded: Callable[[Call], Call]) -> Choice:
+    """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster.
+
+    Each call that is timed is `guarded`: it may raise an exception, which ends the comparison.
+    """
     assert choice.configuration is not None
     with torch.no_grad():
         pair = contestants(node, choice.configuration, binder)
         plain, *packed = pair.theirs
         allowed = TOLERANCES[node.problem.dtype]
         forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
-        taken = time_calls({"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}})
+        runs = {"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}}
+        taken = time_calls({name: guarded(run) for name, run in runs.items()})
     seconds, slower = typical(taken), bool(faster_than("ours", taken, SPLIT))
     ours = seconds.pop("ours")
     return replace(choice, seconds=ours, pytorch_seconds=min(seconds.values()), slower=slower)

@@ -30,7 +30,7 @@ PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "e
             "runtimes_left_out", "gpu_day", "gpu_results",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
-            "soak", "networks", "network_calls", "linear_layers", "purity")
+            "soak", "networks", "networks.verification", "network_calls", "linear_layers", "purity")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -42,7 +42,7 @@ def rows(share: float, low: float) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_says_what_it_does_without_data(program: str, programs: Programs) -> None:
-    if program in ("miopen_paper", "networks"):
+    if program in ("miopen_paper", "networks", "networks.verification"):
         skip_without("torch")
     done = programs.run(f"benchmarks.{program}", "--help")
     assert done.returncode == 0, done.stderr

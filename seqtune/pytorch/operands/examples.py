@@ -61,9 +61,9 @@ def result_for(model: nn.Module, operands: Sequence[object], what: str) -> Any:
         raise MisuseError(f"the model cannot be called with {what}: {one_line(error, 200)}") from error
 
 
-def clones(examples: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Copies for one call, which may change them."""
-    return tuple(example.detach().clone() for example in examples)
+def clones(examples: Sequence[Any]) -> tuple[Any, ...]:
+    """Copies of the tensors for one call, which may change them; sizes and other numbers stay as they are."""
+    return tuple(example.detach().clone() if isinstance(example, Tensor) else example for example in examples)
 
 
 def tensors_of(result: Any) -> list[Tensor]:

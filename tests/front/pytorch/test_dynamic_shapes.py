@@ -8,7 +8,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from torch import nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.pytorch import dynamo
+from seqtune.pytorch.compilation import compile_graph
 from seqtune.pytorch.dynamo import ShapedPrograms, backend
 from seqtune.pytorch.network_module import NetworkModule
-from seqtune.pytorch.selection import LayerSelection
+from seqtune.pytorch.network_verifier import NetworkVerifier
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from tests.front.pytorch.test_networks import Block
@@ -109,13 +109,13 @@ def test_only_the_first_shapes_are_verified(
         compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamo, "MOST_VERIFIED", 2)
     asked: list[bool] = []
-    choose = LayerSelection.choose
+    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: found)
 
-    def choosing(given: LayerSelection, *arguments: Any) -> Any:
-        asked.append(given.verify)
-        return choose(replace(given, verify=False), *arguments)
+    def compiling(*arguments: Any) -> Any:
+        asked.append(arguments[-1] is not None)
+        return compile_graph(*arguments)
 
-    monkeypatch.setattr(LayerSelection, "choose", choosing)
+    monkeypatch.setattr(dynamo, "compile_graph", compiling)
     model = mlp()
     fast = compiled(model, verify=True, compare="eager")
     for batch in (2, 3, 4, 5):

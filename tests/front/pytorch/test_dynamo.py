@@ -222,7 +222,8 @@ def test_models_and_inputs_of_the_inference_mode_are_computed(compiled: Compiler
 @pytest.mark.parametrize(("wrong", "says"), [
     ({"fallbak": "eager"}, "no option 'fallbak'; its options are verify, seconds, checkpoint, journal, fallback"),
     ({"fallback": "none"}, "fallback='none' is not one of inductor, eager"),
-    ({"seconds": 0}, "seconds=0; it must be a positive number"), ({"verify": "no"}, "verify='no'; it must be True"),
+    ({"seconds": 0}, "seconds=0; it must be a positive number"), ({"budget": -1}, "budget=-1; it must be a positive"),
+    ({"verify": "no"}, "verify='no'; it must be True"),
     ({"checkpoint": 5}, "checkpoint=5; it must be a path"), ({"journal": 5}, "journal=5; it must be a path"),
     (1, "options=1; they must be a dictionary"),
 ])

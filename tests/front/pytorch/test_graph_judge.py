@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +13,12 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.pytorch import explain, graph_judge
+from seqtune.pytorch import explain, graph_judge, peer_graph
+from seqtune.pytorch.network_budget import NetworkBudget
+from seqtune.pytorch.network_verification import NetworkVerification
+from seqtune.pytorch.network_verifier import NetworkVerifier
 from seqtune.pytorch.optimized import Compiled, Optimized, optimize
-from seqtune.pytorch.peer_graph import PeerGraph, eager_graph, inductor_graph
-from seqtune.pytorch.selection import LayerSelection
+from seqtune.pytorch.peer_graph import PeerForms, PeerGraph, eager_graph, inductor_graph
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import same
 
@@ -30,7 +34,7 @@ class Times:
         self.seconds = {"": 1.0, **seconds}
         self.looks = 0
 
-    def __call__(self, runs: Mapping[str, Callable[[], object]]) -> dict[str, tuple[float, ...]]:
+    def __call__(self, runs: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, tuple[float, ...]]:
         self.looks += 1
         for run in runs.values():
             run()
@@ -45,9 +49,9 @@ def made(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         return optimize(model, x, device="llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
                         **options)
 
-    monkeypatch.setattr(LayerSelection, "_verified",
-                        lambda selection, layers, binder: selection._predicted(layers, binder.device))
-    monkeypatch.setattr(graph_judge, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
+    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: found)
+    monkeypatch.setattr(peer_graph, "processor_share", lambda: 1.0)
+    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
     return optimized
 
 
@@ -109,7 +113,7 @@ def test_a_remembered_verdict_is_not_measured_again(made: Callable[..., Optimize
 
 def test_without_a_compiler_eager_is_the_peer_and_the_report_says_why(
         made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_judge, "inductor_graph", without_compiler)
+    monkeypatch.setattr(peer_graph, "inductor_graph", without_compiler)
     x = torch.randn(3, 8)
     fast = made(model, x, Times(eager=2.0))
     assert verdict_of(fast).peer == "eager"
@@ -121,7 +125,7 @@ def test_a_remembered_form_that_cannot_be_made_any_more_leaves_our_programs(
     x = torch.randn(3, 8)
     assert verdict_of(made(model, x, Times(inductor=0.5, eager=3.0))).peer_wins
 
-    monkeypatch.setattr(graph_judge, "inductor_graph", without_compiler)
+    monkeypatch.setattr(peer_graph, "inductor_graph", without_compiler)
     fast = made(model, x, Times())
     assert not verdict_of(fast).peer_wins
     assert not isinstance(fast.model.graph, PeerGraph)
@@ -130,17 +134,63 @@ def test_a_remembered_form_that_cannot_be_made_any_more_leaves_our_programs(
 
 def test_a_form_with_other_results_is_not_taken(
         made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_judge, "inductor_graph", lambda module, examples: PeerGraph(
+    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph(
         "inductor", lambda x: (module(x)[0] + 1,)))
     assert verdict_of(made(model, torch.randn(3, 8), Times(inductor=0.1, eager=2.0))).peer == "eager"
 
 
 def test_inductor_is_not_asked_where_eager_is_compared(
         made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_judge, "inductor_graph", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr(peer_graph, "inductor_graph", lambda *_: pytest.fail("compiled"))
     assert verdict_of(made(model, torch.randn(3, 8), Times(eager=2.0), compare="eager")).note == ""
     with pytest.raises(MisuseError, match="compare='tvm' is not one of inductor, eager"):
         made(model, torch.randn(3, 8), Times(), compare="tvm")
+
+
+def test_a_form_that_wins_one_look_needs_time_for_a_second(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Times(inductor=0.5, eager=3.0)
+    left = NetworkBudget.left
+    monkeypatch.setattr(NetworkBudget, "left", lambda budget: left(budget) if times.looks == 0 else 0.0)
+    verdict = verdict_of(made(model, torch.randn(3, 8), times))
+    assert times.looks == 1
+    assert (verdict.peer, verdict.peer_seconds, verdict.peer_wins) == ("inductor", 0.5, False)
+
+
+def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = NetworkVerification(60.0, 70.0, 2, 2, 0)
+    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: replace(
+        found, verification=report))
+    monkeypatch.setattr(NetworkBudget, "left", lambda budget: -100.0)
+    monkeypatch.setattr(peer_graph, "eager_graph", lambda module: pytest.fail("made"))
+    x, times = torch.randn(3, 8), Times()
+    fast = made(model, x, times, compare="eager")
+    assert isinstance(fast.model, Compiled)
+    assert (times.looks, fast.model.verdict) == (0, None)
+    assert "no time was left to compare the network with PyTorch's code" in str(explain(fast, x))
+
+
+@pytest.mark.parametrize(("budget", "share", "compiles"), [
+    (14.0, 1.0, False), (20.0, 1.0, True), (20.0, 0.5, False), (40.0, 0.5, True), (None, 0.01, True)])
+def test_inductor_compiles_within_half_of_the_budget(
+        budget: float | None, share: float, compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_graph, "processor_share", lambda: share)
+    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
+    graph, said = torch.fx.symbolic_trace(nn.Linear(3, 2).eval()), list[str]()
+    forms = PeerForms("inductor", graph, [torch.randn(1, 3)], said.append,
+                      None if budget is None else NetworkBudget(budget, clock=lambda: 0.0))
+    assert list(forms.make()) == ["eager", *(["inductor"] if compiles else [])]
+    assert ("Inductor would take about" in forms.note) != compiles
+    assert len(said) == 1
+    assert forms.make() is forms.make(), "what is made once is not made again"
+
+
+def test_the_share_of_a_processor_is_what_the_thread_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(peer_graph, "time", SimpleNamespace(
+        perf_counter=lambda: 0.05 * next(now), thread_time=iter([3.0, 3.05]).__next__))
+    assert peer_graph.processor_share() == pytest.approx(0.25)
 
 
 def test_the_first_shape_decides_for_all_in_torch_compile(

@@ -205,6 +205,7 @@ def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized])
 
 @pytest.mark.parametrize(("option", "message"), [
     ({"verify": "no"}, "verify='no'; it must be True or False"), ({"verify": 1}, "verify=1; it must be True or False"),
+    ({"budget": 0}, "budget=0; it must be a positive number"), ({"budget": "1 min"}, "budget='1 min'; it must be a"),
     ({"seconds": True}, "seconds=True; it must be a positive"), ({"precision": []}, "precision=\\[\\] is not one of"),
     ({"checkpoint": 3}, "checkpoint=3; it must be a path"), ({"checkpoint": b"x"}, "checkpoint=b'x'; it must be a"),
     ({"saved": ""}, "saved=''; it must be a path"), ({"saved": "a\0b"}, "it must be a path"),

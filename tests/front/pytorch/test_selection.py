@@ -21,14 +21,13 @@ from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWa
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
-from seqtune.pytorch import optimized as pytorch
 from seqtune.pytorch.graph_judge import GraphJudge
 from seqtune.pytorch.kept_layers import KeptConvolution, KeptProduct
 from seqtune.pytorch.network.nodes import Tuned
 from seqtune.pytorch.network_module import NetworkModule
 from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import Choice
-from seqtune.pytorch.selection import LayerSelection, likely_best
+from seqtune.pytorch.selection import LayerSelection, fastest
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import Load, LoadMeter
 from tests.front.pytorch.test_networks import Block
@@ -47,13 +46,14 @@ def times_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
 
 @pytest.fixture
 def verified(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
-    """`optimize` with predictions in place of verifications, and without a comparison of the whole network."""
-    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda problem, device, *_, **__: predict(
-        problem, device, checkpoint=checkpoint))
+    """`optimize` with proposals in place of verifications."""
+    monkeypatch.setattr(LayerSelection, "verify_layer", lambda selection, proposal, *_: replace(
+        proposal, verified=True))
+    monkeypatch.setattr("seqtune.pytorch.network_verifier.LEAST_GAIN", 0.0)
 
     def made(model: nn.Module, example: Any, **options: Any) -> Optimized:
         return optimize(model, example, device="llvm:1", compare="eager", journal=tmp_path / "journal.sqlite",
-                        **options)
+                        checkpoint=checkpoint, **options)
 
     return made
 
@@ -93,7 +93,7 @@ def test_a_layer_is_not_kept_if_the_network_does_not_gain(
 def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Counter[str]()
 
-    def time_calls(runs: Mapping[str, object]) -> dict[str, tuple[float, ...]]:
+    def time_calls(runs: Mapping[str, object], *_: object) -> dict[str, tuple[float, ...]]:
         looks["slow" if looks.total() < 2 else "quick"] += 1
         return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
 
@@ -109,7 +109,7 @@ def test_a_second_process_measures_only_what_was_disturbed(
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
     measured: list[str] = []
     for module in ("selection", "graph_judge"):
-        def time_calls(runs: Mapping[str, object], module: str = module) -> dict[str, tuple[float, ...]]:
+        def time_calls(runs: Mapping[str, object], *_: object, module: str = module) -> dict[str, tuple[float, ...]]:
             measured.append(module)
             return dict.fromkeys(runs, (1.0,) * 11)
 
@@ -138,13 +138,12 @@ def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
 
 
 def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(selection: LayerSelection, layers: Sequence[Tuned], binder: object) -> list[Choice]:
+    def choose(selection: LayerSelection, layers: Sequence[Tuned], device: Device) -> list[Choice]:
         return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
 
     monkeypatch.setattr(LayerSelection, "choose", choose)
-    monkeypatch.setattr(pytorch, "GraphJudge", lambda *_: None)
     with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
-        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1")
+        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1", verify=False)
 
 
 @pytest.mark.parametrize(("model", "example", "says"), [
@@ -209,18 +208,34 @@ def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Opt
 
 
 
-def test_without_proof_the_fastest_configuration_that_was_measured_is_taken(checkpoint: Path) -> None:
+@pytest.mark.parametrize(("first", "second", "default", "chosen"), [
+    ([1.0] * 18, [0.995] * 18, [2.0] * 18, 0),  # a lead within the margin
+    ([1.0, 1.2] * 9, [1.2, 1.0] * 8 + [1.2, 0.9], [2.0] * 18, 0),  # the least time, by luck
+    ([1.0] * 18, [0.9] * 18, [0.8] * 18, 2), ([1.0] * 18, [0.8] * 18, [0.9] * 18, 1),
+    ([1.0] * 3, [0.6] * 18, [0.9] * 18, 1),  # so slow alone that it was not compared
+    ([1.0] * 3, [0.9] * 18, [0.9] * 18, 0),
+    (None, [0.9] * 18, [0.8] * 18, 2), (None, None, [0.8] * 18, 2)])
+def test_another_configuration_than_the_proposed_one_needs_evidence(
+        checkpoint: Path, first: list[float] | None, second: list[float] | None, default: list[float] | None,
+        chosen: int) -> None:
     answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
-    first, second, *_ = answer.candidates
-    slow, fast = Measurement(Status.CORRECT, (3.0,)), Measurement(Status.CORRECT, (2.0,))
-    wrong = Measurement(Status.CORRECTNESS)
-    default = replace(answer.default, measurement=slow)
-    verified = replace(answer, verified=True, significant=False, winner=default, default=default, candidates=(
-        replace(first, measurement=wrong), replace(second, measurement=fast)))
-    assert likely_best(verified) == second.configuration
-    assert likely_best(replace(verified, candidates=verified.candidates[:1])) == default.configuration
-    assert likely_best(replace(verified, significant=True)) == default.configuration
-    assert likely_best(answer) == answer.configuration
+    distinct = [candidate for candidate in answer.candidates if candidate.configuration != answer.default.configuration]
+    measured = [replace(proposal, measurement=Measurement(Status.CORRECT, tuple(samples)) if samples is not None
+                        else Measurement(Status.CORRECTNESS))
+                for proposal, samples in zip((*distinct[:2], answer.default), (first, second, default), strict=True)]
+    verified = replace(answer, verified=True, candidates=tuple(measured[:2]), default=measured[2], winner=measured[2])
+    assert fastest(verified, measured[0].configuration) == measured[chosen].configuration
+
+
+def test_a_proposal_that_was_not_measured_is_kept_unless_the_first_candidate_is_beaten(checkpoint: Path) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    first, second, third = answer.candidates
+    one, other = (Measurement(Status.CORRECT, (seconds,) * 18) for seconds in (1.0, 0.5))
+    same = replace(answer, verified=True, default=replace(first, measurement=one), candidates=(
+        replace(first, measurement=one), replace(second, measurement=one)))
+    assert fastest(same, third.configuration) == third.configuration
+    beaten = replace(same, candidates=(same.candidates[0], replace(second, measurement=other)))
+    assert fastest(beaten, third.configuration) == second.configuration
 
 
 def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:

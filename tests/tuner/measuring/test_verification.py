@@ -86,11 +86,13 @@ def test_hopeless_candidates_are_not_compared_but_the_default_always_is() -> Non
 
 
 class UnluckyBuild(NoisyMeasurer):
-    """The first build of candidate 1 takes twice as long as others; the time passes by the number of builds."""
+    """The first build of candidate 1 takes twice as long as others. `alone` is the time when stage one has ended."""
 
-    def __init__(self, truth: Mapping[Configuration, float], second: Measurement | None = None) -> None:
+    def __init__(self, truth: Mapping[Configuration, float], second: Measurement | None = None,
+                 alone: float = 0.0) -> None:
         super().__init__(truth, 0)
         self.second, self.builds = second, Counter[Configuration]()
+        self.now, self.alone = 0.0, alone
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
@@ -101,6 +103,7 @@ class UnluckyBuild(NoisyMeasurer):
             elif configuration == choice(1) and self.second is not None:
                 measurement = self.second
             yield configuration, measurement
+        self.now = self.alone
 
 
 TRUTH = {DEFAULT: 1.0, choice(1): 0.7, choice(2): 0.9, choice(3): 3.0}
@@ -118,9 +121,8 @@ def test_a_candidate_is_dropped_after_two_builds_and_one_unlucky_build_does_not_
 
 
 def test_without_time_for_a_second_build_the_first_one_decides_and_is_marked() -> None:
-    measurer = UnluckyBuild(TRUTH)
-    now = iter([0.0, *[400.0] * 1000])  # the time passes in stage one
-    verdict = verify(measurer, PROBLEM, CANDIDATES, DEFAULT, seconds=600.0, clock=lambda: next(now))
+    measurer = UnluckyBuild(TRUTH, alone=400.0)
+    verdict = verify(measurer, PROBLEM, CANDIDATES, DEFAULT, seconds=600.0, clock=lambda: measurer.now)
     assert set(measurer.builds.values()) == {1}
     assert (verdict.winner, verdict.rebuilt) == (choice(2), ())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -60,9 +61,9 @@ def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: li
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 def test_no_code_is_written_for_graphs_that_become_programs(
         quick: Callable[..., Optimized], written: list[fx.GraphModule], monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiled(*args: object) -> object:
+    def compiled(*args: Any, **options: Any) -> object:
         written.clear()
-        return compile_graph(*args)  # type: ignore[arg-type]
+        return compile_graph(*args, **options)
 
     monkeypatch.setattr("seqtune.pytorch.optimized.compile_graph", compiled)
     model, x = Twice().eval(), torch.randn(1, 2, 5, 3)

@@ -10,7 +10,8 @@ from torch import nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.pytorch import dynamo
-from seqtune.pytorch.compilation import CompiledGraph, compile_graph
+from seqtune.pytorch.compilation import compile_graph
+from seqtune.pytorch.graph_compiler import CompiledGraph
 from seqtune.pytorch.lowering.encoder_layers import FUSED, encoder_layer
 from seqtune.tuner.backends.llvm import backend as llvm
 

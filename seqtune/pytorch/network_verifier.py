@@ -1,0 +1,227 @@
+"""NetworkVerifier: spends the budget of a network's verification where it can gain, and keeps the faster network.
+
+First the predicted network runs, which shows what share of the time each layer has. The possible gain of a layer is its
+share times the uncertainty of its prediction: 1 less the lower end of the share of the best speed that the predictor
+expects. Layers are verified in the order of their gains, each for a time in proportion to it, which is divided anew
+after each layer. Layers that can gain too little are not measured. Each verdict is remembered at once, so that an
+interrupted verification goes on where it was.
+
+At the end the network with the winners and the predicted one run in turns, and the faster one is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from statistics import mean
+from typing import Any
+
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+from seqtune.tuner.load import LoadMeter
+<<<<<<< Updated upstream
+from seqtune.tuner.measuring.verification import OVERRUN
+=======
+from seqtune.tuner.measuring.budget import OVERRUN
+>>>>>>> Stashed changes
+
+from ..errors import FormatError
+from .choice_memory import ChoiceMemory
+from .graph_compiler import CompiledGraph, GraphCompiler
+from .layer_times import LayerTimes, layer_times
+from .network.nodes import Tuned
+from .network_budget import NetworkBudget, OutOfTimeError, divide
+from .network_contest import NetworkContest, hold_contest
+from .network_verification import NetworkVerification
+from .saved_choices import Choice
+from .selection import LayerSelection, compared
+
+LEAST_SECONDS = 2.0  # for one layer; with 0.4 s, noise chose and networks became 5 to 10 % slower than predicted
+LEAST_GAIN = 0.002  # of the network's time; less is within the noise of a contest of networks
+UNKNOWN = 0.15  # uncertainty where the predictor does not estimate its confidence
+START_SECONDS = 1.5  # of a worker, its operands and the comparison with PyTorch's operation, until it was measured
+NETWORK_RUNS = 150  # of the whole network after the layers: beside its prediction and PyTorch's forms
+NETWORK_SHARE = 0.35  # of the budget that these may take; they have fewer rounds then
+TIMES_SHARE = 0.1  # of the budget for timing the predicted network and its layers
+LEAST_SHARE = 0.01  # of the run time; below it PyTorch's operation for a layer alone cannot make the network faster
+COMPARED_RUNS = 70  # of a layer in the comparison with two forms of PyTorch's operation
+UNDECIDED = "no time was left to compare it with the one of verified layers"
+SLACK = 0.2  # share of the budget that the last verification may take beyond its end
+
+
+class NetworkVerifier:
+    """Verifies one network, or one part of it, within a budget."""
+
+    def __init__(self, selection: LayerSelection, budget: NetworkBudget, device: Device) -> None:
+        self.budget = budget
+        self.has_measured = False
+        self._selection = selection
+        self._device = device
+        self._layers: dict[Problem, Tuned] = {}
+        self._say = selection.progress
+
+    def choose(self, layers: Sequence[Tuned]) -> list[Choice]:
+        """The known choices, and proposals for the other layers; the layers are those that `verified` verifies."""
+        self._layers.update((layer.problem, layer) for layer in reversed(layers))
+        return self._selection.choose(layers, self._device)
+
+    def _propose(self, layers: Sequence[Tuned]) -> list[Choice]:
+        self._layers.update((layer.problem, layer) for layer in reversed(layers))
+        return self._selection.propose(layers, self._device)
+
+    def verified(self, compiler: GraphCompiler, found: CompiledGraph, examples: Sequence[Any],
+                 prepare: Callable[[], object]) -> CompiledGraph:
+        """The faster of the predicted network and the one with verified layers.
+
+        `found` is compiled with `choose`. `prepare` does what must have taken its time before the layers get theirs.
+        """
+        memory = self._selection.memory(self._device)
+        report = self._remembered(memory, compiler, found)
+        if report is not None:
+            return replace(found, verification=report)
+        self.has_measured = True
+        meter, predicted = LoadMeter(), found
+        if any(self._known(choice.problem) for choice in found.choices):
+            compiled = compiler.compile(self._propose)
+            assert compiled is not None
+            predicted = compiled
+        times = layer_times(predicted.graph, examples, TIMES_SHARE * self.budget.seconds)
+        prepare()
+        verified, without_gain = self._verify_layers(times, compiler.binder, memory)
+        self._compare(times, compiler.binder)
+        result, contest, note = self._faster(compiler, predicted, examples, times.run)
+        ratio, spread = (None, 0.0) if contest is None else (contest.ratio, contest.spread)
+        report = NetworkVerification(self.budget.seconds, self.budget.used(), len(self._layers), verified, without_gain,
+                                     ratio, spread, note)
+        digest = compiler.digest(result.choices)
+        self._selection.reports[digest] = report
+        if note:  # the winners of the layers are remembered; the next process compares the networks
+            return replace(result, verification=report)
+        self._keep(*result.choices)
+        if not meter.load().heavy:
+            memory.keep(result.choices)
+            memory.keep_answer(f"verification of {digest}", asdict(report))
+        self._say(str(report))
+        return replace(result, verification=report)
+
+    def _remembered(self, memory: ChoiceMemory, compiler: GraphCompiler,
+                    found: CompiledGraph) -> NetworkVerification | None:
+        """The report on a network whose choices are all known, and were compared with the predicted ones."""
+        if not all(self._known(choice.problem) for choice in found.choices):
+            return None
+        digest = compiler.digest(found.choices)
+        if digest in self._selection.reports:
+            return self._selection.reports[digest]
+        with suppress(FormatError):
+            return NetworkVerification.of_json(memory.find_answer(f"verification of {digest}"))
+        return None
+
+    def _verify_layers(self, times: LayerTimes, binder: KernelBinder, memory: ChoiceMemory) -> tuple[int, int]:
+        """Verify the layers that are worth it; return the numbers of those that are, now or before, and are not."""
+        unverified = [problem for problem in self._layers
+                      if (choice := self._known(problem)) is None or not choice.verified]
+        gains = {problem: possible_gain(self._proposal(problem), times) for problem in unverified}
+        waiting = sorted((problem for problem, gain in gains.items() if gain >= LEAST_GAIN * times.steps),
+                         key=lambda problem: -gains[problem])
+        verified, total = len(self._layers) - len(gains), len(waiting)
+        start = [START_SECONDS]  # what a verification took beyond its seconds, each time
+        while waiting:
+            seconds = self._next_share([gains[problem] for problem in waiting], mean(start),
+                                       self._reserve(times, COMPARED_RUNS + NETWORK_RUNS))
+            if not seconds:
+                break
+            problem, *waiting = waiting
+            self._say(f"{self.budget.left():.0f} s left: layer {total - len(waiting)} of {total} that may gain, "
+                      f"{problem.brief()}, for {seconds:.1f} s")
+            before, meter = self.budget.used(), LoadMeter()
+            choice = self._selection.verify_layer(self._proposal(problem), self._device, seconds)
+            if choice is not None:
+                verified += 1
+                if choice.configuration is not None:
+                    choice = self._compared(choice, binder, times) or choice
+                self._keep(choice)
+                if not meter.load().heavy:
+                    memory.keep([choice])
+            start.append(max(0.0, self.budget.used() - before - seconds))
+        return verified, len(gains) - total
+
+    def _known(self, problem: Problem) -> Choice | None:
+        return self._selection.known.get((self._device.key, problem))
+
+    def _proposal(self, problem: Problem) -> Choice:
+        (choice,) = self._propose([self._layers[problem]])
+        return choice
+
+    def _keep(self, *choices: Choice) -> None:
+        self._selection.known.update(((self._device.key, choice.problem), choice) for choice in choices)
+
+    def _reserve(self, times: LayerTimes, runs: int = NETWORK_RUNS) -> float:
+        """The seconds for what follows, which takes about as many runs of the network."""
+        return min(NETWORK_SHARE * self.budget.seconds, runs * times.run)
+
+    def _next_share(self, gains: Sequence[float], start: float, reserve: float) -> float:
+        """The seconds for verifying the first layer, which has the largest gain; 0 where too few are left.
+
+        A verification may take OVERRUN times its seconds, and then must not end long after the budget.
+        """
+        left = self.budget.left() - reserve
+        least = min(LEAST_SECONDS, self._selection.seconds)
+        most = min(self._selection.seconds, (left + SLACK * self.budget.seconds - start) / OVERRUN)
+        if most < least:
+            return 0.0
+        share = divide(gains, left, least + start, most + start)[0]
+        return max(0.0, share - start)
+
+    def _compared(self, choice: Choice, binder: KernelBinder, times: LayerTimes) -> Choice | None:
+        """The choice with its time beside that of PyTorch's operation; None where no time is left for both."""
+        problem, reserve = choice.problem, self._reserve(times)
+        if COMPARED_RUNS * times.layers.get(problem, 0.0) < self.budget.left() - reserve:
+            with suppress(OutOfTimeError):
+                return compared(self._layers[problem], choice, binder, partial(self.budget.guarded, reserve=reserve))
+        return None
+
+    def _compare(self, times: LayerTimes, binder: KernelBinder) -> None:
+        """Compare the other layers with PyTorch's operation, the longest first; look again where that is faster."""
+        longest = sorted((problem for problem, seconds in times.layers.items() if seconds >= LEAST_SHARE * times.steps),
+                         key=lambda problem: -times.layers[problem])
+        for problem in longest:
+            choice = self._known(problem) or self._proposal(problem)
+            if choice.configuration is not None and choice.seconds is None:
+                self._keep(*filter(None, [self._compared(choice, binder, times)]))
+        for problem in times.layers:
+            choice = self._known(problem) or self._proposal(problem)
+            if choice.slower:
+                self._say(f"a second look at {problem.brief()}")
+                self._keep(self._compared(choice, binder, times) or replace(choice, slower=False))
+
+    def _faster(self, compiler: GraphCompiler, predicted: CompiledGraph, examples: Sequence[Any],
+                run_seconds: float) -> tuple[CompiledGraph, NetworkContest | None, str]:
+        """The network with the chosen layers, or the predicted one where it is faster; their contest, and a note.
+
+        Without a contest, both are the same, or the note says why there was none.
+        """
+        chosen = {choice.problem: self._known(choice.problem) or choice for choice in predicted.choices}
+        equal = {choice.problem for choice in predicted.choices
+                 if choice.configuration == chosen[choice.problem].configuration}
+        kept = replace(predicted, choices=tuple(
+            chosen[choice.problem] if choice.problem in equal else choice for choice in predicted.choices))
+        if len(equal) == len(chosen):
+            return kept, None, ""
+        verified = compiler.compile(self.choose)
+        assert verified is not None
+        self._say(f"{self.budget.left():.0f} s left: the predicted and the verified network in turns")
+        contest = hold_contest(predicted.graph, verified.graph, examples, run_seconds, self.budget)
+        if contest is None:
+            return kept, None, UNDECIDED
+        return (kept if contest.ratio < 1 else verified), contest, ""
+
+
+def possible_gain(proposal: Choice, times: LayerTimes) -> float:
+    """The seconds of a run that a better configuration of a layer may save: in 90 % of cases it is not more."""
+    if proposal.configuration is None:  # no kernel solves it
+        return 0.0
+    uncertainty = UNKNOWN if proposal.confidence is None else 1 - proposal.confidence.low
+    return uncertainty * times.layers.get(proposal.problem, 0.0)
