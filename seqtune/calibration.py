@@ -70,6 +70,9 @@ class Calibrated:
 
     def conclusion(self) -> str:
         """Some lines about the gain."""
+        if not self.probes and self.before is None:
+            return (f"no probe could be measured on {self.device.name} in the time, which the start of the measuring "
+                    "takes; give more (--seconds)")
         if self.before is None or self.after is None:
             return f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions"
         return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "

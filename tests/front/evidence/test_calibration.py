@@ -136,6 +136,20 @@ def test_a_calibration_in_which_nothing_ran_claims_no_shares(journal: Journal, m
     assert result.to_json()["after"] is None
 
 
+def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) -> None:
+    class Late(Synthetic):
+        def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                    best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
+            assert options.budget < 1.2 * 40.0
+            yield from ()
+
+    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
+    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+    assert count == 0
+    assert "no probe could be measured" in result.conclusion()
+    assert "give more (--seconds)" in result.conclusion()
+
+
 def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> None:
     chosen = probes()
     assert {kind_of(problem) for problem in chosen} == set(KINDS)
