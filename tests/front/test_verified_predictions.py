@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,19 @@ def test_a_verified_prediction_is_remembered(run: Any, checkpoint: Path, tmp_pat
     assert prediction["cached"] is False
     assert run(*arguments) == {**prediction, "cached": True, "elapsed_seconds": None}
     assert run(*arguments, "--no-cache")["cached"] is False
+
+
+def test_what_happened_is_printed_for_a_verification_and_for_a_budget_that_is_too_small(
+        checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["predict", *CONV, "--top", "1", "--verify", "--checkpoint", str(checkpoint), "--journal",
+                 str(tmp_path / "journal.sqlite"), "--seconds"]
+    assert main([*arguments, "0.01"]) == 0
+    assert re.search(r"^not verified: the fewest measurements take more than [0-9.]+ s here, the budget is 0\.01 s "
+                     r"\(--seconds\)$", capsys.readouterr().out, re.MULTILINE)
+    assert main([*arguments, "60"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^verified in [0-9.]+ m?s of 60 s \(--seconds\)$", shown, re.MULTILINE)
+    assert "not verified" not in shown
 
 
 def test_fewer_candidates_of_a_remembered_verification_need_no_measurement(
