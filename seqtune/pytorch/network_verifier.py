@@ -22,11 +22,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.load import LoadMeter
-<<<<<<< Updated upstream
-from seqtune.tuner.measuring.verification import OVERRUN
-=======
 from seqtune.tuner.measuring.budget import OVERRUN
->>>>>>> Stashed changes
 
 from ..errors import FormatError
 from .choice_memory import ChoiceMemory

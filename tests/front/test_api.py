@@ -82,7 +82,7 @@ def test_mistakes_have_their_own_exceptions(checkpoint: Path) -> None:
     with pytest.raises(DeviceError, match="llvm:77"):
         seqtune.predict(CONV, "llvm:77", checkpoint=checkpoint)
     with pytest.raises(KernelError, match="fp32 only"):
-        seqtune.predict("gemm m=8 n=8 k=8 dtype=int8", checkpoint=checkpoint)
+        seqtune.predict("gemm m=8 n=8 k=8 dtype=fp16", checkpoint=checkpoint)
     with pytest.raises(MisuseError, match="top=0"):
         seqtune.predict(CONV, top=0, checkpoint=checkpoint)
     with pytest.raises(MisuseError, match="trials=0"):

@@ -157,7 +157,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a feature given twice": (["predict", *GEMM, "m=17"], "twice"),
     "a word without a value": (["predict", *GEMM, "bias"], "bias"),
     "an unknown data type": (["predict", *GEMM, "dtype=fp7"], "fp7"),
-    "an unsolved data type": (["predict", *GEMM, "dtype=int8"], "fp32 only"),
+    "an unsolved data type": (["predict", *GEMM, "dtype=fp16"], "fp32 only"),
     "an unsolved direction": (["predict", *CONV, "direction=backward_data"], "forward"),
     "an unknown size": (["predict", "gemm", "m=unknown", "n=16", "k=16"], "m"),
     "broken JSON": (["predict", '{"type": "gemm", "m": 16'], "not JSON"),

@@ -85,7 +85,7 @@ def test_of_a_set_those_of_one_type_may_be_tuned(run: Any, tmp_path: Path, capsy
 
 def test_problems_that_nothing_solves_are_skipped_with_the_reason(run: Any, tmp_path: Path) -> None:
     problems = tmp_path / "problems.txt"
-    problems.write_text("gemm m=8 n=8 k=8 dtype=int8\ngemm m=8 n=8 k=8\n")
+    problems.write_text("gemm m=8 n=8 k=8 dtype=fp16\ngemm m=8 n=8 k=8\n")
     found = run("tune", "--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite"))
     assert len(found["results"]) == 1
     assert "fp32 only" in found["skipped"][0]["reason"]
