@@ -21,10 +21,9 @@ from benchmarks.gpu.collecting import measure
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.data.record import Status
-from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.feature import DTYPE, Value
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
@@ -53,7 +52,7 @@ def samples(day: Day, count: int, seed: int = 0) -> Iterator[tuple[Kernel, Probl
     for name in table(day.device.backend):
         family = kernel(name)
         for features in SMALL.get(family.operation, ()):
-            for dtype in ELEMENT_TYPES:
+            for dtype in DTYPE.choices:
                 problem = Problem.make(family.operation, **{**features, "dtype": dtype})
                 if family.why_not(problem, day.device) is None:
                     space = SearchSpace(family, problem, day.device)

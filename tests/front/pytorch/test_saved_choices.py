@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.pytorch.device_threads import device_for_threads
 from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import MOST_BYTES
 from seqtune.tuner.backends.discovery import find
@@ -27,7 +28,7 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
     fast = quick(model, x)
     fast.save(tmp_path / "choice.json")
     monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda *_, **__: pytest.fail("predicted"))
-    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
     assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
     assert torch.equal(again(x), fast(x))
 
@@ -61,7 +62,7 @@ def test_numbers_of_a_saved_choice_become_the_space_s_own(quick: Callable[..., O
         layer["configuration"] = {name: float(one) if isinstance(one, int) else one
                                   for name, one in layer["configuration"].items()}
     (tmp_path / "choice.json").write_text(json.dumps(found))
-    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
     assert [repr(one.configuration) for one in again.choices] == [repr(one.configuration) for one in fast.choices]
 
 
@@ -101,7 +102,7 @@ def test_a_choice_that_does_not_fit_is_refused_in_one_line(
     change(found)
     path.write_text(json.dumps(found))
     with pytest.raises(MisuseError) as caught:
-        optimize(model, x, device="llvm:1", saved=path)
+        optimize(model, x, device=device_for_threads(1), saved=path)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -109,12 +110,12 @@ def test_a_choice_that_does_not_fit_is_refused_in_one_line(
 def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> None:
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     with pytest.raises(FormatError, match="cannot read"):
-        optimize(model, x, device="llvm:1", saved=tmp_path / "none.json")
+        optimize(model, x, device=device_for_threads(1), saved=tmp_path / "none.json")
     path = tmp_path / "damaged.json"
     for damage in (b"[1, {", b"\xff\xfe\x00", b"[" * 100_000, b"{}"):
         path.write_bytes(damage)
         with pytest.raises(FormatError, match="not a saved choice"):
-            optimize(model, x, device="llvm:1", saved=path)
+            optimize(model, x, device=device_for_threads(1), saved=path)
     path.write_bytes(b" " * (MOST_BYTES + 1))
     with pytest.raises(FormatError, match="more than 4 MB"):
-        optimize(model, x, device="llvm:1", saved=path)
+        optimize(model, x, device=device_for_threads(1), saved=path)
