@@ -22,9 +22,9 @@ from typing import Any
 
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import markdown
+from benchmarks.common.revisions import HERE, checkout
 from seqtune.errors import MisuseError, SeqtuneError
 
-HERE = Path(__file__).resolve().parents[2]
 SEED = 20
 DEVICES: Mapping[str, Sequence[str]] = {  # device -> the operations that its kernels solve
     "llvm:avx512:2": ("conv2d", "gemm", "attention"), "llvm:avx512:1": ("conv2d", "gemm"),
@@ -168,13 +168,10 @@ def sources(before: str, folder: Path) -> Path:
     """The folder of the version before: BEFORE itself, or a checkout of that revision. Raises MisuseError."""
     if Path(before, "seqtune").is_dir():
         return Path(before).resolve()
-    tree = folder / "before"
-    tree.mkdir()
-    packed = subprocess.run(["git", "-C", str(HERE), "archive", before], capture_output=True, check=False)
-    if packed.returncode:
-        raise MisuseError(f"{before!r:.60} is neither a folder with sources nor a git revision")
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=packed.stdout, check=True)
-    return tree
+    try:
+        return checkout(before, folder / "before")
+    except MisuseError:
+        raise MisuseError(f"{before!r:.60} is neither a folder with sources nor a git revision") from None
 
 
 def run(before: str, problems: int, devices: Sequence[str]) -> list[Difference]:

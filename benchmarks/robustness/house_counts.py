@@ -8,7 +8,6 @@ and prints a table with a column for each git revision and one for the files at 
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +16,8 @@ from pathlib import Path
 
 from benchmarks.common.program import OneLineParser, run_program
 from benchmarks.common.report import markdown
-from seqtune.errors import MisuseError
+from benchmarks.common.revisions import HERE, checkout
 
-HERE = Path(__file__).resolve().parents[2]
 FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune", "benchmarks", "tests")
 PRODUCT = FLOORS[:6]
 TEXTS = {"Python": (".py",), "C": (".c", ".h"), "text": (".md", ".toml", ".html", ".js", ".css")}
@@ -153,16 +151,6 @@ def counted(tree: Path) -> Counts:
                     if path.parts[0] in floors and matches(path, node):
                         counts.add(noun, path, getattr(node, "name", f"line {getattr(node, 'lineno', 0)}"))
     return counts
-
-
-def checkout(revision: str, folder: Path) -> Path:
-    """The sources of a git revision in a new folder. Raises MisuseError."""
-    packed = subprocess.run(["git", "-C", str(HERE), "archive", revision], capture_output=True, check=False)
-    if packed.returncode:
-        raise MisuseError(f"{revision!r:.60} is no git revision")
-    folder.mkdir()
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
-    return folder
 
 
 def table(columns: Mapping[str, Counts]) -> str:

@@ -64,6 +64,21 @@ class NoisyMeasurer:
                 for configuration, times in samples.items()]
 
 
+class SlowMeasurer(NoisyMeasurer):
+    """Each configuration alone takes `each` seconds to measure; `now` is the clock."""
+
+    def __init__(self, truth: Mapping[Configuration, float], each: float,
+                 failing: Mapping[Configuration, Status] | None = None) -> None:
+        super().__init__(truth, 0, failing)
+        self.each, self.now = each, 0.0
+
+    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
+        for measured in super().measure(problem, configurations, options, best):
+            self.now += self.each
+            yield measured
+
+
 def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | None = None) -> Verdict:
     """Candidate i + 1 takes truth[i + 1] seconds; the default takes truth[0]."""
     times = {choice(number): time for number, time in enumerate(truth)}

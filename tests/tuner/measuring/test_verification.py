@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import RULE, decide, verify
-from tests.support.measuring.noisy_measurer import DEFAULT, PROBLEM, NoisyMeasurer, choice, run
+from tests.support.measuring.noisy_measurer import DEFAULT, PROBLEM, NoisyMeasurer, SlowMeasurer, choice, run
 
 
 def test_a_clearly_faster_candidate_wins_with_its_speedup() -> None:
@@ -206,18 +206,8 @@ def test_where_the_default_fails_the_first_stand_in_that_runs_takes_its_place() 
 
 
 def test_no_stand_in_is_tried_when_the_time_is_over() -> None:
-    now = 0.0
-
-    class Slow(NoisyMeasurer):
-        def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
-                    best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-            nonlocal now
-            for measured in super().measure(problem, configurations, options, best):
-                now += 4.0
-                yield measured
-
-    measurer = Slow({choice(1): 1.0, choice(3): 1.0}, 0, {DEFAULT: Status.COMPILE, choice(2): Status.COMPILE})
-    verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=10.0, clock=lambda: now,
+    measurer = SlowMeasurer({choice(1): 1.0, choice(3): 1.0}, 4.0, {DEFAULT: Status.COMPILE, choice(2): Status.COMPILE})
+    verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=10.0, clock=lambda: measurer.now,
                      stand_ins=lambda: [choice(2), choice(3)])
     assert (verdict.default, verdict.winner, verdict.speedup) == (DEFAULT, choice(1), None)
     assert choice(2) in verdict.measurements

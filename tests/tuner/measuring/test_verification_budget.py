@@ -15,7 +15,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.deadline import OutOfTime
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import OverBudget, verify
-from tests.support.measuring.noisy_measurer import DEFAULT, PROBLEM, NoisyMeasurer, choice, run
+from tests.support.measuring.noisy_measurer import DEFAULT, PROBLEM, NoisyMeasurer, SlowMeasurer, choice, run
 
 
 def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() -> None:
@@ -27,11 +27,12 @@ def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() ->
 
 
 class SlowToBuild(NoisyMeasurer):
-    """A batch takes a while before its rounds begin; `now` is its clock."""
+    """A batch takes a while before its rounds begin, which `unlucky` has for some batches; `now` is its clock."""
 
-    def __init__(self, truth: Mapping[Configuration, float], building: float) -> None:
+    def __init__(self, truth: Mapping[Configuration, float], building: float,
+                 unlucky: Mapping[int, float] | None = None) -> None:
         super().__init__(truth, 0)
-        self.building, self.now = building, 0.0
+        self.building, self.unlucky, self.now = building, unlucky or {}, 0.0
         self.requested_rounds: list[int] = []
 
     def _sample(self, configuration: Configuration, drift: float) -> float:
@@ -39,11 +40,12 @@ class SlowToBuild(NoisyMeasurer):
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
+        building = self.unlucky.get(len(self.requested_rounds), self.building)
         self.requested_rounds.append(rounds)
         round_seconds = 2 * sum(self.truth[configuration] for configuration in configurations)
-        whole = max(options.fewest_rounds, min(rounds, int((options.planned - self.building) / round_seconds)))
-        self.now += min(options.budget, self.building + whole * round_seconds)
-        if self.building + whole * round_seconds > options.budget:
+        whole = max(options.fewest_rounds, min(rounds, int((options.planned - building) / round_seconds)))
+        self.now += min(options.budget, building + whole * round_seconds)
+        if building + whole * round_seconds > options.budget:
             raise OutOfTime("the worker was killed")
         return [Measurement(Status.CORRECT, (self.truth[configuration],) * whole) for configuration in configurations]
 
@@ -70,30 +72,14 @@ def test_builds_for_which_the_budget_does_not_suffice_end_the_verification_with_
 
 
 def test_a_batch_that_takes_longer_than_planned_shortens_the_others() -> None:
-    measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, 0.0)
-    compare = measurer.compare
-
-    def slow_later(problem: Problem, configurations: Sequence[Configuration], rounds: int,
-                   options: Options) -> list[Measurement]:
-        measurer.building = 1.0 if len(measurer.requested_rounds) == 2 else 0.0
-        return compare(problem, configurations, rounds, options)
-
-    measurer.compare = slow_later  # type: ignore[method-assign]
+    measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, 0.0, {2: 1.0})
     verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)
     assert measurer.requested_rounds == [10, 10, 10, 4, 4, 4]
     assert {len(measurement.samples) for measurement in verdict.measurements.values()} == {6 * 4}
 
 
 def test_a_batch_that_met_other_work_does_not_end_the_verification() -> None:
-    measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, 0.0)
-    compare = measurer.compare
-
-    def slow_once(problem: Problem, configurations: Sequence[Configuration], rounds: int,
-                  options: Options) -> list[Measurement]:
-        measurer.building = 6.0 if len(measurer.requested_rounds) == 2 else 0.0
-        return compare(problem, configurations, rounds, options)
-
-    measurer.compare = slow_once  # type: ignore[method-assign]
+    measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, 0.0, {2: 6.0})
     verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)
     assert {len(measurement.samples) for measurement in verdict.measurements.values()} == {6 * 3}
     assert measurer.now <= 1.2 * 11.0
@@ -141,19 +127,9 @@ def test_what_cannot_fit_into_the_budget_is_not_verified(
 
 
 def test_candidates_for_which_there_is_no_time_stay_without_a_measurement() -> None:
-    now = 0.0
-
-    class Slow(NoisyMeasurer):
-        def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
-                    best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-            nonlocal now
-            for measured in super().measure(problem, configurations, options, best):
-                now += 0.3
-                yield measured
-
     candidates = [choice(number) for number in range(1, 9)]
-    measurer = Slow({DEFAULT: 1e-3, **dict.fromkeys(candidates, 1e-3)}, 0)
-    verdict = verify(measurer, PROBLEM, candidates, DEFAULT, seconds=1.0, clock=lambda: now)
+    measurer = SlowMeasurer({DEFAULT: 1e-3, **dict.fromkeys(candidates, 1e-3)}, 0.3)
+    verdict = verify(measurer, PROBLEM, candidates, DEFAULT, seconds=1.0, clock=lambda: measurer.now)
     assert DEFAULT in verdict.measurements
     assert 2 < len(verdict.measurements) < 9
 
