@@ -1,7 +1,7 @@
 """Prelude: the head under which one kernel text is OpenCL C on an OpenCL device and CUDA C++ on an NVIDIA GPU.
 
-Texts are written in the part of OpenCL C that `seqtune.kernels.c_text.text` describes, plus the copies below;
-CUDA gets the missing words from here. Vectors become classes with the same element names: `.s0` to `.sf`. A GPU loads
+Texts are written in the part of OpenCL C that `seqtune.kernels.c_text.text` describes, plus the copies below; this head
+defines the words of OpenCL C for CUDA. Vectors become classes with the same element names: `.s0` to `.sf`. A GPU loads
 and stores vectors at multiples of their size alone, so the type `loose` moves one float at a time there. Asynchronous
 copies from global to shared memory (PTX `cp.async`, compute capability 8.0) are ordinary copies in OpenCL.
 """
@@ -14,7 +14,7 @@ from ..devices.device import Device
 from ..launches.implementation import KernelSource
 from . import text
 
-OPTIONS = ("--std=c++17",)  # of NVRTC, which contracts a * b + c to one instruction by default
+NVRTC_OPTIONS = ("--std=c++17",)  # NVRTC contracts a * b + c to one instruction by default
 _WORDS = """\
 #define __kernel extern "C" __global__
 #define __global
@@ -83,7 +83,7 @@ def program(device: Device, vector: int, body: str, copies: bool = False) -> Ker
     """
     if device.backend == "opencl":
         return KernelSource(text.head(vector) + (_OPENCL_COPIES if copies else "") + body, text.OPTIONS)
-    return KernelSource(head(vector) + (_CUDA_COPIES if copies else "") + body, OPTIONS)
+    return KernelSource(head(vector) + (_CUDA_COPIES if copies else "") + body, NVRTC_OPTIONS)
 
 
 @lru_cache(maxsize=8)

@@ -17,8 +17,8 @@ from ..arithmetic import LARGEST_NUMBER
 Fact = int | float | str
 PROBED = ("l1_gbs", "l2_gbs", "l3_gbs", "wake_microseconds", "gather_nanoseconds")  # facts that older files lack
 MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from one measurement to the next
-# Facts of `extra` that are 1 on devices that have something and 0 elsewhere, with its name for people; constraints can
-# name them on any device.
+# Facts of `extra` that constraints can name on any device: 1 where it has an instruction, else 0. Fact -> what the
+# instruction computes, for messages.
 CAPABILITIES = {
     "bf16_dots": "dot products of bf16 numbers",  # added in pairs to fp32 sums; and an instruction rounds fp32 to bf16
     "int8_dots": "dot products of int8 numbers"}  # of four unsigned and four signed bytes, added to a 32-bit sum

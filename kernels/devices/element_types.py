@@ -23,17 +23,19 @@ PATTERN_BYTE = 0xA5  # whole numbers have no NaN; repeated, this makes an unlike
 class ElementType:
     """One element type. An empty name says that the language has no such type."""
 
-    name: str  # as problems and libraries call it
+    name: str  # in problems and libraries
     numpy: str  # the type of stored elements; NumPy has no bf16, whose 16 bits are stored as uint16
     ir: str = ""  # in memory; LLVM's bfloat is not used, because few operations take it
     opencl: str = ""
     cuda: str = ""
     triton: str = ""
     torch: str = ""
-    rounding: float = 0.0  # largest relative error of rounding a number to the type; fp32's is below any tolerance
+    rounding: float = 0.0  # largest relative error of rounding a number to the type: 2**-p with p binary digits; fp32's
+    #                        is 0, because it is below any tolerance
     tolerance: float = 0.0  # default of max|difference| / max|expected|: rounding in a sum of some thousand products
     #                         stays below it; whole numbers are exact
-    accumulator: str = ""  # the element type of sums of products, which whole numbers also store; empty: its own
+    accumulator: str = ""  # the element type of sums of products, which is also that of a product's result for whole
+    #                        numbers; empty: the type itself
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -68,9 +70,9 @@ class ElementType:
 
 ELEMENT_TYPES = {element.name: element for element in (
     ElementType("fp32", "float32", "float", "float", "float", "fp32", "float32", tolerance=1e-4),
-    ElementType("fp16", "float16", "half", "half", "__half", "fp16", "float16", rounding=2.0**-11,  # half a unit of
-                tolerance=2e-3, accumulator="fp32"),                                       # 11 binary digits
-    ElementType("bf16", "uint16", "i16", "", "__nv_bfloat16", "bf16", "bfloat16", rounding=2.0**-8,  # of 8
+    ElementType("fp16", "float16", "half", "half", "__half", "fp16", "float16", rounding=2.0**-11,
+                tolerance=2e-3, accumulator="fp32"),
+    ElementType("bf16", "uint16", "i16", "", "__nv_bfloat16", "bf16", "bfloat16", rounding=2.0**-8,
                 tolerance=1.6e-2, accumulator="fp32"),
     ElementType("fp64", "float64", "double", "double", "double", "fp64", "float64", tolerance=1e-9),
     ElementType("int8", "int8", "i8", "char", "signed char", "i8", "int8", accumulator="int32"),
@@ -82,19 +84,19 @@ ELEMENT_TYPES = {element.name: element for element in (
     ElementType("int64", "int64", "i64", "long", "long long", "i64", "int64"),
     ElementType("uint64", "uint64", "i64", "ulong", "unsigned long long", "u64", "uint64"),
 )}
-OF_TORCH = {element.torch: name for name, element in ELEMENT_TYPES.items()}  # PyTorch's name -> ours
-OF_OPENCL = {element.opencl: name for name, element in ELEMENT_TYPES.items() if element.opencl}
+BY_TORCH_NAME = {element.torch: name for name, element in ELEMENT_TYPES.items()}
+BY_OPENCL_NAME = {element.opencl: name for name, element in ELEMENT_TYPES.items() if element.opencl}
 
 
 def element_type(dtype: str) -> ElementType:
     """The element type of this name. Raises ProblemError if kernels cannot store it."""
     if dtype not in ELEMENT_TYPES:
-        raise ProblemError(f"dtype={dtype:.20} cannot be stored here; there are {', '.join(ELEMENT_TYPES)}")
+        raise ProblemError(f"dtype={dtype:.20} is not an element type; there are {', '.join(ELEMENT_TYPES)}")
     return ELEMENT_TYPES[dtype]
 
 
 def sizes_expression(dtypes: tuple[str, ...]) -> str:
-    """The text of an expression that gives the bytes of an element of the feature `dtype`, one of these."""
+    """The text of an expression that gives the bytes of an element of the feature `dtype`, which is one of `dtypes`."""
     return "{" + ", ".join(f"{name!r}: {ELEMENT_TYPES[name].size}" for name in dtypes) + "}[dtype]"
 
 

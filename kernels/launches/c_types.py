@@ -1,4 +1,4 @@
-"""C types: the element types of called kernels by their names in C, and scalars of these types."""
+"""C types: the names of element types in OpenCL C and CUDA C, and scalars of these types."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError, shown
 
-from ..devices.element_types import OF_OPENCL, element_type
+from ..devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES, element_type
 
-DECLARABLE = tuple(OF_OPENCL.values())  # element types that libraries declare: those that are types of C
-C_TYPES = {  # in OpenCL C and CUDA C on 64-bit Linux
-    **OF_OPENCL, **{name: name for name in DECLARABLE}, "unsigned char": "uint8", "unsigned short": "uint16",
-    "unsigned": "uint32", "unsigned int": "uint32", "unsigned long": "uint64", "long long": "int64",
-    "unsigned long long": "uint64", "size_t": "uint64"}
-_MOST_WORDS = 3  # in the name of a C type
+DECLARABLE = tuple(BY_OPENCL_NAME.values())  # element types that libraries declare; OpenCL C has no bf16
+C_TYPES = {  # name in OpenCL C, in CUDA C on 64-bit Linux, or in problems -> element type
+    **BY_OPENCL_NAME, **{ELEMENT_TYPES[dtype].cuda: dtype for dtype in DECLARABLE},
+    **{dtype: dtype for dtype in DECLARABLE}, "unsigned": "uint32", "unsigned long": "uint64", "size_t": "uint64"}
+_MOST_WORDS = max(len(name.split()) for name in C_TYPES)
 
 
 def split_type(text: str) -> tuple[str | None, str]:

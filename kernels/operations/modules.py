@@ -6,10 +6,10 @@ from typing import Any
 
 from seqtune.errors import ProblemError
 
-from ..devices.element_types import OF_TORCH
+from ..devices.element_types import BY_TORCH_NAME
 from .feature import DTYPE
 
-_DTYPES = {f"torch.{name}": dtype for name, dtype in OF_TORCH.items() if dtype in DTYPE.choices}
+_DTYPES = {f"torch.{name}": dtype for name, dtype in BY_TORCH_NAME.items() if dtype in DTYPE.choices}
 
 
 def pair_of(name: str, value: Any) -> tuple[int, int]:

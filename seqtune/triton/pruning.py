@@ -16,7 +16,7 @@ import numpy as np
 
 from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.devices.element_types import OF_TORCH
+from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
@@ -117,7 +117,7 @@ class Pruning:
                                       f"{_kind(arguments[given])}" if given in arguments else
                                       f"the kernel was called without the argument {value!r:.40}, which is {name}")
         if not declared and isinstance(features.get("dtype"), str):
-            words = {ours: theirs for theirs, ours in OF_TORCH.items()}
+            words = {ours: theirs for theirs, ours in BY_TORCH_NAME.items()}
             features["dtype"] = words.get(str(features["dtype"]), features["dtype"])
         return features
 
@@ -168,7 +168,7 @@ def _value(argument: Any) -> Value:
     """An argument of a kernel as a feature: a number, a word, or the element type of a tensor."""
     if hasattr(argument, "dtype"):
         name = str(argument.dtype).rpartition(".")[2]
-        return OF_TORCH.get(name, name)
+        return BY_TORCH_NAME.get(name, name)
     if isinstance(argument, bool):
         return "yes" if argument else "no"
     if isinstance(argument, int | float | str):

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .instructions import BODY
+from .instructions import BODY, PTX_TYPES
 from .instructions import instructions as common
-
-ELEMENTS = {"fp16": "f16", "bf16": "bf16"}  # as instructions call them
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ template <int PENDING> __device__ __forceinline__ void products_wait() {
 
 def _product(product: WarpgroupProduct) -> str:
     """The function `product`: sums += A B."""
-    count, kind = product.registers, ELEMENTS[product.dtype]
+    count, kind = product.registers, PTX_TYPES[product.dtype]
     slots = ", ".join(f"%{index}" for index in range(count))
     operands = ", ".join(f'"+f"(sums[{index}])' for index in range(count))
     return f"""

@@ -8,7 +8,7 @@ NVRTC comes without it. Source of the fragments' layouts: the PTX ISA, "Matrix m
 
 from __future__ import annotations
 
-NVRTC_OPTIONS = ("--std=c++17",)
+PTX_TYPES = {"fp16": "f16", "bf16": "bf16"}  # in the names of instructions
 BODY = "// The body: plain C++ over the functions above.\n"  # the host puts other functions before this line
 
 MEMORY = r"""
@@ -116,7 +116,7 @@ def instructions(dtype: str, compute_capability: int) -> str:
 
     sm_75 has fp16 alone, and a body for it must not use the asynchronous copies.
     """
-    name = {"fp16": "f16", "bf16": "bf16"}[dtype]
+    name = PTX_TYPES[dtype]
     modern = compute_capability >= 80
     parts = (MEMORY, COPIES, MATRICES, _PRODUCT_16 if modern else _PRODUCT_8,
              _HALF if dtype == "fp16" else _BRAIN, _PAIR if modern else _PAIR_OF_TWO)

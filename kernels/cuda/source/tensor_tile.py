@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...c_text.prelude import NVRTC_OPTIONS
 from ...launches.implementation import KernelSource
-from .instructions import NVRTC_OPTIONS, instructions
+from .instructions import instructions
 from .tensor_epilogue import ADD_SLICES, ENTRIES, RESULT, STORES, STREAM, TILES
 from .tensor_input import COMMON
 from .tensor_pipeline import LOOP, NUMBERS, PANEL

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ...c_text.prelude import NVRTC_OPTIONS
 from ...launches.implementation import KernelSource
 from .hopper import hopper_instructions
-from .instructions import NVRTC_OPTIONS
 from .staged_operand import StagedOperand
 from .warpgroup_epilogue import ARGUMENTS, epilogue, sum_of_slices
 from .warpgroup_tile import BARRIER, WARPGROUP, WarpgroupTile

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...devices.element_types import ELEMENT_TYPES, OF_OPENCL
+from ...devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES
 from ..fault import found_at
 from .t1_fields import Fields
 from .value_lists import size_text
 
-TYPES = {"bool": "uint8", "byte": "int8", **OF_OPENCL,
-         **{dtype: dtype for dtype in OF_OPENCL.values() if not ELEMENT_TYPES[dtype].is_float}}
+TYPES = {"bool": "uint8", "byte": "int8", **BY_OPENCL_NAME,
+         **{dtype: dtype for dtype in BY_OPENCL_NAME.values() if not ELEMENT_TYPES[dtype].is_float}}
 _WIDTHS = (2, 3, 4, 8, 16)  # of vector types: float4
 _VECTORS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
             for width in _WIDTHS}

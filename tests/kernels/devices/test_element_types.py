@@ -75,5 +75,5 @@ def test_the_bytes_of_a_feature_s_types_are_an_expression() -> None:
 
 
 def test_an_element_type_that_is_not_stored_is_refused() -> None:
-    with pytest.raises(ProblemError, match=r"dtype=int4 cannot be stored here; there are fp32, .*int8"):
+    with pytest.raises(ProblemError, match=r"dtype=int4 is not an element type; there are fp32, .*int8"):
         encode(NUMBERS, "int4")

@@ -22,8 +22,7 @@ from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 pytestmark = pytest.mark.device
 PROBLEM = Problem.make("gemm", m=8, n=4, k=2)
 CONFIGURATION = Configuration.of("mine.kernel", {"block": 4})
-C_NAMES = {"fp32": "float", "fp64": "double", "fp16": "half", "int8": "char", "uint8": "uchar", "int16": "short",
-           "uint16": "ushort", "int32": "int", "uint32": "uint", "int64": "long", "uint64": "ulong"}
+C_NAMES = {dtype: ELEMENT_TYPES[dtype].opencl for dtype in DECLARABLE}
 
 
 def built(backend: OpenCLBackend, text: str, arguments: list[str], tensors: Tensors,
