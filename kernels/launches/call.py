@@ -1,8 +1,8 @@
 """Call: everything that one run of a kernel needs, as plain data that any backend can compile and launch.
 
-A call is a pure function of problem, device and configuration, for our own kernels in OpenCL C, CUDA C++ and Triton as
-for those that a library declares (`call_declaration`). Buffers are named after inputs and outputs of the problem; sizes
-are bytes.
+A call is a pure function of problem, device and configuration. Our own kernels in OpenCL C, CUDA C++ and Triton make it
+themselves; `call_declaration` makes it for those that a library declares. A buffer has the name of an input or output
+of the problem. Sizes of memory are bytes.
 """
 
 from __future__ import annotations
@@ -35,40 +35,43 @@ class Packing(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BufferArgument:
-    """The address of an input or output, whose elements are of a type."""
+    """The address of an input or output, and the element type and order in which the entry takes it."""
 
     name: str
     dtype: str
-    packing: Packing | None = None  # of an input; None: it is read as it is
+    packing: Packing | None = None  # the order of a constant input; None: the array as it is
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceArgument:
-    """The address of memory that only this kernel uses. It is poisoned before the check."""
+    """The address of memory that only this kernel uses. It is poisoned before the check.
 
-    name: str  # unique in the call
+    Launches that name the same workspace share it; it is as large as the largest of them asks for.
+    """
+
+    name: str
     dtype: str
-    count: int
+    count: int  # elements
 
     @property
     def size(self) -> int:
-        """The bytes."""
+        """The number of bytes."""
         return self.count * ELEMENT_TYPES[self.dtype].size
 
 
 @dataclass(frozen=True, slots=True)
 class NullArgument:
-    """A null address, where the entry takes a buffer that this problem does not have."""
+    """A null address in place of a buffer that the entry takes and this problem does not have."""
 
     dtype: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarArgument:
-    """A number, as its bytes in the device's memory."""
+    """A number."""
 
     dtype: str
-    content: bytes
+    content: bytes  # the number in the device's memory
 
     @property
     def number(self) -> Any:
@@ -78,21 +81,22 @@ class ScalarArgument:
 
 @dataclass(frozen=True, slots=True)
 class LocalArgument:
-    """Local memory of a work-group. CUDA C has no argument for it: it becomes dynamic shared memory of a block."""
+    """Local memory of a work-group. For CUDA it is no argument, but dynamic shared memory of a block."""
 
-    size: int
+    size: int  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArgument:
-    """A matrix in a buffer as bulk tensor copies of CUDA read it, from sm_90 (the driver's cuTensorMapEncodeTiled).
+    """A matrix in a buffer, for bulk tensor copies of CUDA from sm_90 on (the driver's cuTensorMapEncodeTiled).
 
-    The entry takes it as `const __grid_constant__ CUtensorMap`. Numbers of elements; the first axis is contiguous.
+    The entry takes it as `const __grid_constant__ CUtensorMap`. The first axis is contiguous; sizes, steps and box are
+    in elements.
     """
 
     buffer: BufferArgument
     sizes: tuple[int, ...]
-    steps: tuple[int, ...]  # between neighbours along every axis but the first; bytes are multiples of 16
+    steps: tuple[int, ...]  # between neighbours along every axis but the first; in bytes, multiples of 16
     box: tuple[int, ...]  # the part that one copy moves
     swizzle: int = 0  # bytes: 0, 32, 64 or 128
 
@@ -103,18 +107,18 @@ Argument: TypeAlias = (BufferArgument | WorkspaceArgument | NullArgument | Scala
 
 @dataclass(frozen=True, slots=True)
 class CallStep:
-    """One launch of an entry: work-items along one to three axes, in groups. The next step begins when it is done."""
+    """One launch of an entry over work-items along one to three axes. The next step begins after its end."""
 
     entry: str
     arguments: tuple[Argument, ...]  # in the order of the entry
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...] | None  # None lets the driver choose groups
-    shared: int = 0  # CUDA: bytes of dynamic shared memory of a block, beside local arguments
-    cluster: int = 1  # CUDA, from sm_90: blocks of a cluster along the first axis
+    global_size: tuple[int, ...]  # work-items
+    local_size: tuple[int, ...] | None  # work-items of a group; None: the driver chooses
+    shared: int = 0  # CUDA: bytes of dynamic shared memory of a block, beside those of local arguments
+    cluster: int = 1  # CUDA from sm_90 on: blocks of a cluster, along the first axis
 
     @property
     def local_bytes(self) -> int:
-        """The local memory that the arguments ask for."""
+        """The bytes of local memory that the arguments ask for."""
         return sum(argument.size for argument in self.arguments if isinstance(argument, LocalArgument))
 
 
@@ -126,30 +130,34 @@ class Call:
     steps: tuple[CallStep, ...]
 
     def buffers(self) -> dict[str, BufferArgument]:
-        """The inputs and outputs that the launches read or write, by name.
+        """The inputs and outputs that the launches take, by name.
 
-        Raises KernelError if two launches read one in different types or packings.
+        Raises KernelError if two launches take one in different types or packings.
         """
-        found: dict[str, BufferArgument] = {}
+        buffers: dict[str, BufferArgument] = {}
         for argument in self._arguments():
-            if isinstance(argument, BufferArgument) and found.setdefault(argument.name, argument) != argument:
-                raise KernelError(f"{argument.name} is read both as {found[argument.name]} and as {argument}")
-        return found
+            if isinstance(argument, BufferArgument) and buffers.setdefault(argument.name, argument) != argument:
+                raise KernelError(f"two launches take {argument.name} in different forms: as "
+                                  f"{buffers[argument.name]} and as {argument}")
+        return buffers
 
     def workspaces(self) -> tuple[WorkspaceArgument, ...]:
-        """The workspaces of all launches; launches share them."""
+        """The different workspace arguments of all launches; several may have one name."""
         return tuple(argument for argument in self._arguments() if isinstance(argument, WorkspaceArgument))
 
     def _arguments(self) -> dict[Argument, None]:
-        """The different arguments of all launches, most of which share theirs."""
-        shared = dict.fromkeys(step.arguments for step in self.steps)
-        return dict.fromkeys(argument for arguments in shared for argument in arguments)
+        """The different arguments of all launches; most launches have equal ones."""
+        lists = dict.fromkeys(step.arguments for step in self.steps)
+        return dict.fromkeys(argument for arguments in lists for argument in arguments)
 
 
 @runtime_checkable
 class CalledImplementation(Implementation, Protocol):
-    """The code of a kernel that is called: a text and its arguments. Stateless; configurations are in its space."""
+    """The code of a kernel that is called. Stateless; every configuration passed to it is in the kernel's space."""
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
-        """The call of a configuration. Its source should depend on as few problem features as possible."""
+        """The call of a configuration. Its source should depend on as few problem features as possible.
+
+        Raises KernelError.
+        """
         ...

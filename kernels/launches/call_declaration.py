@@ -32,8 +32,8 @@ from .call import (
 )
 from .implementation import KernelSource, implementation_of
 
-LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number
-MOST_LAUNCHES = 10_000
+LAUNCH, LAUNCHES = "launch", "launches"  # names in expressions: the index of a launch, and the number of launches
+MOST_LAUNCHES = 10_000  # of one run; a larger number is more likely a mistake
 ONCE = Expression("1")
 LARGEST_SIZE = 2**63 - 1  # of work-items along an axis
 LARGEST_BYTES = 1 << 40  # of a workspace; devices have less
@@ -86,7 +86,7 @@ class DeclaredArgument:
 
 @dataclass(frozen=True, slots=True)
 class CallDeclaration:
-    """A declared call. `sizes` are work-items, or numbers of groups if `counts_groups`."""
+    """A call as a library declares it. `sizes` are work-items, or numbers of groups if `counts_groups`."""
 
     language: str  # "opencl" | "cuda"
     text: str
@@ -96,8 +96,8 @@ class CallDeclaration:
     local: tuple[Expression, ...] | None
     counts_groups: bool = False
     launches: Expression = ONCE
-    derived: tuple[tuple[str, Expression], ...] = ()  # of the kernel
-    defines: tuple[tuple[str, Expression], ...] = ()  # beside those of the parameters
+    derived: tuple[tuple[str, Expression], ...] = ()  # quantities of the kernel
+    defines: tuple[tuple[str, Expression], ...] = ()  # macros beside those of the parameters
     options: tuple[str, ...] = ()
 
     @classmethod
@@ -153,9 +153,9 @@ class CallDeclaration:
         return CallStep(self.entry, tuple(arguments), sizes, local)
 
     def _defines(self, configuration: Configuration, values: Mapping[str, Any]) -> str:
-        """The lines that define parameters and others.
+        """The `#define` lines of the parameters and of `defines`.
 
-        They stand in the text, since options (-D) would rename arguments in the compiler's own headers as well.
+        They stand in the text, because options (-D) would rename arguments in the compiler's own headers as well.
         """
         defines = {**dict(configuration.settings), **{name: text(values) for name, text in self.defines}}
         return "".join(f"#define {name} {checked_word(name, value)}\n" for name, value in defines.items())
@@ -163,7 +163,7 @@ class CallDeclaration:
 
 @dataclass(frozen=True)
 class Sections:
-    """The ways to run one kernel: a declaration for each backend."""
+    """The implementation of a declared kernel: a CallDeclaration or CommandDeclaration for each backend."""
 
     by_backend: Mapping[str, Any]
 

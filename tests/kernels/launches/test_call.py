@@ -22,6 +22,7 @@ from seqtune.kernels.launches.call import (
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.entry_arguments import entry_arguments
 from seqtune.kernels.launches.implementation import Array, KernelSource
+from seqtune.kernels.operations.feature import LARGEST_TENSOR
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -46,6 +47,11 @@ def test_the_entrys_arguments_are_operands_output_workspace_and_integers() -> No
     assert [argument.number for argument in (first, second) if isinstance(argument, ScalarArgument)] == [7, -1]
 
 
+def test_a_number_of_more_than_32_bits_is_refused() -> None:
+    with pytest.raises(KernelError, match="32-bit integers, and 2147483648 does not fit"):
+        entry_arguments(product(), [LARGEST_TENSOR])
+
+
 def test_what_a_problem_does_not_have_is_null() -> None:
     assert entry_arguments(product(dtype="fp16"), [])[2:] == (
         NullArgument("fp16"), BufferArgument("y", "fp16"), NullArgument("fp32"))
@@ -65,7 +71,7 @@ def test_buffers_and_workspaces_of_several_launches_are_named_once() -> None:
 
 
 def test_a_buffer_that_two_launches_read_in_different_packings_is_a_mistake() -> None:
-    with pytest.raises(KernelError, match="weights is read both as"):
+    with pytest.raises(KernelError, match="two launches take weights in different forms"):
         call(BufferArgument("weights", "fp32"), BufferArgument("weights", "fp32", Same())).buffers()
 
 
