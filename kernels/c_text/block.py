@@ -1,4 +1,4 @@
-"""OpenCL C text of an implicit GEMM: a convolution as a matrix product whose rows are gathered while it runs.
+"""Text of an implicit GEMM in OpenCL C and CUDA C++: a convolution as a product whose rows are gathered as it runs.
 
 Source: S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014.
 

@@ -1,4 +1,4 @@
-"""Direct convolution in register tiles, for OpenCL and CUDA: the numbers of its text, its packed filter and its call.
+"""Direct convolution in register tiles, for OpenCL and CUDA: conditions, the numbers of its text, packing and call.
 
 A 1x1 convolution without padding and strides is a matrix product: its pixels are one long row, the rows of A.
 """
@@ -13,10 +13,11 @@ from ..kernel import Configuration
 from ..launches.call import Call
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
+from .panels import overlapping
 from .tile import PadSizes, RegisterTile, tile_call
 
-# The borders and sums that the text of a tile can compute, whatever the backend.
-TEXT_CONSTRAINTS = (
+INCLUDES = "zero-padded copy of the input where the border is a copy; filters packed before, once"
+TEXT_CONSTRAINTS = (  # the borders and sums that the text of a tile can compute on any backend
     ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
     ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
     ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
@@ -45,19 +46,18 @@ class FilterBlocks:
     """
 
     groups: int
-    block: int  # output channels
+    block: int  # output channels of a block
     rows: bool  # rows of taps are innermost, else channels
-    piece: int  # input channels
+    piece: int  # input channels of a piece
 
     def pack(self, array: Array) -> Array:
         """Pack a filter of shape (output channels, input channels of a group, height, width)."""
         kg = array.shape[0] // self.groups
-        firsts = np.minimum(np.arange(-(-kg // self.block)) * self.block, kg - self.block)
-        chosen = array.reshape(self.groups, kg, *array.shape[1:])[:, firsts[:, None] + np.arange(self.block)]
-        # from (group, block, k, c, r, s)
+        blocks = array.reshape(self.groups, kg, *array.shape[1:])[:, overlapping(kg, self.block)]
+        # (group, block, k, c, r, s)
         if self.rows:
-            return np.ascontiguousarray(chosen.transpose(0, 1, 3, 4, 5, 2))
-        pieces = chosen.reshape(*chosen.shape[:3], -1, self.piece, *chosen.shape[4:])
+            return np.ascontiguousarray(blocks.transpose(0, 1, 3, 4, 5, 2))
+        pieces = blocks.reshape(*blocks.shape[:3], -1, self.piece, *blocks.shape[4:])
         return np.ascontiguousarray(pieces.transpose(0, 1, 3, 5, 6, 4, 2))
 
 

@@ -10,7 +10,10 @@ from ..kernel import Configuration
 from ..launches.call import Call
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
+from .panels import overlapping
 from .tile import RegisterTile, tile_call
+
+INCLUDES = "the product and its epilogue; B packed into panels before, once"
 
 
 def gemm_tile(problem: Problem, configuration: Configuration) -> RegisterTile:
@@ -31,9 +34,7 @@ class Panels:
     def pack(self, array: Array) -> Array:
         """Pack B."""
         b = array.T if self.transposed else array
-        n = b.shape[1]
-        firsts = np.minimum(np.arange(-(-n // self.columns)) * self.columns, n - self.columns)
-        return np.ascontiguousarray(b[:, firsts[:, None] + np.arange(self.columns)].transpose(1, 0, 2))
+        return np.ascontiguousarray(b[:, overlapping(b.shape[1], self.columns)].transpose(1, 0, 2))
 
 
 def gemm_call(problem: Problem, source: KernelSource, configuration: Configuration, *, chunk: int, piece: int) -> Call:

@@ -1,4 +1,4 @@
-"""Implicit GEMM for OpenCL and CUDA: the numbers of its text, its packed filter and its call."""
+"""Implicit GEMM for OpenCL and CUDA: the numbers of its text, its packing and its call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .block import ARGUMENTS, Block
+from .panels import overlapping
+
+INCLUDES = "everything, from the input as it is; filters packed before, once"
 
 
 def gathered_block(problem: Problem, configuration: Configuration, group_m: int, group_n: int, block_k: int) -> Block:
-    """The numbers that determine the text: a group has group_m x group_n work-items, and block_k channels at a time."""
+    """The numbers that determine the text: a group has group_m x group_n work-items and copies block_k channels."""
     number = configuration.number
     return Block(number("vector"), number("vectors_n"), number("tile_m"), group_m, group_n, block_k,
                  bool(number("local_a")), bool(number("local_b")), number("unroll"), problem["layout"] == "NHWC",
@@ -33,13 +36,15 @@ class FilterPanels:
     def pack(self, array: Array) -> Array:
         """Pack a filter of shape (output channels, input channels of a group, height, width)."""
         kg = array.shape[0] // self.groups
-        firsts = np.minimum(np.arange(-(-kg // self.columns)) * self.columns, kg - self.columns)
-        chosen = array.reshape(self.groups, kg, *array.shape[1:])[:, firsts[:, None] + np.arange(self.columns)]
-        return np.ascontiguousarray(chosen.transpose(0, 1, 4, 5, 3, 2))  # from (group, panel, k, c, r, s)
+        panels = array.reshape(self.groups, kg, *array.shape[1:])[:, overlapping(kg, self.columns)]
+        return np.ascontiguousarray(panels.transpose(0, 1, 4, 5, 3, 2))  # from (group, panel, k, c, r, s)
 
 
 def gathered_call(problem: Problem, source: KernelSource, block: Block, channels_first: bool) -> Call:
-    """The call of one step over blocks of pixels and of output channels, which neighbouring groups differ in."""
+    """The call of one step over blocks of pixels and of output channels.
+
+    With `channels_first`, neighbouring work-groups differ in their output channels, else in their pixels.
+    """
     size = problem.size
     c, h, w, k = size("c"), size("h"), size("w"), size("k")
     pixels, kg = size("out_h") * size("out_w"), size("k_per_group")

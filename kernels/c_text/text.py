@@ -1,8 +1,8 @@
-"""Kernel text that all opencl kernels share: signature, vector types, epilogue and stores.
+"""Text that the kernels in OpenCL C and CUDA C++ share: signature, vector types, epilogue and stores.
 
 Accumulators are named variables, because PoCL keeps no array in registers. Shapes arrive as `int` arguments, so that
-one build serves every problem. All text behind the head is CUDA C++ as well: `seqtune.kernels.c_text.prelude` is
-its head there, and both heads define the macros in which the two languages differ.
+one build serves every problem. All text behind the head is CUDA C++ as well: `seqtune.kernels.c_text.prelude` makes its
+head there, and both heads define the macros in which the two languages differ.
 """
 
 from __future__ import annotations

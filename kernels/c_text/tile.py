@@ -1,4 +1,4 @@
-"""OpenCL C text of one register tile: what the direct convolution and the matrix product share.
+"""Text of one register tile in OpenCL C and CUDA C++, for the direct convolution and the matrix product; its call.
 
 A work-item computes a chunk of tiles, one after the other; a tile is tile_h x tile_w output pixels of vectors_k x
 vector output channels. The text depends on the shape of the tile alone: the shape of the problem arrives as `int`
@@ -9,7 +9,7 @@ The sum runs over three axes, `outer`, `middle` and `inner`, which are filter ro
 order. The inner axis may come in pieces: all tiles of a chunk take one piece before the next, so that its weights stay
 in the first-level cache; between pieces the sums are kept in the workspace.
 
-Padding is either a copy of the input with zeros around it (`pad`, a phase of its own), or peeled: the tile skips filter
+Padding is either a copy of the input with zeros around it (`pad`, a step of its own), or peeled: the tile skips filter
 rows outside the input and, at the left and right borders, the one pixel whose tap is outside.
 
 A matrix product is a convolution with one tap whose pixels are the rows of A.
@@ -28,7 +28,7 @@ from ..problem import Problem
 from . import pixel_vectors
 from .text import accumulator, signature, store
 
-PadSizes: TypeAlias = Callable[[int], tuple[int, int]]  # rows of the padded copy -> work-items, and those of a group
+PadSizes: TypeAlias = Callable[[int], tuple[int, int]]  # rows of the padded copy -> work-items of `pad`, of a group
 
 # Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
 ARGUMENTS = (
@@ -73,9 +73,9 @@ def tile_call(problem: Problem, source: KernelSource, tile: RegisterTile, sizes:
               pixels_first: bool, chunk: int, work_group: int, pad: PadSizes = lambda rows: (rows, 1)) -> Call:
     """The call for a problem described by ARGUMENTS: `pad` where there is a padded copy, then `tile`.
 
-    `sizes` may leave out arguments that are 0 or follow from the tile. `pixels_first`: neighbouring work-items share
-    their output channels, else their pixels; a work-group holds `work_group` work-items. A work-item computes `chunk`
-    tiles; 0 means all tiles of an image.
+    `sizes` may leave out arguments that are 0 or follow from the tile. With `pixels_first`, neighbouring work-items
+    share their output channels, else their pixels; a work-group holds `work_group` work-items. A work-item computes
+    `chunk` tiles; 0 means all tiles of an image.
     """
     values = {**dict.fromkeys(ARGUMENTS, 0), **sizes}
     values["tiles_w"] = -(-values["columns"] // tile.tile_w)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..c_text.direct import TEXT_CONSTRAINTS, direct_call, direct_tile
+from ..c_text.direct import INCLUDES, TEXT_CONSTRAINTS, direct_call, direct_tile
 from ..c_text.prelude import program
 from ..c_text.text import signature
 from ..c_text.tile import ARGUMENTS, text
@@ -12,7 +12,7 @@ from ..launches.call import Call
 from ..problem import Problem
 
 PAD_GROUP = 256
-PAD_BLOCKS = 8  # per multiprocessor: enough threads to fill it
+PAD_BLOCKS = 8  # of the padding copy for each multiprocessor: 2,048 threads fill one
 # Neighbouring threads copy neighbouring floats.
 _PAD = f"""
 __kernel GROUP({PAD_GROUP}, 1) void pad({signature(ARGUMENTS)}) {{
@@ -100,7 +100,7 @@ KERNEL = Kernel.of(
 class CudaDirect:
     """Runs cuda.direct; each source works for all shapes of one layout, horizontal stride, epilogue, work-group."""
 
-    includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The padding copy by many threads where there is one, and the tiles, one a thread."""

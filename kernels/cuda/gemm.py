@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..c_text.gemm import gemm_call, gemm_tile
+from ..c_text.gemm import INCLUDES, gemm_call, gemm_tile
 from ..c_text.prelude import program
 from ..c_text.tile import text
 from ..devices.device import Device
@@ -71,7 +71,7 @@ KERNEL = Kernel.of(
 class CudaGemm:
     """Runs cuda.gemm; each source works for all shapes of one `trans_a`, epilogue and work-group."""
 
-    includes = "the product and its epilogue; B packed into panels before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The tiles of C, one a thread."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..c_text.block import text
-from ..c_text.implicit_gemm import gathered_block, gathered_call
+from ..c_text.implicit_gemm import INCLUDES, gathered_block, gathered_call
 from ..c_text.prelude import program
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
@@ -86,7 +86,7 @@ KERNEL = Kernel.of(
 class CudaImplicitGemm:
     """Runs cuda.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
 
-    includes = "everything, from the input as it is; filters packed before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The blocks of pixels and of output channels."""

@@ -34,7 +34,7 @@ PARAMETERS = (
     Parameter("epilogue", ("direct", "shared"), "stores come from registers or through shared memory"),
     Parameter("group_m", (1, 4, 16), "rows of blocks that run together, which share data in the second-level cache"),
     Parameter("schedule", ("tiles", "stream_k"), "a block has a tile, or an equal share of all iterations"),
-    Parameter("split_k", (1, 2, 3, 4, 6, 8, 12, 16), "slices of k, whose partial sums a second phase adds"),
+    Parameter("split_k", (1, 2, 3, 4, 6, 8, 12, 16), "slices of k, whose partial sums a second launch adds"),
 )
 
 DERIVED = (
@@ -107,7 +107,7 @@ CONSTRAINTS = (
     ("schedule == 'tiles' or k_tiles >= 4 and tiles % grid > 0 and tiles < 8 * grid",
      "equal shares change little behind many waves of tiles, and nothing where no wave is short"),
     ("split_k == 1 or schedule == 'tiles' and epilogue == 'direct'",
-     "a second phase adds the slices, and stores directly"),
+     "a second launch adds the slices, and stores directly"),
     ("split_k == 1 or split_k * 2 <= k_tiles", "a slice needs at least 2 tiles of k"),
     ("split_k == 1 or tiles * (split_k - 1) < 2 * compute_units", "the tiles occupy the device without slices"),
     ("workspace_floats <= 1 << 27", "the partial sums take more than half a gigabyte"),

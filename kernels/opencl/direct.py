@@ -6,7 +6,7 @@ tile of opencl.gemm.
 
 from __future__ import annotations
 
-from ..c_text.direct import TEXT_CONSTRAINTS, direct_call, direct_tile
+from ..c_text.direct import INCLUDES, TEXT_CONSTRAINTS, direct_call, direct_tile
 from ..cache_lines import PADDED, conv2d_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
@@ -91,7 +91,7 @@ KERNEL = Kernel.of(
 class OpenCLDirect:
     """Runs opencl.direct; each source works for all shapes of one layout, horizontal stride and epilogue."""
 
-    includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The padding copy where there is one, and the tiles."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..c_text.gemm import gemm_call, gemm_tile
+from ..c_text.gemm import INCLUDES, gemm_call, gemm_tile
 from ..cache_lines import gemm_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
@@ -70,7 +70,7 @@ KERNEL = Kernel.of(
 class OpenCLGemm:
     """Runs opencl.gemm; each source works for all shapes of one `trans_a` and epilogue."""
 
-    includes = "the product and its epilogue; B packed into panels before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The tiles of C."""

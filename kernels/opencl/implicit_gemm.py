@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..c_text.block import Block, text
-from ..c_text.implicit_gemm import gathered_block, gathered_call
+from ..c_text.implicit_gemm import INCLUDES, gathered_block, gathered_call
 from ..c_text.text import OPTIONS, head
 from ..cache_lines import conv2d_lines
 from ..devices.device import Device
@@ -80,10 +80,10 @@ KERNEL = Kernel.of(
 )
 
 
-class ImplicitGemm:
+class OpenCLImplicitGemm:
     """Runs opencl.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
 
-    includes = "everything, from the input as it is; filters packed before, once"
+    includes = INCLUDES
 
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The blocks of pixels and of output channels."""
@@ -97,4 +97,4 @@ def _source(block: Block) -> KernelSource:
     return KernelSource(head(block.vector) + text(block), OPTIONS)
 
 
-IMPLEMENTATION = ImplicitGemm()
+IMPLEMENTATION = OpenCLImplicitGemm()

@@ -39,6 +39,6 @@ def constants_of(source: KernelSource) -> tuple[str, dict[str, Setting]]:
 
 
 def grid_step(entry: str, arguments: tuple[Argument, ...], threads: int, *programs: int) -> CallStep:
-    """A step of this grid of programs, each of them with `threads` threads."""
+    """A step over a grid of programs, whose sizes are `programs`; each program has `threads` threads."""
     first, *rest = programs
     return CallStep(entry, arguments, (first * threads, *rest), (threads, *(1 for _ in rest)))

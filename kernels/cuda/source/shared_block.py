@@ -50,7 +50,7 @@ class SharedBlock:
     asynchronous: bool  # copies by cp.async, else through registers
     pad: int  # floats between the rows of A in shared memory
     group_m: int
-    split: bool  # slices of the sum are kept in the workspace, and a second phase adds them
+    split: bool  # slices of the sum are kept in the workspace, and a second step adds them
     load_a: int  # floats of one load of A
     rows_first: bool  # neighbouring rows of A are neighbours in memory, else neighbouring channels
     gathered: bool  # A is gathered from the input of a convolution

@@ -182,7 +182,7 @@ def _rows_last(b: SharedBlock, group: int) -> list[str]:
 
 
 def _reduce(b: SharedBlock) -> list[str]:
-    """The second phase: add the slices in their order, then bias and activation."""
+    """The second step: add the slices in their order, then bias and activation."""
     lines = [f"__kernel GROUP({REDUCE_GROUP}, 1) void reduce({signature(ARGUMENTS)}) {{",
              "  for (int i = get_global_id(0); i < y_total; i += get_global_size(0)) {",
              "    float sum = workspace[i];",
