@@ -75,7 +75,7 @@ class Fusion:
         return Pitches(x if self.x_pitch is None else self.x_pitch, y if self.y_pitch is None else self.y_pitch, other)
 
     def elements(self, problem: Problem, device: Device) -> Elements:
-        """The elements of x, y and the second operand. Raises KernelError for other types than fp32 and bf16."""
+        """The elements of x, y and the second operand. Raises KernelError for types that llvm does not compute in."""
         own = problem.dtype
         x, y, other = (Element.of(name or own, device) for name in (own, self.y_element, self.other_element))
         return Elements(x, y, other if self.has_other else y)

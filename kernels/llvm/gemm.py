@@ -89,9 +89,9 @@ class LLVMGemm:
                fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on tile, step between rows of A, elements and epilogue."""
         elements = fusion.elements(problem, device)
-        if elements.x.words and not fusion.is_plain:
+        if elements.x.word_method and not fusion.is_plain:
             raise KernelError("a product of int8 numbers stores plain sums: it takes no epilogue and no pitches")
-        y = FP32 if elements.x.words else elements.y  # 32-bit sums of whole numbers are stored as they are
+        y = FP32 if elements.x.word_method else elements.y  # 32-bit sums of whole numbers are stored as they are
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
@@ -153,7 +153,7 @@ def _tiling(problem: Problem, device: Device, configuration: Configuration) -> T
 
 def _is_corrected(problem: Problem, device: Device) -> bool:
     """Whether the panels begin with the numbers that correct unsigned factors (`pack_words`)."""
-    return problem.dtype == "int8" and Element.of("int8", device).words == "dots"
+    return problem.dtype == "int8" and Element.of("int8", device).word_method == "dots"
 
 
 def _pitches(problem: Problem, fusion: Fusion) -> Pitches:

@@ -1,7 +1,7 @@
-"""llvm.gemm_int8: llvm.gemm with operands in int8, whose products are added to 32-bit sums; the result is exact.
+"""llvm.gemm_int8: llvm.gemm with operands in int8 and 32-bit sums, which are the result and exact.
 
-Words of four numbers along k are multiplied by one instruction where the CPU has it (AVX512-VNNI, AVX-VNNI). Its first
-factor is unsigned, so 128 is added to the numbers of A; packed B holds what corrects the sums.
+Where the CPU has it (AVX512-VNNI, AVX-VNNI), one instruction multiplies words of four numbers along k. Its first factor
+is unsigned, so 128 is added to the numbers of A; packed B holds numbers that correct the sums.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Launch of an llvm kernel: integers, and phases whose tasks the device's threads share.
+"""Launch: the integers of an llvm kernel, and the phases whose tasks the device's threads share.
 
 The entry of a phase is `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin, i64 end)`:
 up to three operands in the operation's order (null where unused), the output and the workspace. Thread i of n calls it
 for its share [tasks * i // n, tasks * (i + 1) // n), which also determines its piece of the workspace. The last
 arguments are the addresses of operands beyond the third; a launch has 0 there. Bias, packed weights and masks hold
-4-byte words; the others and y hold elements of the problem's `dtype`.
+4-byte words, the other operands elements of the problem's `dtype`, and y those of its result (`ElementType.result`).
 """
 
 from __future__ import annotations

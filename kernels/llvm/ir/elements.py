@@ -1,6 +1,7 @@
 """Elements: the numbers that kernels read and write in memory, fp32, bf16 or int8, as LLVM IR.
 
-Values in registers are fp32. int8 is only read, in words of four, whose products are added to 32-bit sums.
+Values in registers are fp32. Kernels read int8 in words of four bytes and add their products to 32-bit sums
+(`WordProducts`); no kernel writes it.
 
 A bf16 number is the upper half of an fp32 number. Stores round to the nearest, ties to even; infinities stay, and a NaN
 becomes a quiet NaN. Where the CPU has an instruction for this (`Element.rounds`), it replaces numbers below the
@@ -19,11 +20,12 @@ from ...devices.element_types import element_type
 from .writer import Writer
 
 QUIET_NAN = 0x7FC0
-# How words of four int8 are multiplied: "dots" by one instruction, whose first factor is unsigned; "pairs" by x86's
-# products of pairs of 16 bits, of the even and of the odd bytes; "numbers" by products of 32 bits, on any CPU.
-WORDS = ("dots", "pairs", "numbers")
-_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
-_FLIP = 0x80808080  # adds 128 to each byte of a word: int8 becomes an unsigned byte
+# Methods to multiply words of four int8. "dots": one instruction, whose first factor is unsigned. "pairs": the products
+# of pairs of 16-bit numbers that every x86 CPU has, once for the even and once for the odd bytes. "numbers": products
+# of 32-bit numbers, which every CPU has.
+WORD_METHODS = ("dots", "pairs", "numbers")
+_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}  # by lanes
+_FLIP = 0x80808080 - (1 << 32)  # as a signed number; XOR adds 128 to each byte of a word, which is unsigned then
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Element:
 
     dtype: str = "fp32"
     rounds: bool = False  # the CPU has an instruction that rounds fp32 to bf16; without it, integers do
-    words: str = ""  # int8: how words are multiplied; see `WORDS`
+    word_method: str = ""  # int8: one of WORD_METHODS
 
     def __post_init__(self) -> None:
         if self.dtype not in ("fp32", "bf16", "int8"):
@@ -43,10 +45,13 @@ class Element:
 
     @classmethod
     def of(cls, dtype: str, device: Device) -> Element:
-        """The element on this device, with the fastest rounding that it has."""
-        words = "" if dtype != "int8" else "dots" if device.names()["int8_dots"] == 1 else (
-            "pairs" if device.instruction_set in ("avx512", "avx2", "sse") else "numbers")
-        return cls(dtype, dtype == "bf16" and device.names()["bf16_dots"] == 1, words)
+        """The element with the fastest rounding and products that the device has."""
+        facts = device.names()
+        if dtype != "int8":
+            return cls(dtype, dtype == "bf16" and facts["bf16_dots"] == 1)
+        if facts["int8_dots"] == 1:
+            return cls(dtype, word_method="dots")
+        return cls(dtype, word_method="pairs" if device.instruction_set in ("avx512", "avx2", "sse") else "numbers")
 
     @property
     def bytes(self) -> int:
@@ -145,32 +150,32 @@ FP32 = Element()
 
 @dataclass(frozen=True, slots=True)
 class WordProducts:
-    """Vectors of `lanes` words of four int8, whose products are added to sums of 32 bits in one of the ways `WORDS`."""
+    """Products of vectors of `lanes` words of four int8, added to 32-bit sums: a lane's four products to its sum."""
 
     write: Writer
     lanes: int
-    way: str
+    method: str  # one of WORD_METHODS
 
     @property
     def kind(self) -> str:
-        """The type of a vector of words, and of one of sums."""
+        """The type of a vector of words and of a vector of sums."""
         return f"<{self.lanes} x i32>"
 
     @property
     def declaration(self) -> str:
-        """The declaration of the instruction; empty if there is none."""
+        """The declaration of the intrinsic function that multiplies; empty for a method without one."""
         kind, pairs = self.kind, f"<{2 * self.lanes} x i16>"
         return {"dots": f"declare {kind} {self._dot}({kind}, {kind}, {kind})",
-                "pairs": f"declare {kind} @{_PAIRS.get(self.lanes)}({pairs}, {pairs})"}.get(self.way, "")
+                "pairs": f"declare {kind} @{_PAIRS.get(self.lanes)}({pairs}, {pairs})"}.get(self.method, "")
 
     @property
     def _dot(self) -> str:
-        """The instruction VPDPBUSD of AVX512-VNNI and AVX-VNNI; its sums wrap around."""
+        """The function of the instruction VPDPBUSD of AVX512-VNNI and AVX-VNNI; its sums wrap around."""
         return f"@llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
 
     def first_sums(self, panel: str, vectors: int) -> tuple[list[str], str]:
-        """The sums to begin with, for one pixel or row, and a pointer to the words of the panel (`pack_words`)."""
-        if self.way != "dots":
+        """The first sums of one pixel or row, and a pointer to the words of the panel, which `pack_words` made."""
+        if self.method != "dots":
             return ["zeroinitializer"] * vectors, panel
         sums = [self.write.load(self.kind, self.write.at(panel, vector * self.lanes)) for vector in range(vectors)]
         return sums, self.write.at(panel, vectors * self.lanes)
@@ -179,32 +184,32 @@ class WordProducts:
         """The word at a pointer, in all lanes."""
         write, kind = self.write, self.kind
         word = write.let(f"load i32, ptr {pointer}, align 1")
-        if self.way == "dots":
-            word = write.let(f"xor i32 {word}, {_FLIP - (1 << 32)}")
+        if self.method == "dots":
+            word = write.let(f"xor i32 {word}, {_FLIP}")
         first = write.let(f"insertelement {kind} poison, i32 {word}, i32 0")
         return write.let(f"shufflevector {kind} {first}, {kind} poison, {kind} zeroinitializer")
 
     def factor(self, words: str) -> list[str]:
-        """The numbers of a vector of words as `added` takes them."""
+        """The numbers of a vector of words as `added` takes them: a vector for each call of the multiplication."""
         write, kind = self.write, self.kind
-        if self.way == "dots":
+        if self.method == "dots":
             return [words]
-        if self.way == "numbers":
+        if self.method == "numbers":
             shifted = [write.let(f"shl {kind} {words}, splat (i32 {24 - 8 * byte})") for byte in range(4)]
             return [write.let(f"ashr {kind} {value}, splat (i32 24)") for value in shifted]
         pairs = f"<{2 * self.lanes} x i16>"
-        odd_and_even = write.let(f"bitcast {kind} {words} to {pairs}")
-        even = write.let(f"shl {pairs} {odd_and_even}, splat (i16 8)")
-        return [write.let(f"ashr {pairs} {value}, splat (i16 8)") for value in (even, odd_and_even)]
+        odd = write.let(f"bitcast {kind} {words} to {pairs}")  # in the upper bytes of 16 bits
+        even = write.let(f"shl {pairs} {odd}, splat (i16 8)")
+        return [write.let(f"ashr {pairs} {value}, splat (i16 8)") for value in (even, odd)]
 
     def added(self, sums: str, x: Sequence[str], weights: Sequence[str]) -> str:
-        """The sums with the products of two factors added."""
+        """The sums with the products of two vectors of words added; `factor` made the factors."""
         write, kind, pairs = self.write, self.kind, f"<{2 * self.lanes} x i16>"
-        for one, other in zip(x, weights, strict=True):
-            if self.way == "dots":
-                sums = write.let(f"call {kind} {self._dot}({kind} {sums}, {kind} {one}, {kind} {other})")
+        for left, right in zip(x, weights, strict=True):
+            if self.method == "dots":
+                sums = write.let(f"call {kind} {self._dot}({kind} {sums}, {kind} {left}, {kind} {right})")
                 continue
-            products = (write.let(f"mul {kind} {one}, {other}") if self.way == "numbers" else
-                        write.let(f"call {kind} @{_PAIRS[self.lanes]}({pairs} {one}, {pairs} {other})"))
+            products = (write.let(f"mul {kind} {left}, {right}") if self.method == "numbers" else
+                        write.let(f"call {kind} @{_PAIRS[self.lanes]}({pairs} {left}, {pairs} {right})"))
             sums = write.let(f"add {kind} {sums}, {products}")
         return sums

@@ -100,7 +100,7 @@ def _tile(tile: Tile) -> str:
     store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula,
                   tile.y, tile.other)
     grid, kind, pixels = store.grid(write), store.kind, tile.tile_h * tile.tile_w
-    words = WordProducts(write, tile.vector, tile.x.words) if tile.x.words else None
+    words = WordProducts(write, tile.vector, tile.x.word_method) if tile.x.word_method else None
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel", *(("other_row", "other_pixel") if with_other else ()))}

@@ -117,13 +117,14 @@ def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
 
 
 def pack_words(weights: NDArray[np.int8], lanes: int, corrected: bool) -> Array:
-    """The panels of `pack` of (k, c) weights in int8 with words of four neighbouring channels, as floats; 4 divides c.
+    """The panels of `pack` for int8 weights of shape (k, c), as words of four neighbouring channels; 4 divides c.
 
-    With `corrected`, each panel begins with one number of 32 bits for each k, -128 times the sum of its weights:
-    products of x + 128, which is not negative, then add up to those of x.
+    Words are returned as floats of the same bits. If `corrected`, each panel begins with a row of 32-bit numbers: for
+    each k, -128 times the sum of its weights. Sums that begin with them, to which products of x + 128 are added (it is
+    not negative), end as the sums of the products of x.
     """
-    quarters = [pack(weights[:, first::4, None, None].astype(np.float32), 1, lanes, True) for first in range(4)]
-    words = np.stack([quarter.astype(np.int8) for quarter in quarters], axis=-1)  # (1, block, word, k, 4)
+    panels = [pack(weights[:, first::4, None, None].astype(np.float32), 1, lanes, True) for first in range(4)]
+    words = np.stack([panel.astype(np.int8) for panel in panels], axis=-1)  # (1, block, word, k, 4)
     rows = int(corrected)
     packed = aligned((*words.shape[:2], words.shape[2] + rows, lanes), np.int32)
     packed[:, :, rows:] = words.view(np.int32)[..., 0]

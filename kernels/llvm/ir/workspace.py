@@ -1,8 +1,7 @@
 """Workspace: each thread has a slice of its own.
 
-Tasks are split evenly over the threads (`seqtune.kernels.llvm.launch`), so the first task of a
-thread's share identifies the thread: the least i with floor(tasks * i / threads) = begin, which is
-ceil(begin * threads / tasks).
+Tasks are split evenly over the threads (`seqtune.kernels.llvm.launch`), so the first task of a thread's share
+identifies the thread: the least i with floor(tasks * i / threads) = begin, which is ceil(begin * threads / tasks).
 """
 
 from __future__ import annotations

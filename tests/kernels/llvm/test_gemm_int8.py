@@ -1,4 +1,4 @@
-"""llvm.gemm_int8: exact sums of products on every instruction set, and in every way that words are multiplied."""
+"""llvm.gemm_int8: exact sums of products on every instruction set, and with every method to multiply words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.gemm import IMPLEMENTATION, LLVMGemm
-from seqtune.kernels.llvm.ir.elements import WORDS, Element
+from seqtune.kernels.llvm.ir.elements import WORD_METHODS, Element
 from seqtune.kernels.llvm.launch import Launch
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.problem import Problem
@@ -33,7 +33,7 @@ PROBLEMS = [Problem.make("gemm", dtype="int8", **sizes) for sizes in (
     {"m": 1, "n": 4, "k": 4}, {"m": 23, "n": 41, "k": 16}, {"m": 9, "n": 70, "k": 100, "trans_b": "yes"},
     {"m": 64, "n": 33, "k": 1064}, {"m": 7, "n": 129, "k": 72, "trans_b": "yes"})]
 EACH = 14  # random configurations of a problem and device; with the default and three instruction sets more than 200
-# device facts that choose one of WORDS on x86 CPUs; the facts of the device itself for the first, where it has them
+# The facts that make a device choose each method on x86 CPUs: its own for the first, if it has the instruction.
 FACTS: dict[str, dict[str, Any]] = {
     "dots": {}, "pairs": {"extra": ()}, "numbers": {"extra": (), "instruction_set": "neon"}}
 
@@ -56,18 +56,18 @@ class As(LLVMGemm):
 
 @pytest.mark.parametrize("device", [device for device in llvm.devices() if device.threads == 1 or not device.name.
                                     startswith("llvm:sse")], ids=lambda device: device.name)
-@pytest.mark.parametrize("way", WORDS)
-def test_every_sum_is_exact(device: Device, way: str) -> None:
-    target = replace(device, **FACTS[way])
-    if Element.of("int8", target).words != way:
-        pytest.skip(f"this CPU has no {way.replace('dots', 'dot products of int8 numbers')} in {device.name}")
+@pytest.mark.parametrize("method", WORD_METHODS)
+def test_every_sum_is_exact(device: Device, method: str) -> None:
+    target = replace(device, **FACTS[method])
+    if Element.of("int8", target).word_method != method:
+        pytest.skip(f"{device.name} has no instructions to multiply words by {method}")
     family, backend = replace(FAMILY, implementation=As(target)), LLVMBackend(device)
     try:
         for number, problem in enumerate(PROBLEMS):
             operands = make_operands(problem, seed=number)
             expected = reference(problem, operands).astype(np.int32)
             space = SearchSpace(FAMILY, problem, device)
-            chosen = [space.default, *space.sample(np.random.default_rng(number), EACH if way == "dots" else 4)]
+            chosen = [space.default, *space.sample(np.random.default_rng(number), EACH if method == "dots" else 4)]
             for configuration in chosen:
                 output = answer(backend, family, problem, configuration, operands)
                 assert output.dtype == np.int32
