@@ -43,7 +43,7 @@ class DeviceLost(Exception):
 
 
 def wall_clock(run: Callable[[], object], launches: int) -> float:
-    """The seconds of calling `run`, which waits for its end, so many times; the timing of backends on the CPU."""
+    """The seconds of `launches` calls of `run`, each of which waits for its end; the timing of backends on the CPU."""
     begin = time.perf_counter()
     for _ in range(launches):
         run()
@@ -57,11 +57,17 @@ class Executable(Protocol):
     resources: ResourceUsage | None  # None where the backend cannot tell: on the CPU
 
     def load(self, operands: Operands) -> None:
-        """Copy the operands into the buffers, the constant one packed. Names and shapes are `Operation.operands`."""
+        """Copy the operands into the buffers, the constant one packed.
+
+        Names and shapes are those of `Operation.tensors`, whose outputs may have contents, too.
+        """
         ...
 
     def poison(self) -> None:
-        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
+        """Poison outputs and workspaces (`ElementType.poison`), and reset the canaries around every buffer.
+
+        Outputs with contents are reset to these instead.
+        """
         ...
 
     def run(self) -> None:
@@ -69,7 +75,7 @@ class Executable(Protocol):
         ...
 
     def time(self, launches: int) -> float:
-        """Launch so many times; returns the seconds of all launches, by the clock that suits the device.
+        """Launch `launches` times; returns the seconds of all, by the clock that suits the device.
 
         Raises LaunchError.
         """

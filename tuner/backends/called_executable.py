@@ -1,4 +1,4 @@
-"""CalledExecutable: runs a call on any backend that offers a CallDriver, our own kernels and those of libraries.
+"""CalledExecutable: runs calls of our own kernels and of libraries, on any backend that offers a CallDriver.
 
 Every buffer has a margin of canaries on both sides. Outputs without contents of their own and workspaces are poisoned
 before the check: with NaN, or for whole numbers with a pattern; other outputs are reset to their contents.
@@ -33,7 +33,7 @@ from seqtune.kernels.operations.tensor import Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .backend import LaunchError
+from .backend import LaunchError, wall_clock
 from .guarded_buffers import GuardedBuffers, MemoryDriver
 from .stored_operands import StoredOperands
 
@@ -42,7 +42,7 @@ class CallTimer(Protocol):
     """Times launches."""
 
     def time(self, launches: int) -> float:
-        """The seconds of so many launches, all finished. Raises LaunchError."""
+        """The seconds of `launches` launches, all finished. Raises LaunchError."""
         ...
 
     def close(self) -> None:
@@ -57,21 +57,21 @@ class WallTimer:
         self._enqueue, self._finish = enqueue, finish
 
     def time(self, launches: int) -> float:
-        """The seconds of so many launches."""
-        begin = time.perf_counter()
-        for _ in range(launches):
-            self._enqueue()
-            self._finish()
-        return time.perf_counter() - begin
+        """The seconds of `launches` launches."""
+        return wall_clock(self._run, launches)
+
+    def _run(self) -> None:
+        self._enqueue()
+        self._finish()
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: the timer keeps nothing."""
 
 
 class CallDriver(MemoryDriver, Protocol):
     """Memory and launches of a device; programs are the driver's own objects."""
 
-    compiles_at_launch: bool  # true: a build ends with a launch, which may compile and fail
+    compiles_at_launch: bool  # whether the first launch compiles; a build then launches once, which may fail
 
     def program(self, source: KernelSource) -> Any:
         """Build a source, once per process. Raises BuildError."""
@@ -80,16 +80,16 @@ class CallDriver(MemoryDriver, Protocol):
     def launcher(self, program: Any, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. `addresses` come from `address`, by the name of the argument.
 
-        Raises LaunchError if the entry is missing or the device refuses its sizes.
+        Raises BuildError if the program lacks the entry, LaunchError if arguments or sizes cannot be launched.
         """
         ...
 
     def timer(self, enqueue: Callable[[], None]) -> CallTimer:
-        """A timer of what `enqueue` enqueues, by the clock that suits the device."""
+        """A timer of what `enqueue` enqueues, by the clock that suits the device: the wall clock or the GPU's own."""
         ...
 
     def resources(self, program: Any, call: Call) -> ResourceUsage | None:
-        """The registers and memory that the call needs; None where the device does not tell. Raises BuildError."""
+        """The registers and memory that the call needs; None where they are not known. Raises BuildError."""
         ...
 
 
@@ -100,14 +100,14 @@ class CalledExecutable:
                  guarded: bool = True, warm: bool = True) -> None:
         """Build the call and allocate its buffers. Raises BuildError, LaunchError.
 
-        If `warm`, a driver that compiles at the first launch launches once, on zeros. Executables share the packed
-        operands that are `kept`. Buffers that are not `guarded` have no canaries: for devices that check the bounds
+        If `warm`, a driver that compiles at the first launch launches once, on zeros. `kept` holds the packed operands
+        that executables share. Without `guarded`, buffers have no canaries, for devices that check the bounds
         themselves.
         """
         begin = time.perf_counter()
         self._driver, self._tensors = driver, tensors
         self._kept = StoredOperands() if kept is None else kept
-        self._starts: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
+        self._contents: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
         self._steps: list[Callable[[], None]] = []
         program = driver.program(call.source)
         self.resources = driver.resources(program, call)
@@ -151,8 +151,8 @@ class CalledExecutable:
             bytes_of={name: element_type(dtype).poison for name, dtype in types.items()})
 
     def load(self, operands: Operands) -> None:
-        """Copy the inputs into the buffers, packed as the kernel reads them; keep outputs' contents for `poison`."""
-        self._starts = {name: array for name, array in operands.items() if name in self._tensors.outputs}
+        """Copy the inputs that the call takes into its buffers, packed; keep the contents of outputs for `poison`."""
+        self._contents = {name: array for name, array in operands.items() if name in self._tensors.outputs}
         for name, array in operands.items():
             if name in self._arguments:
                 self._write(name, array)
@@ -163,7 +163,7 @@ class CalledExecutable:
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
         self.buffers.poison()
-        for name, array in self._starts.items():
+        for name, array in self._contents.items():
             self._write(name, array)
         self._driver.finish()
 
@@ -177,7 +177,7 @@ class CalledExecutable:
         self._driver.finish()
 
     def time(self, launches: int) -> float:
-        """Launch so many times; returns the seconds of all. Outputs with contents are not reset in between."""
+        """Launch `launches` times; returns the seconds of all. Outputs with contents are not reset in between."""
         return self.timer.time(launches)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
@@ -202,12 +202,12 @@ class CalledExecutable:
 
 
 def group_size(step: CallStep) -> int:
-    """The work-items of a group; 1 where the driver chooses."""
+    """The number of work-items of a group; 1 where the driver chooses it."""
     return math.prod(step.local_size or (1,))
 
 
 def values_of(step: CallStep, addresses: Mapping[str, Any]) -> Sequence[Any]:
-    """The arguments of a step: addresses, None for null, NumPy scalars, and other arguments as they are."""
+    """The values of a step's arguments: addresses, None for null, NumPy scalars; other arguments stay as they are."""
     return [addresses[argument.name] if isinstance(argument, BufferArgument | WorkspaceArgument)
             else argument.number if isinstance(argument, ScalarArgument)
             else None if isinstance(argument, NullArgument) else argument for argument in step.arguments]

@@ -1,4 +1,4 @@
-"""Compilers of backends that need no device: to learn what kernels need, and ahead of the worker that measures them."""
+"""Compilers that need no device: to learn what kernels need, and to compile before the measuring worker asks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OfflineCompiler(Protocol):
     """Compiles configurations for a device that need not be present. Threads may share it."""
 
     def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
-        """Compile a configuration. Raises BuildError."""
+        """Compile a configuration and return the needs of its launches. Raises BuildError."""
         ...
 
 
@@ -30,7 +30,7 @@ class CompilerAhead(Protocol):
         ...
 
     def stop(self) -> None:
-        """Give up what is not compiled yet. Nothing runs on afterwards."""
+        """Give up what is not compiled yet, and end everything that compiles."""
         ...
 
 
@@ -46,6 +46,6 @@ COMPILERS_AHEAD: dict[str, str] = {
 
 
 def compiler_ahead(device: Device) -> CompilerAhead | None:
-    """The compiler of a device's backend, None if it has none."""
+    """The compiler ahead of a device's backend, or None if the backend has none."""
     reference = COMPILERS_AHEAD.get(device.backend)
     return None if reference is None else resolve(reference)(device)  # type: ignore[operator]

@@ -71,7 +71,7 @@ class CLBlastExecutable:
             raise LaunchError(error_line(error)) from None
 
     def time(self, launches: int) -> float:
-        """Call so many times; returns the seconds by the wall clock, without the time of setting the parameters."""
+        """Call `launches` times; returns the seconds by the wall clock, without the time of setting the parameters."""
         try:
             changed = self.calls.select(self.parameters)
         except CLBlastError as error:

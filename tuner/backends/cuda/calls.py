@@ -106,12 +106,12 @@ class CudaCalls:
         return GraphTimer(self._gpu, self._flush, enqueue)
 
     def resources(self, program: tuple[Any, Image], call: Call) -> ResourceUsage | None:
-        """The worst needs of the call's launches. Raises BuildError if the entry is missing."""
+        """The worst needs of the call's launches. Raises BuildError if an entry is missing."""
         return resource_usage(compiled_steps(program[1], call), self._device)
 
 
 def packed_arguments(arguments: Sequence[bytes]) -> bytes:
-    """The bytes of the arguments as in a C structure: each at a multiple of its size, a tensor map of its alignment."""
+    """The arguments as in a C structure: each at a multiple of its size, a tensor map at one of its alignment."""
     packed = b""
     for content in arguments:
         packed += b"\0" * (-len(packed) % min(len(content), MAP_ALIGNMENT)) + content

@@ -17,7 +17,7 @@ class GraphTimer:
         self._graphs: dict[int, TimedGraph] = {}
 
     def time(self, launches: int) -> float:
-        """The seconds of so many runs of `enqueue`, after an L2 flush each."""
+        """The seconds of `launches` runs of `enqueue`, each after an L2 flush that is not counted."""
         repeats = GRAPH_LAUNCHES if launches >= GRAPH_LAUNCHES else 1
         if repeats not in self._graphs:
             self._graphs[repeats] = self._gpu.timed_graph(self._flush, self._enqueue, repeats)

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import DeviceError
+from seqtune.errors import DeviceError, KernelError
 from seqtune.kernels.devices.device import CAPABILITIES, Device
 from seqtune.kernels.devices.element_types import decode, element_type, encode
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Array, implementation_of
-from seqtune.kernels.llvm.launch import LLVMImplementation
+from seqtune.kernels.launches.implementation import Array
+from seqtune.kernels.llvm.launch import LLVMImplementation, llvm_implementation
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -120,11 +120,10 @@ class LLVMBackend:
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
         """Build an executable for the problem. Raises BuildError, or LaunchError without an implementation."""
-        if kernel.implementation is None:
-            raise LaunchError(f"{kernel.name} has no implementation to run")
-        implementation: object = implementation_of(kernel)
-        if not isinstance(implementation, LLVMImplementation):
-            raise LaunchError(f"{kernel.name} has no code that llvm can run")
+        try:
+            implementation = llvm_implementation(kernel)
+        except KernelError as error:
+            raise LaunchError(str(error)) from None
         source = implementation.source(problem, self.device, configuration)
         begin = time.perf_counter()
         module, fresh = self._compiler.build(source.text, source.options)
@@ -175,6 +174,7 @@ class LLVMExecutable:
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         dtype, self._result, self._shape = problem.dtype, problem.element.result.name, output
+        # 4-byte words hold bias, mask and packed weights; see `seqtune.kernels.llvm.launch`
         self._types = {name: "fp32" if name in ("bias", "mask", self._constant) else dtype for name in shapes}
         sizes = {name: _bytes(shape, self._types[name]) for name, shape in shapes.items() if name != self._constant}
         sizes |= {"y": _bytes(output, self._result), "workspace": _bytes((launch.workspace,), "fp32")}
@@ -204,7 +204,7 @@ class LLVMExecutable:
         self._address = int(self._job.ctypes.data)
 
     def poison(self) -> None:
-        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
+        """Poison output and workspace, and reset the canaries around every buffer."""
         self._buffers.poison()
 
     def run(self) -> None:
@@ -214,7 +214,7 @@ class LLVMExecutable:
         self._backend.threads.run(self._address)
 
     def time(self, launches: int) -> float:
-        """Launch so many times; returns the seconds by the wall clock."""
+        """Launch `launches` times; returns the seconds by the wall clock."""
         return wall_clock(self.run, launches)
 
     def outputs(self) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,7 @@
 """OpenCLCalls: memory and launches of an OpenCL device (`CallDriver`).
 
-On a CPU, a buffer is memory of this process that the runtime uses in place (CL_MEM_USE_HOST_PTR), so that gaps without
-access lie on both sides of it. PoCL and Intel's runtime do; of one that copies, a SeqtuneWarning says so.
+On a CPU, a buffer is memory of this process (CL_MEM_USE_HOST_PTR) with gaps without access on both sides. PoCL and
+Intel's runtime use it in place; where a runtime copies it instead, there are no gaps, and a SeqtuneWarning says so.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class OpenCLCalls:
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Turn an error of the driver into LaunchError, or BuildError where it compiles late and fails."""
+        """Turn an error of the driver into LaunchError, or into BuildError where it compiles at a launch and fails."""
         try:
             yield
         except self._cl.Error as error:
             raise self._failure(error) from None
 
     def _failure(self, error: Any) -> Exception:
-        late = error.code == self._cl.status_code.BUILD_PROGRAM_FAILURE
-        return (BuildError if late else LaunchError)(error_line(error))
+        does_not_build = error.code == self._cl.status_code.BUILD_PROGRAM_FAILURE
+        return (BuildError if does_not_build else LaunchError)(error_line(error))
 
     def program(self, source: KernelSource) -> Any:
         """Build a source. Raises BuildError."""
@@ -57,7 +57,7 @@ class OpenCLCalls:
 
     @cached_property
     def _host(self) -> HostMemory | None:
-        """The memory that buffers use in place; None for a device that has its own, and a runtime that copies."""
+        """The memory that buffers use in place; None for a device with memory of its own, or a runtime that copies."""
         if not self._on_cpu:
             return None
         host = HostMemory(max(LINE, self._queue.device.mem_base_addr_align // 8))
@@ -131,7 +131,7 @@ class OpenCLCalls:
             return buffer.get_sub_region(offset, max(1, size))
 
     def launcher(self, program: Any, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
-        """A function that enqueues a step. Raises LaunchError."""
+        """A function that enqueues a step. Raises BuildError if the program lacks the entry, LaunchError."""
         cl, queue, entry, sizes, local = self._cl, self._queue, step.entry, step.global_size, step.local_size
         try:
             kernel = cl.Kernel(program, entry)
@@ -154,7 +154,7 @@ class OpenCLCalls:
 
         enqueue, failed = cl.enqueue_nd_range_kernel, cl.Error
 
-        def launch() -> None:  # within the timed interval of CPUs: a context manager would take a microsecond
+        def launch() -> None:  # timed on CPUs, as `finish` is; a context manager would take a microsecond
             try:
                 enqueue(queue, kernel, sizes, local)
             except failed as error:
@@ -174,5 +174,5 @@ class OpenCLCalls:
         return WallTimer(enqueue, self.finish)
 
     def resources(self, program: Any, call: Call) -> None:
-        """OpenCL does not tell them."""
+        """None: OpenCL does not tell what a kernel needs."""
         return

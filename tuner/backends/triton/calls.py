@@ -32,8 +32,8 @@ from .compiler import FUSION, OPTIONS, TritonBinary, compile_call, function_of, 
 class TritonCalls:
     """See `seqtune.tuner.backends.called_executable.CallDriver`. A buffer is a tensor of bytes.
 
-    `flush` overwrites the caches of the GPU. Without `device` and `flush` kernels run in the interpreter, which
-    compiles nothing, and the clock of the host measures.
+    `flush` overwrites the caches of the GPU. Without `device` and `flush`, kernels run in the interpreter, which
+    compiles nothing, and the wall clock measures.
     """
 
     compiles_at_launch = True
@@ -119,7 +119,7 @@ class TritonCalls:
 
     def _value(self, argument: Argument, addresses: Mapping[str, Any]) -> Any:
         """An argument as a Triton kernel takes it: a tensor of its element type, or a number."""
-        if isinstance(argument, NullArgument):  # a pointer of this type, as what is compiled ahead has
+        if isinstance(argument, NullArgument):  # a placeholder: Triton compiles for a pointer of this type
             return self._torch.zeros(1, dtype=self._type(argument.dtype), device=self._torch_device)
         if isinstance(argument, BufferArgument | WorkspaceArgument):
             return addresses[argument.name].view(self._type(argument.dtype))
@@ -136,13 +136,13 @@ class TritonCalls:
                 self._torch.cuda.synchronize(self._torch_device)
 
     def timer(self, enqueue: Callable[[], None]) -> CallTimer:
-        """A timer by the GPU's events, each launch after its caches were overwritten; by the wall clock without one."""
+        """A timer by the GPU's events that overwrites its caches before each launch; without a GPU, the wall clock."""
         if self._flush is None:
             return WallTimer(enqueue, self.finish)
         return EventTimer(self._torch, self._torch_device, self._flush, enqueue, self.finish)
 
     def resources(self, program: tuple[str, dict[str, Setting]], call: Call) -> ResourceUsage | None:
-        """The worst needs of the call's kernels, compiled as a launch would. Raises BuildError."""
+        """The worst needs of the call's kernels, compiled as for a launch. Raises BuildError."""
         return None if self._device is None else resources_of(compile_call(call, self._device), self._device)
 
 
@@ -155,7 +155,7 @@ class EventTimer:
         self._flush, self._enqueue, self._finish = flush, enqueue, finish
 
     def time(self, launches: int) -> float:
-        """The seconds of so many launches."""
+        """The seconds of `launches` launches."""
         events = [[self._torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(launches)]
         with self._torch.cuda.device(self._torch_device):
             for begin, end in events:
@@ -167,13 +167,13 @@ class EventTimer:
         return 1e-3 * float(sum(begin.elapsed_time(end) for begin, end in events))
 
     def close(self) -> None:
-        """Do nothing: events are kept by nobody."""
+        """Do nothing: the timer keeps nothing."""
 
 
 def resources_of(binaries: Sequence[TritonBinary], device: Device) -> ResourceUsage | None:
-    """The worst needs of the kernels of a call.
+    """The worst needs of the kernels of a call; None where an image does not state them in a known form.
 
-    None where their images do not state them in a form that is known here: such kernels run all the same.
+    Kernels without known needs run all the same.
     """
     try:
         return resource_usage([binary.needs() for binary in binaries], device)

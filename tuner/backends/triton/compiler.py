@@ -1,4 +1,4 @@
-"""Compiler of Triton kernels for any GPU of the table, present or not, with the resources that each needs.
+"""TritonCompiler: compiles Triton kernels for any GPU of the table, present or not, and reads what each needs.
 
 Triton specialises a kernel for the integers it is launched with: 1 becomes a constant, and that 16 divides a number is
 known to the compiler. The same rules are applied here, so that what is compiled is what a launch would compile.
@@ -49,7 +49,7 @@ class TritonBinary:
     assembly: str  # PTX or amdgcn
 
     def needs(self) -> CompiledStep:
-        """The needs of its launch: registers of a lane, shared memory, bytes of local memory. Raises FormatError.
+        """The needs of a launch: registers of a lane, bytes of shared and of local memory. Raises FormatError.
 
         NVIDIA's cubin and the metadata that end AMD's assembly state them. Arrays that registers cannot hold are
         local memory, too, but our kernels have none, so all of it is spilled registers.
@@ -115,7 +115,7 @@ def _compile(module: str, step: CallStep, constants: dict[str, Setting], target:
 
 
 def _specialised(function: Any, constants: dict[str, Setting], arguments: Sequence[Argument], target: Any) -> Any:
-    """The function for these arguments, which are its first ones, and constants: types and known divisors."""
+    """The function with the types and known divisors of its first parameters, and constants for the others."""
     from triton.compiler import ASTSource
 
     names = list(function.arg_names)
