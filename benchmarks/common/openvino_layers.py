@@ -3,8 +3,9 @@
 The node's time leaves out what OpenVINO does beside it: it brings the operand into the layout that it likes and the
 result back, which a network does at its borders only. OpenVINO's profile shows the mean of all runs of a compiled
 model, rounded down to whole microseconds, the slow first ones included (`PerfCount` in its CPU plugin). So each sample
-compiles the model anew, and the time of the first runs is subtracted. Beside the node stands our kernel as a step of a
-program, which leaves out the call from Python and the allocation of the result; it is sampled in the same way.
+compiles the model anew, and the time of the first runs is subtracted. Beside the node stands our kernel (`step`), whose
+samples take turns with the node's and are as long. Of fp32 layers it is a step of a program, which leaves out the call
+from Python and the allocation of the result.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from benchmarks.common.contest import RELU6, Contestant, checked
+from benchmarks.common.contest import RELU6, Contestant, checked, rows_of
 from benchmarks.common.report import Row
 from seqtune.errors import SeqtuneError, UnavailableError
 
@@ -36,6 +38,55 @@ NODES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")  # types
 APART = ("Eltwise", "Clamp", "Add", "Subgraph")  # types of the nodes that compute bias or activation of a layer
 
 
+@dataclass(frozen=True)
+class LayerModel:
+    """OpenVINO's model of one layer, and the operand that it runs on."""
+
+    problem: Problem
+    threads: int
+    layer: Any  # the node whose output is the result
+    parameter: Any
+    x: Any  # the operand, an array
+    in_layout: Callable[[Any], Any]  # from OpenVINO's result to an array in the problem's layout
+    apart: Sequence[str] = APART  # types of nodes that must not be in the profile beside the layer's
+
+    @cached_property
+    def _compile(self) -> Callable[[], Any]:
+        import openvino
+
+        return partial(openvino.Core().compile_model, openvino.Model([self.layer], [self.parameter]), "CPU", {
+            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": self.threads, "INFERENCE_PRECISION_HINT": "f32",
+            "PERF_COUNT": "YES"})
+
+    def y(self) -> Any:
+        """Compile the model and compute the result in the problem's layout."""
+        return self.in_layout(next(iter(self._compile().create_infer_request().infer([self.x]).values())))
+
+    def sample(self) -> tuple[float, str]:
+        """Compile the model; returns the mean seconds of the layer's node after the first runs, and its kernel.
+
+        Raises SeqtuneError.
+        """
+        request = self._compile().create_infer_request()
+        run = partial(request.infer, [self.x], share_inputs=True, share_outputs=True)
+        first = len(_run_for(run, WARM_UP_SECONDS))
+        before, _ = self._node_in(request.get_profiling_info())
+        later = len(_run_for(run, SAMPLE_SECONDS))
+        after, kernel = self._node_in(request.get_profiling_info())
+        return (after * (first + later) - before * first) / later, kernel
+
+    def _node_in(self, profile: Sequence[Any]) -> tuple[float, str]:
+        """The mean seconds of the layer's node in a profile, and its kernel. Raises SeqtuneError."""
+        times = {node.node_type: node for node in profile if node.real_time.total_seconds() > 0}
+        for name in self.apart:
+            if name in times:
+                raise SeqtuneError(f"OpenVINO computes a part of {self.problem.brief()} in a node {name}")
+        for name in NODES:
+            if name in times:
+                return times[name].real_time.total_seconds(), times[name].exec_type
+        raise SeqtuneError(f"OpenVINO's profile shows no node for {self.problem.brief()}")
+
+
 def check_openvino() -> None:
     """Raise UnavailableError if OpenVINO is not installed."""
     if find_spec("openvino") is None:
@@ -44,11 +95,7 @@ def check_openvino() -> None:
 
 def openvino_rows(label: str, problem: Problem, threads: int, operands: Operands, expected: Expected, ours: Contestant,
                   relu6: bool = False) -> list[Row]:
-    """Rows with the least seconds of our kernel's step and of OpenVINO's node, which take turns.
-
-    Bias and, with `relu6`, ReLU6 belong to the node. Raises SeqtuneError if its result is wrong or has no node, or if
-    another node computes a part of the layer.
-    """
+    """The rows of `node_rows` for a layer in fp32; bias and, with `relu6`, ReLU6 belong to the node."""
     import numpy as np
     import openvino
     from openvino import opset13
@@ -59,37 +106,32 @@ def openvino_rows(label: str, problem: Problem, threads: int, operands: Operands
     node = (_convolution if convolution else _product)(problem, parameter, operands)
     if relu6:
         node = opset13.clamp(node, 0.0, RELU6)
-    model, core = openvino.Model([node], [parameter]), openvino.Core()
 
-    def request() -> Any:
-        return core.compile_model(model, "CPU", {
-            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",
-            "PERF_COUNT": "YES"}).create_infer_request()
+    def in_layout(y: Any) -> Any:
+        return np.ascontiguousarray(y.transpose(0, 2, 3, 1) if convolution else y)
 
-    def result() -> Any:
-        answer = next(iter(request().infer([x]).values()))
-        return np.ascontiguousarray(answer.transpose(0, 2, 3, 1) if convolution else answer)
+    return node_rows(label, LayerModel(problem, threads, node, parameter, x, in_layout), expected, ours)
 
+
+def node_rows(label: str, model: LayerModel, expected: Expected, ours: Contestant) -> list[Row]:
+    """Rows with the least seconds of our kernel's step and of OpenVINO's node, which take turns.
+
+    Raises SeqtuneError if OpenVINO's result is wrong, if its profile does not show the layer's node, or if another
+    node computes a part of the layer.
+    """
     assert ours.step is not None
-    error, step, theirs, kernel = checked(expected, result, METHOD), math.inf, math.inf, ""
+    error = checked(expected, model.y, METHOD)
+    step, node = math.inf, (math.inf, "")
     for _ in range(SAMPLES):
         time.sleep(REST_SECONDS)
         _run_for(ours.step, WARM_UP_SECONDS)
         taken = _run_for(ours.step, SAMPLE_SECONDS)
         step = min(step, sum(taken) / len(taken))
         time.sleep(REST_SECONDS)
-        fresh = request()
-        run = partial(fresh.infer, [x], share_inputs=True, share_outputs=True)
-        first = len(_run_for(run, WARM_UP_SECONDS))
-        before, kernel = _node_of(problem, fresh.get_profiling_info())
-        further = len(_run_for(run, SAMPLE_SECONDS))
-        after, kernel = _node_of(problem, fresh.get_profiling_info())
-        theirs = min(theirs, (after * (first + further) - before * first) / further)
-    common, flop = {"layer": label, "threads": threads}, problem.size("flop")
-    return [{**common, "method": STEP, "seconds": step, "gflops": flop / step / 1e9, "error": ours.error,
-             "kernel": ours.method},
-            {**common, "method": METHOD, "seconds": theirs, "gflops": flop / theirs / 1e9, "error": error,
-             "kernel": kernel}]
+        node = min(node, model.sample())
+    sides = [Contestant(STEP, ours.run, ours.error, {"kernel": ours.method}),
+             Contestant(METHOD, model.y, error, {"kernel": node[1]})]
+    return rows_of(label, model.threads, sides, {STEP: step, METHOD: node[0]}, model.problem.size("flop"))
 
 
 def _run_for(run: Callable[[], T], seconds: float) -> list[T]:
@@ -98,18 +140,6 @@ def _run_for(run: Callable[[], T], seconds: float) -> list[T]:
     while time.perf_counter() < end:
         results.append(run())
     return results
-
-
-def _node_of(problem: Problem, profile: Sequence[Any]) -> tuple[float, str]:
-    """The mean seconds of the layer's node in a profile, and its kernel. Raises SeqtuneError."""
-    times = {node.node_type: node for node in profile if node.real_time.total_seconds() > 0}
-    for name in APART:
-        if name in times:
-            raise SeqtuneError(f"OpenVINO computes a part of {problem.brief()} in a node {name}")
-    for name in NODES:
-        if name in times:
-            return times[name].real_time.total_seconds(), times[name].exec_type
-    raise SeqtuneError(f"OpenVINO's profile shows no node for {problem.brief()}")
 
 
 def _convolution(problem: Problem, parameter: Any, operands: Operands) -> Any:

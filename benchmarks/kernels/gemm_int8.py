@@ -3,34 +3,36 @@
 Products of two int8 matrices with exact 32-bit sums and a constant B, of six sizes of transformers and of a classifier.
 Ours is llvm.gemm_int8 as a search on this machine chose it, called through its executable. `onnxruntime` is the
 operation MatMulInteger with A as unsigned bytes and the zero point 128, its fastest form. `openvino_node` is the time
-of OpenVINO's node in a model that quantises an fp32 operand first, which its profile leaves out of the node; the
-program checks that the node computes in int8. Its sums are returned as fp32, and may be rounded.
+of OpenVINO's node for the product, in a model in which another node quantises an fp32 operand before; the program
+checks that the node computes in int8. Its sums are returned as fp32, and may be rounded. `step` is our kernel again,
+which takes turns with OpenVINO's node.
 
-Our kernel and ONNX Runtime take samples in rounds, in a new random order each; OpenVINO's profile is read after them. A
-ratio is the other's least time divided by ours.
+Our kernel and ONNX Runtime take samples in rounds, in a new random order each; the median of the levelled rounds
+counts. Of `step` and `openvino_node`, the least sample counts. A ratio is the other's time divided by ours: ONNX
+Runtime's by that of llvm.gemm_int8, OpenVINO's by that of `step`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.contest import Contestant, checked, geometric_mean, rows_of, searched, take_turns
-from benchmarks.common.program import (
-    OneLineParser,
-    add_search,
-    journal_of,
-    llvm_devices,
-    positive,
-    run_program,
-    warm_threads,
+from benchmarks.common.contest import (
+    Contestant,
+    checked,
+    geometric_mean,
+    rows_of,
+    searched,
+    seconds_by_method,
+    take_turns,
 )
+from benchmarks.common.openvino_layers import METHOD, STEP, LayerModel, node_rows
+from benchmarks.common.program import OneLineParser, add_search, journal_of, llvm_devices, positive, run_program
 from benchmarks.common.report import Row, markdown
 from seqtune.errors import SeqtuneError
 
@@ -41,9 +43,9 @@ if TYPE_CHECKING:
 
 SHAPES = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 2304, 768), (16, 1000, 2048), (64, 4096, 1024))
 OURS = "llvm.gemm_int8"
+PEERS = {"onnxruntime": OURS, METHOD: STEP}  # method -> the method of our kernel whose time divides its time
 ZERO = 128  # of unsigned bytes
-OPENVINO_SAMPLES, OPENVINO_RUNS = 12, 20  # the least of the samples counts, each of so many runs
-FP32_ROUNDING = 1e-6  # of a sum that is returned as fp32, relative to the largest one
+FP32_ROUNDING = 1e-6  # largest error of a sum that is returned as fp32, relative to the largest sum
 
 
 def onnx_runtime(problem: Problem, operands: Operands, expected: Expected, threads: int) -> Contestant:
@@ -72,8 +74,11 @@ def onnx_runtime(problem: Problem, operands: Operands, expected: Expected, threa
     return Contestant("onnxruntime", run, checked(expected, run, "MatMulInteger"))
 
 
-def open_vino(problem: Problem, operands: Operands, expected: Expected, threads: int) -> Row:
-    """The row of OpenVINO's node. Raises SeqtuneError if its result is wrong or not computed in int8."""
+def open_vino(problem: Problem, operands: Operands, expected: Expected, threads: int, ours: Contestant) -> list[Row]:
+    """The rows of our step and of OpenVINO's node.
+
+    Raises SeqtuneError if the node's result is wrong or not computed in int8.
+    """
     import numpy as np
     import openvino
     from openvino import opset13
@@ -83,43 +88,18 @@ def open_vino(problem: Problem, operands: Operands, expected: Expected, threads:
     weights = opset13.multiply(opset13.convert(opset13.constant(operands["weights"].copy()), "f32"),
                                opset13.constant(np.array(1, np.float32)))
     product = opset13.matmul(opset13.fake_quantize(parameter, low, high, low, high, 256), weights, False, False)
-    request = openvino.Core().compile_model(openvino.Model([product], [parameter]), "CPU", {
-        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",
-        "PERF_COUNT": "YES"}).create_infer_request()
-    a = operands["x"].astype(np.float32)
-
-    def run() -> Any:
-        return next(iter(request.infer([a], share_inputs=True, share_outputs=True).values()))
-
-    error = checked(replace(expected, tolerance=FP32_ROUNDING), run, "OpenVINO")
-    runs, least, kernel = 1, math.inf, ""
-    for _ in range(OPENVINO_SAMPLES):  # the profile shows the mean of all runs so far
-        before, kernel = _node(request)
-        for _ in range(OPENVINO_RUNS):
-            run()
-        after, kernel = _node(request)
-        least = min(least, (after * (runs + OPENVINO_RUNS) - before * runs) / OPENVINO_RUNS)
-        runs += OPENVINO_RUNS
-    if "8" not in kernel.rpartition("_")[2]:
+    model = LayerModel(problem, threads, product, parameter, operands["x"].astype(np.float32), np.ascontiguousarray,
+                       apart=())  # one quantises the operand
+    rows = node_rows(label_of(problem), model, replace(expected, tolerance=FP32_ROUNDING), ours)
+    kernel = rows[-1]["kernel"]
+    if "8" not in kernel.rpartition("_")[2]:  # such as brgemm_avx512_I8
         raise SeqtuneError(f"OpenVINO does not compute this product in int8, but by {kernel}")
-    contestant = Contestant("openvino_node", run, error, {"kernel": kernel})
-    row, = rows_of(label_of(problem), threads, [contestant], {"openvino_node": least}, problem.size("flop"))
-    return row
-
-
-def _node(request: Any) -> tuple[float, str]:
-    """The mean seconds of the product's node in a profile, and its kernel."""
-    node, = (node for node in request.get_profiling_info() if "FullyConnected" in node.node_type
-             and node.real_time.total_seconds() > 0)
-    return node.real_time.total_seconds(), node.exec_type
+    return rows
 
 
 def label_of(problem: Problem) -> str:
     """The sizes of a product, for people."""
     return "x".join(str(problem.size(name)) for name in "mnk")
-
-
-PEERS = ("onnxruntime", "openvino_node")
 
 
 def run(given: argparse.Namespace) -> list[Row]:
@@ -135,7 +115,6 @@ def run(given: argparse.Namespace) -> list[Row]:
     for device in llvm_devices(given.threads):
         with journal_of(given.journal) as journal, Runner(device) as runner:
             chosen = [searched(problem, device, kernel(OURS), journal, given.trials, runner) for problem in problems]
-        warm_threads(device.threads)
         for problem, configuration in zip(problems, chosen, strict=True):
             operands, expected = prepare(problem)
             contestants = ([onnx_runtime(problem, operands, expected, device.threads)]
@@ -149,35 +128,35 @@ def run(given: argparse.Namespace) -> list[Row]:
                 ours.run()
                 return ours.outputs()["y"]
 
-            contestants.append(Contestant(OURS, executable.run, checked(expected, partial(result), OURS),
-                                          {"configuration": dict(configuration.settings)}))
+            ours = Contestant(OURS, executable.run, checked(expected, partial(result), OURS),
+                              {"configuration": dict(configuration.settings)}, partial(executable.time, 1))
+            contestants.append(ours)
             seconds = take_turns(contestants, given.rounds)
-            executable.close()
-            backend.close()
             label = label_of(problem)
             rows += rows_of(label, device.threads, contestants, seconds, problem.size("flop"))
             if find_spec("openvino"):
-                rows.append(open_vino(problem, operands, expected, device.threads))
+                rows += open_vino(problem, operands, expected, device.threads, ours)
+            executable.close()
+            backend.close()
             print(f"{label}, {device.threads} threads: " + ", ".join(
-                f"{name} {least * 1e6:.0f} us" for name, least in seconds.items()), file=sys.stderr, flush=True)
+                f"{name} {taken * 1e6:.0f} us" for name, taken in seconds.items()), file=sys.stderr, flush=True)
     return rows
 
 
 def table(rows: list[Row]) -> str:
     """A line for each product and number of threads, and the geometric means of the ratios."""
-    methods = [name for name in PEERS if any(row["method"] == name for row in rows)]
+    peers = {name: ours for name, ours in PEERS.items() if any(row["method"] == name for row in rows)}
+    speeds = {(row["layer"], row["threads"]): row["gflops"] for row in rows if row["method"] == OURS}
     lines, ratios = [], dict[tuple[int, str], list[float]]()
-    for own in (row for row in rows if row["method"] == OURS):
-        beside = {row["method"]: row["seconds"] / own["seconds"] for row in rows
-                  if (row["layer"], row["threads"]) == (own["layer"], own["threads"]) and row["method"] != OURS}
-        for name, ratio in beside.items():
-            ratios.setdefault((own["threads"], name), []).append(ratio)
-        lines.append([own["layer"], str(own["threads"]), f"{own['seconds'] * 1e6:.0f}", f"{own['gflops']:.0f}",
-                      *(f"{beside[name]:.2f}" for name in methods)])
+    for (label, threads), seconds in seconds_by_method(rows).items():
+        for name, ours in peers.items():
+            ratios.setdefault((threads, name), []).append(seconds[name] / seconds[ours])
+        lines.append([label, str(threads), f"{seconds[OURS] * 1e6:.0f}", f"{speeds[label, threads]:.0f}",
+                      *(f"{ratios[threads, name][-1]:.2f}" for name in peers)])
     for threads in dict.fromkeys(threads for threads, _ in ratios):
         lines.append(["geometric mean", str(threads), "", "",
-                      *(f"{geometric_mean(ratios[threads, name]):.2f}" for name in methods)])
-    return markdown(["m x n x k", "threads", "ours, us", "Gop/s", *(f"{name} / ours" for name in methods)], lines)
+                      *(f"{geometric_mean(ratios[threads, name]):.2f}" for name in peers)])
+    return markdown(["m x n x k", "threads", "ours, us", "Gop/s", *(f"{name} / ours" for name in peers)], lines)
 
 
 def main() -> None:

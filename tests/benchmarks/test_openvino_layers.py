@@ -14,7 +14,7 @@ from benchmarks.common import openvino_layers
 from benchmarks.common.contest import Contestant, with_relu6
 from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.openvino_layers import METHOD, STEP, check_openvino, openvino_rows
-from benchmarks.kernels import gemm, network_layers
+from benchmarks.kernels import gemm, gemm_int8, network_layers
 from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import prepare
@@ -28,8 +28,8 @@ OURS = Contestant("llvm.gemm", int, 0.0, step=lambda: 3e-6)
 class StandIn:
     """A model of one layer whose node takes 102 microseconds in the first run and then 6, beside a node `beside`."""
 
-    def __init__(self, node_type: str, wrong: bool, beside: str) -> None:
-        self.node_type, self.wrong, self.beside = node_type, wrong, beside
+    def __init__(self, node_type: str, wrong: bool, beside: str, kernel: str) -> None:
+        self.node_type, self.wrong, self.beside, self.kernel = node_type, wrong, beside, kernel
         self.settings: dict[str, Any] = {}
         self.Type = SimpleNamespace(f32="f32")
         self.opset13 = SimpleNamespace(
@@ -37,7 +37,9 @@ class StandIn:
             matmul=lambda x, b, a_turned, b_turned: lambda given: given @ (b.T if b_turned else b),
             group_convolution=self.convolution,
             add=lambda node, bias: lambda given: node(given) + bias,
-            clamp=lambda node, low, high: lambda given: np.clip(node(given), low, high))
+            clamp=lambda node, low, high: lambda given: np.clip(node(given), low, high),
+            convert=lambda array, element: array.astype(np.float32), multiply=lambda array, factor: array * factor,
+            fake_quantize=lambda x, *limits: x)
 
     def convolution(self, x: str, weights: Any, strides: Any, begin: Any, end: Any, dilations: Any) -> Any:
         """A function from x to the convolution with one pixel, in NCHW."""
@@ -68,8 +70,8 @@ class StandIn:
             return {"y": function(inputs[0]) + self.wrong}
 
         def times() -> list[Any]:
-            return [SimpleNamespace(node_type=name, exec_type="brgemm", real_time=timedelta(microseconds=microseconds))
-                    for name, microseconds in ((self.node_type, (96 + 6 * runs) // runs), (self.beside, 1))]
+            return [SimpleNamespace(node_type=name, exec_type=self.kernel, real_time=timedelta(microseconds=mean))
+                    for name, mean in ((self.node_type, (96 + 6 * runs) // runs), (self.beside, 1))]
 
         request = SimpleNamespace(infer=infer, get_profiling_info=times)
         return SimpleNamespace(create_infer_request=lambda: request)
@@ -83,9 +85,9 @@ def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, node_type: str, wrong: bool = False,
-             beside: str = "Reorder") -> StandIn:
+             beside: str = "Reorder", kernel: str = "brgemm") -> StandIn:
     """OpenVINO, replaced."""
-    openvino = StandIn(node_type, wrong, beside)
+    openvino = StandIn(node_type, wrong, beside, kernel)
     monkeypatch.setitem(sys.modules, "openvino", openvino)
     return openvino
 
@@ -121,6 +123,25 @@ def test_a_wrong_result_and_a_profile_without_the_node_are_refused(monkeypatch: 
     stand_in(monkeypatch, "Reorder")
     with pytest.raises(SeqtuneError, match="OpenVINO's profile shows no node for gemm"):
         openvino_rows("C1", PRODUCT, 1, *prepare(PRODUCT), OURS)
+
+
+def test_int8_products_have_the_time_of_their_node_and_must_be_computed_in_int8(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.make("gemm", m=3, n=5, k=8, dtype="int8")
+    operands, expected = prepare(problem)
+    ours = Contestant(gemm_int8.OURS, int, 0.0, step=lambda: 3e-6)
+    stand_in(monkeypatch, "FullyConnected", beside="Subgraph", kernel="brgemm_avx512_I8")
+    rows = gemm_int8.open_vino(problem, operands, expected, 2, ours)
+    assert [(row["layer"], row["threads"], row["method"]) for row in rows] == [("3x5x8", 2, STEP), ("3x5x8", 2, METHOD)]
+    assert [row["seconds"] for row in rows] == pytest.approx([3e-6, 6e-6])
+    whole = {"layer": "3x5x8", "threads": 2, "gflops": 1.0}
+    times = {gemm_int8.OURS: 4e-6, "onnxruntime": 10e-6}
+    found = gemm_int8.table([*({**whole, "method": method, "seconds": seconds} for method, seconds in times.items()),
+                             *rows])
+    assert "| 3x5x8 | 2 | 4 | 1 | 2.50 | 2.00 |" in found
+    stand_in(monkeypatch, "FullyConnected", kernel="brgemm_avx512_F32")
+    with pytest.raises(SeqtuneError, match="does not compute this product in int8, but by brgemm_avx512_F32"):
+        gemm_int8.open_vino(problem, operands, expected, 2, ours)
 
 
 def test_a_missing_openvino_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
-PROGRAMS = ("results", "headline", "network_layers", "gemm", "opencl_layers", "end_to_end", "latency",
+PROGRAMS = ("results", "headline", "network_layers", "gemm", "gemm_int8", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "space_building",
             "miopen_paper", "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
