@@ -20,6 +20,7 @@ class Deadline:
     """The end of a budget, from now on. Work that would end after it is not begun, or is broken off."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now. `clock` returns seconds; while a `Stopwatch` stands still, nothing of the budget is spent."""
         self.seconds = seconds  # the budget
         self._clock = clock
         self._began = clock()
@@ -49,3 +50,7 @@ class Deadline:
         other = Deadline(factor * self.seconds, self._clock)
         other._began = self._began
         return other
+
+    def part(self, share: float) -> Deadline:
+        """The deadline of a part of the work: it begins now and has a share of the seconds that are left."""
+        return Deadline(share * self.left, self._clock)
