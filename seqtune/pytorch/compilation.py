@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,6 @@ from .network.nodes import Tuned
 from .network_verifier import NetworkVerifier
 from .partition import fold_constants
 from .peer_graph import PeerForms
-from .precisions import TOLERANCES
 from .saved_choices import Choice
 
 UNJUDGED = "no time was left to compare the network with PyTorch's code"
@@ -84,20 +83,20 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     give_batches(module.graph)
     fold_constants(module)
     compiler = GraphCompiler(module, binder, precision)
-    facts: dict[str, Any] = {"tolerance": TOLERANCES["bf16" if compiler.computes_bf16() else "fp32"],
-                             "written": _written(module.graph)}
     compiled = compiler.compile(choose)
     if compiled is None or judge is None:
-        return compiled and replace(compiled, **facts)
+        return compiled
     forms = judge.forms(module, examples)
-    with nullcontext() if verifier is None else verifier.budget.running():
-        if verifier is not None:
-            compiled = verifier.verified(compiler, compiled, examples, forms.make)
+    if verifier is None:
+        return _judged(compiler, compiled, choose, judge, forms)
+    with verifier.stopwatch.running():
+        compiled = verifier.verified(compiler, compiled, examples, forms.make)
         compiled = _judged(compiler, compiled, choose, judge, forms)
-        if verifier is not None and verifier.has_measured:
+        if verifier.has_measured:
             assert compiled.verification is not None
-            facts["verification"] = replace(compiled.verification, used=verifier.budget.used())
-    return replace(compiled, **facts)
+            report = replace(compiled.verification, used=verifier.deadline.elapsed)
+            compiled = replace(compiled, verification=report)
+    return compiled
 
 
 def _judged(compiler: GraphCompiler, compiled: CompiledGraph, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
@@ -164,9 +163,3 @@ def _write_operands(program: ExportedProgram) -> None:
         copies[value].meta = dict(value.meta)
     if copies:
         end.args = (tuple(copies.get(value, value) for value in results),)
-
-
-def _written(graph: fx.Graph) -> tuple[int, ...]:
-    """The numbers of the operands that are written."""
-    written = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    return tuple(number for number, node in enumerate(graph.find_nodes(op="placeholder")) if node in written)

@@ -23,7 +23,9 @@ from torch.export import ExportedProgram
 
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import silent
-from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ..errors import MisuseError, SeqtuneError, one_line, shown
 from ..inputs import check_flag, check_own_journal, check_path, check_positive, warned
@@ -32,7 +34,6 @@ from .device_threads import TURN, binder_of, device_of_pytorch
 from .graph_compiler import CompiledGraph
 from .graph_judge import GraphJudge, GraphVerdict
 from .lowering.encoder_layers import write_out_encoder_layers
-from .network_budget import NETWORK_SECONDS, NetworkBudget
 from .network_verification import NetworkVerification
 from .network_verifier import NetworkVerifier
 from .operands.shared_memory import share_memory
@@ -60,7 +61,7 @@ class BackendOptions:
     fallback: str = "inductor"
     precision: str | None = None
     compare: str = INDUCTOR
-    budget: float = NETWORK_SECONDS
+    budget: float = NETWORK
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
@@ -202,14 +203,15 @@ class ShapedPrograms:
         options, device = self.options, device_of_pytorch()
         selection = LayerSelection(verify, options.seconds, options.budget, options.checkpoint, options.journal,
                                    silent, self._choices, reports=self._reports)
-        budget = NetworkBudget(options.budget)
-        verifier = NetworkVerifier(selection, budget, device) if verify else None
+        stopwatch = Stopwatch()
+        deadline = Deadline(options.budget, stopwatch)
+        verifier = NetworkVerifier(selection, deadline, stopwatch, device) if verify else None
         judge = None
         if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
             judge = GraphJudge(options.compare, selection.memory(device), silent, TOLERANCES[self.precision],
-                               self._verdict, budget)
-        compiled = compile_graph(program, binder_of(device), verifier.choose if verifier is not None else partial(
-            selection.choose, device=device), examples, judge, self.precision, verifier)
+                               self._verdict, deadline)
+        choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
+        compiled = compile_graph(program, binder_of(device), choose, examples, judge, self.precision, verifier)
         for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
             del self._choices[oldest]
         return compiled

@@ -1,7 +1,7 @@
-"""GraphCompiler: makes programs for one graph with the choices that it is given. The graph stays as it is.
+"""GraphCompiler: compiles one graph with given choices for its layers. The graph itself is not changed.
 
-Layers are chosen all at once, so that equal ones are predicted once. A layer that stays PyTorch's leaves its segment,
-which then falls apart.
+All layers are chosen together, so that equal ones are predicted once. Where PyTorch's operation computes a layer, the
+segment of the graph around it is cut in two.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import fx
 
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
@@ -39,7 +40,7 @@ class CompiledGraph:
     verdict: GraphVerdict | None = None  # where it was compared as a whole
     verification: NetworkVerification | None = None  # where its layers were verified
     tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
-    written: tuple[int, ...] = ()  # the operands that a run changes, at its end: they must share no memory with others
+    written: tuple[int, ...] = ()  # indices of the operands that a run writes at its end; they must share no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,9 @@ class GraphCompiler:
                           if choice.configuration is not None}
         modules = [NetworkModule(network, self.binder, configurations) for network in networks]
         graph = joined(module, unknown, [network.segment for network in networks], modules)
-        return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()))
+        return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()),
+                             tolerance=TOLERANCES["bf16" if self.computes_bf16() else "fp32"],
+                             written=_written(self.module.graph))
 
     def computes_bf16(self) -> bool:
         """Whether bf16 was asked for, or is the type of a weight."""
@@ -93,8 +96,14 @@ class GraphCompiler:
         return graph_digest(self.module, choices)
 
 
+def _written(graph: fx.Graph) -> tuple[int, ...]:
+    """The indices of the operands that are written."""
+    written = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    return tuple(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node in written)
+
+
 def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """A graph with the same tensors, so that one may be changed."""
+    """A copy of the graph, which may be changed, with the same tensors."""
     graph = fx.Graph()
     result = graph.graph_copy(module.graph, {})
     graph.output(result)

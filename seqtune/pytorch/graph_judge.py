@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -21,13 +21,15 @@ from torch.utils import _pytree as pytree
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.load import LoadMeter
+from seqtune.tuner.measuring.budget import OVERRUN
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
 
 from ..errors import FormatError
 from .choice_memory import ChoiceMemory
 from .device_threads import TURN
-from .network_budget import NetworkBudget, OutOfTimeError, rounds_within
+from .network_budget import guarded, rounds_within
 from .operands.examples import clones
 from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerForms, PeerGraph
 from .precisions import TOLERANCES
@@ -38,7 +40,7 @@ RULE = Rule(margin=0.02)  # smaller leads are within the noise of a network's ti
 LOOKS = 2  # that must agree: without a second one, no other form wins
 OURS = ""  # the name of our form beside those of the others
 CALLS = 2  # of each form in a round: one warms up
-FEWEST_ROUNDS = 8  # with fewer, the least p-value of a signed-rank test, 2**-rounds, is no evidence for one of two
+FEWEST_ROUNDS = 8  # the least p-value of a signed-rank test is 2**-rounds; among two forms, RULE asks for 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,7 @@ class GraphJudge:
     """Compares forms of graphs. Verdicts are remembered in `memory`, but not those that were reached under heavy load.
 
     `compare` is "inductor", or "eager" to save the time of Inductor's compilation. `settled` is the verdict on the same
-    graph with operands of other shapes, or a saved one, if there is one: nothing is measured then. Nor is anything
-    measured after the end of the `budget`.
+    graph with operands of other shapes, or a saved one; with it, nothing is measured. Measuring ends at the `deadline`.
     """
 
     compare: str
@@ -81,11 +82,11 @@ class GraphJudge:
     progress: Say
     tolerance: float = TOLERANCES["fp32"]  # largest allowed difference of another form's results
     settled: GraphVerdict | None = None
-    budget: NetworkBudget | None = None
+    deadline: Deadline = field(default_factory=Deadline)
 
     def forms(self, module: fx.GraphModule, examples: Sequence[Any]) -> PeerForms:
         """PyTorch's forms of a graph, which are made when they are needed."""
-        return PeerForms(self.compare, module, examples, self.progress, self.budget)
+        return PeerForms(self.compare, module, examples, self.progress, self.deadline)
 
     def splits(self, digest: str, ours: nn.Module, split: nn.Module, examples: Sequence[Any]) -> bool:
         """Whether the graph is faster if PyTorch computes some of its layers; `split` is that form."""
@@ -93,7 +94,7 @@ class GraphJudge:
             if not self._has_time(ours, examples):
                 return None
             self.progress("comparing the network with one in which PyTorch computes its faster layers")
-            return _look({EAGER: split}, ours, examples, self.budget)
+            return _look({EAGER: split}, ours, examples, self.deadline)
 
         if self.settled is not None:
             return False
@@ -114,7 +115,7 @@ class GraphJudge:
             expected = _results(ours, forms.examples)
             equal = {name: form for name, form in made.items()
                      if name == EAGER or difference(expected, _results(form, forms.examples)) < self.tolerance}
-            verdict = _look(equal, ours, forms.examples, self.budget)
+            verdict = _look(equal, ours, forms.examples, self.deadline)
             return verdict and replace(verdict, note=forms.note)
 
         verdict = self.settled or self._remembered(f"{self.compare} {digest}", measured)
@@ -124,12 +125,10 @@ class GraphJudge:
         return (replace(verdict, peer_wins=False, note=forms.note), None) if peer is None else (verdict, peer)
 
     def _has_time(self, ours: nn.Module, examples: Sequence[Any]) -> bool:
-        """Whether FEWEST_ROUNDS of our form and one that is as fast fit into the budget."""
-        if self.budget is None:
-            return True
+        """Whether FEWEST_ROUNDS of our form and of one that is as fast end before the deadline."""
         with TURN, torch.no_grad():
             seconds = wall_clock(partial(ours, *clones(examples)), 1)
-        return 2 * CALLS * FEWEST_ROUNDS * seconds < self.budget.left()
+        return 2 * CALLS * FEWEST_ROUNDS * seconds < self.deadline.left
 
     def _remembered(self, name: str, measure: Callable[[], GraphVerdict | None]) -> GraphVerdict | None:
         """The remembered verdict, else the measured one; None where no time is left to measure."""
@@ -144,32 +143,25 @@ class GraphJudge:
 
 
 def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[Any],
-          budget: NetworkBudget | None) -> GraphVerdict | None:
+          deadline: Deadline) -> GraphVerdict | None:
     """Measure all forms together, again if another one seems faster; None where FEWEST_ROUNDS take too long.
 
-    Where the budget does not suffice for the second look, no other form wins.
+    Where there is no time for the second look, no other form wins.
     """
-    verdict = None
-    with TURN, torch.no_grad(), suppress(OutOfTimeError):
-        for _ in range(LOOKS):
+    verdict, end = None, deadline.scaled(OVERRUN)
+    with TURN, torch.no_grad(), suppress(OutOfTime):
+        for look in range(1, LOOKS + 1):
             operands = clones(examples)  # a graph may change its operands
-            runs: dict[str, Callable[[], object]] = {
-                name: partial(form, *operands) for name, form in {**forms, OURS: ours}.items()}
-            rounds = ROUNDS
-            if budget is not None:
-                runs = {name: budget.guarded(run) for name, run in runs.items()}
-                round_seconds = CALLS * sum(wall_clock(run, 1) for run in runs.values())
-                if FEWEST_ROUNDS * round_seconds > budget.left():
-                    break
-                rounds = rounds_within(budget.left() / LOOKS, round_seconds, FEWEST_ROUNDS, ROUNDS)
-            taken = time_calls(runs, rounds)
-            faster, typically = faster_than(OURS, taken, RULE), typical(taken)
-            peer = faster[0] if faster else min(forms, key=typically.__getitem__)
+            runs = {name: guarded(partial(form, *operands), end) for name, form in {**forms, OURS: ours}.items()}
+            round_seconds = CALLS * sum(wall_clock(run, 1) for run in runs.values())
+            if FEWEST_ROUNDS * round_seconds > deadline.left:
+                break
+            samples = time_calls(runs, rounds_within(deadline.left / LOOKS, round_seconds, FEWEST_ROUNDS, ROUNDS))
+            faster, seconds = faster_than(OURS, samples, RULE), typical(samples)
+            peer = faster[0] if faster else min(forms, key=seconds.__getitem__)
+            verdict = GraphVerdict(peer, seconds[OURS], seconds[peer], bool(faster) and look == LOOKS)
             if not faster:
-                return GraphVerdict(peer, typically[OURS], typically[peer], False)
-            if verdict is not None:
-                return GraphVerdict(peer, typically[OURS], typically[peer], True)
-            verdict = GraphVerdict(peer, typically[OURS], typically[peer], False)
+                break
     return verdict
 
 

@@ -25,19 +25,19 @@ PASSES = 2  # of all rounds: of the whole run, and of its jobs one by one
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
-    """Least seconds: of a run, of its steps one by one, and of all layers with one problem, as often as they occur.
+    """The seconds of one run of a graph and of its parts, each the least of some samples.
 
     On a busy machine a run takes longer than the sum of its steps' least times.
     """
 
     run: float
-    steps: float
-    layers: Mapping[Problem, float]
+    steps: float  # the sum over all steps of the programs, which are timed one by one
+    layers: Mapping[Problem, float]  # the sum over all layers with one problem
 
 
 def operands_of(programs: Sequence[NetworkModule],
                 run: Callable[[], object]) -> dict[NetworkModule, tuple[Tensor, ...]]:
-    """The operands that the programs get in a run; a program that is not called is left out."""
+    """The operands that each program gets in a run; a program that is not called is left out."""
     operands: dict[NetworkModule, tuple[Tensor, ...]] = {}
     handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
                for program in programs]
@@ -52,7 +52,7 @@ def operands_of(programs: Sequence[NetworkModule],
 def layer_times(graph: nn.Module, examples: Sequence[Any], seconds: float) -> LayerTimes:
     """Time a compiled graph and the layers in its programs in about `seconds`, with operands of the examples' values.
 
-    There are fewer samples than ROUNDS if these take longer, but one at least.
+    It takes ROUNDS samples, or fewer where these would take longer, but at least one.
     """
     programs = [module for module in graph.modules() if isinstance(module, NetworkModule)]
     layers: dict[Problem, float] = {}
@@ -63,8 +63,8 @@ def layer_times(graph: nn.Module, examples: Sequence[Any], seconds: float) -> La
         run = wall_clock(once, 1)
         rounds = rounds_within(seconds / PASSES, run, 1, ROUNDS)
         run = min(run, *(wall_clock(once, 1) for _ in range(rounds)))
-        for program, read in operands.items():
-            for job, least in zip(program.jobs, program.measure(*read, rounds=rounds), strict=True):
+        for program, values in operands.items():
+            for job, least in zip(program.jobs, program.measure(*values, rounds=rounds), strict=True):
                 steps += least
                 if isinstance(job.node, Tuned):
                     layers[job.node.problem] = layers.get(job.node.problem, 0.0) + least

@@ -1,4 +1,4 @@
-"""NetworkBudget: the seconds that the verification of one network may take, and how its layers share them.
+"""The budget of a network's verification: how its layers share it, and what its end ends.
 
 Only what verification adds to an optimisation counts: measurements, Inductor's compilation, and programs that are built
 to be compared. The export and the prediction come before it.
@@ -6,72 +6,21 @@ to be compared. The export and the prediction come before it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-NETWORK_SECONDS = 60.0  # by default; enough for some 20 layers
-SLACK = 0.15  # share of the budget after its end in which a measurement of the network is still taken
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+
 HALVINGS = 60  # of an interval of factors; more than a double's digits
 
 
-class OutOfTimeError(Exception):
-    """A measurement would end too long after the budget; raised and caught within one verification."""
+def guarded(run: Callable[[], object], deadline: Deadline, reserve: float = 0.0) -> Callable[[], object]:
+    """The call, which raises OutOfTime instead where no more than `reserve` seconds are left before the deadline."""
+    def call() -> object:
+        if deadline.left <= reserve:
+            raise OutOfTime(f"{deadline.seconds - reserve:.3g} s are over")
+        return run()
 
-
-class NetworkBudget:
-    """Seconds that are used while `running`. A network that is optimised in parts has a budget for each part."""
-
-    def __init__(self, seconds: float, weight: float = 1.0, clock: Callable[[], float] = time.monotonic,
-                 whole: NetworkBudget | None = None) -> None:
-        """Start with nothing used. `weight` is that of all parts together; what a part uses, the `whole` uses, too."""
-        self.seconds = seconds
-        self._weight = weight
-        self._clock = clock
-        self._whole = whole
-        self._used = 0.0
-        self._began: float | None = None
-
-    def part(self, weight: float) -> NetworkBudget:
-        """The budget of one part: its share of what is left, by its weight among the parts that have none yet."""
-        share = min(1.0, weight / self._weight) if self._weight > 0 else 1.0
-        self._weight -= weight
-        return NetworkBudget(share * max(0.0, self.left()), weight, self._clock, self)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the time of a block as used."""
-        self._began = self._clock()
-        try:
-            yield
-        finally:
-            elapsed, self._began = self._clock() - self._began, None
-            budget: NetworkBudget | None = self
-            while budget is not None:
-                budget._used += elapsed
-                budget = budget._whole
-
-    def used(self) -> float:
-        """The seconds used so far."""
-        return self._used + (0.0 if self._began is None else self._clock() - self._began)
-
-    def left(self) -> float:
-        """The seconds left; below 0 after an overrun."""
-        return self.seconds - self.used()
-
-    def guarded(self, run: Callable[[], object], reserve: float | None = None) -> Callable[[], object]:
-        """A call that raises OutOfTimeError instead, once fewer than `reserve` seconds are left.
-
-        Without a reserve, it does so once SLACK of the budget has passed after its end.
-        """
-        least = -SLACK * self.seconds if reserve is None else reserve
-
-        def call() -> object:
-            if self.left() < least:
-                raise OutOfTimeError
-            return run()
-
-        return call
+    return call
 
 
 def divide(gains: Sequence[float], seconds: float, least: float, most: float) -> list[float]:
@@ -101,4 +50,4 @@ def divide(gains: Sequence[float], seconds: float, least: float, most: float) ->
 
 def rounds_within(seconds: float, round_seconds: float, fewest: int, most: int) -> int:
     """The number of rounds that fit into `seconds`, from `fewest` to `most`."""
-    return max(fewest, int(min(most, seconds / max(round_seconds, 1e-9))))
+    return max(fewest, int(min(most, seconds / max(round_seconds, 1e-9))))  # a clock may be too coarse for a round

@@ -100,7 +100,7 @@ class NetworkModule(nn.Module):
         return tuple(results)
 
     def measure(self, *operands: Tensor, rounds: int = ROUNDS) -> list[float]:
-        """The least seconds of each job alone in some rounds, with these operands."""
+        """The least seconds of each job alone, of as many samples as `rounds`, with these operands."""
         results = self.forward(*operands)  # the program's addresses are theirs until the next call
         least = [math.inf] * len(self.jobs)
         for _ in range(rounds):

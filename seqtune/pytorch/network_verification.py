@@ -12,19 +12,19 @@ from ..errors import FormatError
 
 @dataclass(frozen=True, slots=True)
 class NetworkVerification:
-    """The layers are distinct ones. `ratio` is the predicted network's time over the verified one's, in turns.
+    """Equal layers count once. `ratio` is the time of the predicted network over that of the verified one.
 
-    The ratio is None where both are the same, because no layer got another configuration than the predicted one, or
-    where the note says that no time was left to compare them.
+    The ratio is None where every layer kept its predicted configuration, so that both networks are the same, or where
+    the note says that no time was left to compare them.
     """
 
     budget: float  # seconds
     used: float  # seconds
     layers: int
     verified: int  # in this or an earlier process
-    without_gain: int  # so small a share of the run time, or so certain, that no measurement pays
+    without_gain: int  # not measured: their share of the run time is too small, or their prediction too certain
     ratio: float | None = None
-    spread: float = 0.0  # the middle half of the rounds' ratios
+    spread: float = 0.0  # interquartile range of the rounds' ratios
     note: str = ""
 
     @property
@@ -34,7 +34,7 @@ class NetworkVerification:
 
     @property
     def out_of_time(self) -> int:
-        """The number of layers that were worth a measurement and for which the budget had no time left."""
+        """The number of layers that may gain and for which the budget had no time left."""
         return self.layers - self.verified - self.without_gain
 
     @classmethod

@@ -37,7 +37,9 @@ from torch.utils import _pytree as pytree
 
 from seqtune.kernels.devices.device import Device
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 from ..inputs import as_device, check_flag, check_own_journal, check_path, check_positive, warned
@@ -46,7 +48,6 @@ from .device_threads import TURN, binder_of, device_of_pytorch, one_at_a_time
 from .graph_compiler import CompiledGraph
 from .graph_judge import GraphJudge, next_judge
 from .network.nodes import Shape, Tuned
-from .network_budget import NETWORK_SECONDS, NetworkBudget
 from .network_module import ResultStrides, with_strides
 from .network_verifier import NetworkVerifier
 from .operands.child_inputs import inputs_of_children
@@ -184,7 +185,7 @@ class Compiled(nn.Module):
 @torch.inference_mode(False)  # a copy that is made in it could write its buffers nowhere else
 @one_at_a_time  # an export changes PyTorch's own functions while it runs
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str | None = None,
-             verify: bool = True, budget: float = NETWORK_SECONDS, seconds: float = SECONDS,
+             verify: bool = True, budget: float = NETWORK, seconds: float = SECONDS,
              checkpoint: str | Path | None = None, journal: str | Path | None = None,
              saved: str | Path | None = None, precision: str | None = None, compare: str = INDUCTOR,
              progress: Say = silent) -> Optimized:
@@ -195,14 +196,15 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
     Operands and results have the model's types. `budget` is the time budget in seconds for verifying the network: what
     `verify` adds to the time of the call. It is spent on the layers that may gain the most, on each at most `seconds`.
-    A network with verified layers is used unless the predicted one is faster. It is compared with what PyTorch makes of
-    it in the model's types: `compare` is "inductor", whose compilation takes a minute for large networks and is left
-    out if it would take half of the budget, or "eager". Verdicts are kept in the journal and beside it at once, so an
-    interrupted call goes on, and a second call is quick. `saved` is a file written by `Optimized.save`; nothing is
-    predicted or verified then. Without `verify` the first prediction of every layer is used unmeasured. `progress`
-    receives one line for each step, with the seconds left, and each part that could not be optimised. Raises
-    MisuseError for a model or input that cannot be optimised, UnavailableError for "bf16" on a device without it,
-    SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES of its largest number.
+    The network with verified layers is used unless the predicted one is faster. The faster one is compared with what
+    PyTorch makes of the network in the model's types: `compare` is "inductor", whose compilation takes a minute for
+    large networks and is left out if it would take more than half of the time left, or "eager". Verdicts are kept in
+    the journal and beside it at once, so an interrupted call goes on, and a second call is quick. `saved` is a file
+    written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the first prediction of every
+    layer is used unmeasured. `progress` receives one line for each step, with the seconds left, and one for each part
+    that could not be optimised. Raises MisuseError for a model or input that cannot be optimised, UnavailableError for
+    "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES
+    of its largest number.
     """
     examples = checked_examples(example_input)
     check_flag("verify", verify)
@@ -231,7 +233,15 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
 
     allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     selection = LayerSelection(verify, seconds, budget, checkpoint, journal, progress)
-    whole = NetworkBudget(budget, _size(original.model))
+    stopwatch = Stopwatch()
+    deadline, undivided = Deadline(budget, stopwatch), _size(original.model)
+
+    def part(module: nn.Module) -> Deadline:
+        """The deadline of one part: its share of the time left, among the parameters of the parts that have none."""
+        nonlocal undivided
+        share = min(1.0, _size(module) / undivided) if undivided > 0 else 1.0  # parts may have parameters in common
+        undivided -= _size(module)
+        return deadline.part(share)
 
     def compiled(module: nn.Module, program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
         if choices is not None:
@@ -243,9 +253,9 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
             if graph is not None and verifications:
                 graph = replace(graph, verification=verifications.pop(0))
         elif verify:
-            part = whole.part(_size(module))
-            verifier = NetworkVerifier(selection, part, target)
-            judge = GraphJudge(compare, selection.memory(target), progress, allowed, budget=part)
+            end = part(module)
+            verifier = NetworkVerifier(selection, end, stopwatch, target)
+            judge = GraphJudge(compare, selection.memory(target), progress, allowed, deadline=end)
             graph = compile_graph(program, binder, verifier.choose, inputs, judge, precision, verifier)
         else:
             graph = compile_graph(program, binder, partial(selection.choose, device=target), inputs,
@@ -277,7 +287,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
 
 
 def _size(module: nn.Module) -> int:
-    """The number of parameters: a part of a network gets as much of the budget as it has of them."""
+    """The number of a module's parameters, by which the parts of a network share the budget."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 

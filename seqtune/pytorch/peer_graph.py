@@ -1,4 +1,4 @@
-"""PeerGraph: a graph as PyTorch computes it without us: by Inductor's code, or by its own operations one by one."""
+"""PeerGraph: a graph as PyTorch alone computes it: by Inductor's code, or by its own operations one by one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, fx, nn
 
 from seqtune.predictor.say import Say
+from seqtune.tuner.measuring.deadline import Deadline
 
 from ..errors import MisuseError, UnavailableError, one_line, shown
-from .network_budget import NetworkBudget
 from .operands.examples import clones
 
 INDUCTOR, EAGER = "inductor", "eager"
 COMPARED = (INDUCTOR, EAGER)
-INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds: a network of 60 operations took 17, one of 430 took 86
+INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds, and seconds for each operation: 60 took 17 s, 430 took 86 s
 SHARE_SECONDS = 0.2  # many time slices of a busy machine
-LEAST_PROCESSOR = 0.01
+LEAST_PROCESSOR = 0.01  # share; the estimate divides by it
 
 
 def check_compared(name: object) -> None:
@@ -66,33 +66,32 @@ def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGr
 class PeerForms:
     """PyTorch's forms of one graph, which are made when they are needed: its own operations, and Inductor's code.
 
-    `note` is the reason why Inductor's is missing.
+    `note` is the reason why Inductor's form is missing.
     """
 
     def __init__(self, compare: str, module: fx.GraphModule, examples: Sequence[Any], progress: Say,
-                 budget: NetworkBudget | None = None) -> None:
-        """Nothing is made yet. Inductor compiles only within half of what is left of the budget."""
+                 deadline: Deadline) -> None:
+        """Make nothing yet. Inductor compiles only if it takes at most half of the seconds left before the deadline."""
         self.compare = compare
         self.examples = examples
         self.note = ""
-        self._module, self._progress, self._budget = module, progress, budget
+        self._module, self._progress, self._deadline = module, progress, deadline
         self._forms: dict[str, PeerGraph] = {}
 
     def make(self) -> dict[str, PeerGraph]:
-        """The forms by name. A second call returns those that the first one made."""
+        """Make the forms, and return them by name. A second call returns those that the first one made."""
         if not self._forms:
             self._forms[EAGER] = eager_graph(self._module)
             if self.compare == INDUCTOR:
-                self._add_inductor_s()
+                self._add_inductor()
         return self._forms
 
-    def _add_inductor_s(self) -> None:
-        left = math.inf if self._budget is None else self._budget.left()
-        seconds = inductor_seconds(self._module, processor_share())
+    def _add_inductor(self) -> None:
+        left = self._deadline.left
         try:
-            if seconds > left / 2:
+            if left < math.inf and (seconds := inductor_seconds(self._module, processor_share())) > left / 2:
                 raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, and the "
-                                       f"verification has {max(0.0, left):.0f} s left (budget)")
+                                       f"verification has {left:.0f} s left (budget)")
             self._progress("Inductor compiles the network, to be compared with")
             self._forms[INDUCTOR] = inductor_graph(self._module, clones(self.examples))
         except UnavailableError as reason:
@@ -101,7 +100,7 @@ class PeerForms:
 
 
 def inductor_seconds(module: fx.GraphModule, share: float) -> float:
-    """About the seconds that Inductor takes to compile a graph with a share of a processor, within a factor of 2."""
+    """The seconds that Inductor will take to compile a graph, within a factor of 2, with that share of a processor."""
     operations = sum(node.op == "call_function" for node in module.graph.nodes)
     return (INDUCTOR_START + INDUCTOR_OPERATION * int(operations)) / share
 

@@ -36,7 +36,7 @@ class Choice:
     pytorch_seconds: float | None = None
     slower: bool = False  # whether PyTorch's operation alone is clearly faster; it is kept if the network gains by it
     verified: bool = False  # whether it is the result of a verification, not a proposal
-    confidence: Confidence | None = field(default=None, compare=False)  # the predictor's, where it was just asked
+    confidence: Confidence | None = field(default=None, compare=False)  # of a proposal; it is not kept
 
     def to_json(self) -> dict[str, Any]:
         """The problem and the configuration with the version of its kernel, as JSON values."""

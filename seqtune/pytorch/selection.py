@@ -2,9 +2,10 @@
 
 A layer counts as its product or convolution with bias and ReLU; other epilogues are compared as a ReLU.
 
-Equal terms mean channels_last memory and weights packed before. PyTorch's operation runs in the faster of its two ways,
-with packed weights or as users call it. It is called faster on clear evidence only: in two looks, some time apart and
-with newly packed weights. What the network gains by keeping it is measured later (`compilation.py`).
+Both run on equal terms: in channels_last memory, with weights packed before. PyTorch's operation runs in the faster of
+its two ways, with packed weights or as users call it. It counts as faster on clear evidence only: in two measurements,
+some time apart and with newly packed weights. A network in which PyTorch computes these layers is measured later
+(`compilation.py`).
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ TOP = 5  # proposals that are ordered by their expected times; the first one is 
 
 @dataclass(frozen=True, slots=True)
 class LayerSelection:
-    """How choices are made: `seconds` is the most that one verification may take, None names the defaults.
+    """Makes choices. `seconds` is the maximum for verifying one layer, `budget` that for the network's verification.
 
-    `budget` is the time budget of a network's verification, on which the choices depend.
+    For `checkpoint` and `journal`, None names the defaults. What was chosen before is used for equal layers.
     """
 
     verify: bool
@@ -61,7 +62,7 @@ class LayerSelection:
     reports: dict[str, NetworkVerification] = field(default_factory=dict)  # of this process, by the graph's digest
 
     def memory(self, device: Device) -> ChoiceMemory:
-        """The answers that earlier processes found with the same options."""
+        """The choices of earlier processes with the same options, among them the budget, on which choices depend."""
         return ChoiceMemory(device, self.journal, self.checkpoint, self.verify,
                             {"seconds": self.seconds, "budget": self.budget} if self.verify else {})
 
@@ -123,7 +124,7 @@ class LayerSelection:
         return [answered[problem] for problem in problems]
 
     def verify_layer(self, proposal: Choice, device: Device, seconds: float) -> Choice | None:
-        """The proposal, or a configuration that was measured to be faster; None where the seconds do not suffice."""
+        """The proposal, or a configuration that is clearly faster; None where it cannot be verified in the seconds."""
         assert proposal.configuration is not None
 
         def verified(checkpoint: str | Path | None) -> Prediction:
@@ -157,19 +158,22 @@ def fastest(prediction: Prediction, proposed: Configuration) -> Configuration:
     """The proposed configuration, or the fastest of those that a verification shows to be clearly faster.
 
     A lead that noise explains does not count: the proposal is better than chance, and a choice by noise is not. Where
-    the proposal does not run, the least time decides. One that was not measured is kept if the first candidate is.
+    the proposal does not run, the least typical time decides. Where the verification had other candidates, the first of
+    these takes its place; where there was no time to measure that one, the proposal stays.
     """
     measured = {proposal.configuration: proposal.measurement
                 for proposal in (*prediction.candidates, prediction.default) if proposal.measurement is not None}
     correct = {configuration: measurement for configuration, measurement in measured.items()
                if math.isfinite(measurement.seconds)}
     reference = proposed if proposed in measured else prediction.candidates[0].configuration
+    if reference not in measured:
+        return proposed
     if reference not in correct:
         faster = list(correct)
     else:
         samples = {configuration: measurement.samples for configuration, measurement in correct.items()}
         faster = [*faster_than(reference, samples, RULE), *(
-            configuration for configuration, measurement in correct.items()  # compared, and the reference was not
+            configuration for configuration, measurement in correct.items()  # the reference was too slow to be compared
             if HOPELESS * measurement.seconds < correct[reference].seconds)]
     return min(faster, key=typical({name: correct[name].samples for name in faster}).__getitem__, default=proposed)
 
@@ -177,7 +181,7 @@ def fastest(prediction: Prediction, proposed: Configuration) -> Configuration:
 def compared(node: Tuned, choice: Choice, binder: KernelBinder, guarded: Callable[[Call], Call]) -> Choice:
     """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster.
 
-    Each call that is timed is `guarded`: it may raise an exception, which ends the comparison.
+    `guarded` is applied to every call that is timed: it may raise an exception, such as OutOfTime, instead of calling.
     """
     assert choice.configuration is not None
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,12 @@ from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.pytorch import explain, graph_judge, peer_graph
-from seqtune.pytorch.network_budget import NetworkBudget
 from seqtune.pytorch.network_verification import NetworkVerification
 from seqtune.pytorch.network_verifier import NetworkVerifier
 from seqtune.pytorch.optimized import Compiled, Optimized, optimize
 from seqtune.pytorch.peer_graph import PeerForms, PeerGraph, eager_graph, inductor_graph
 from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.torch_models import same
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -35,9 +36,9 @@ class Times:
         self.looks = 0
 
     def __call__(self, runs: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, tuple[float, ...]]:
-        self.looks += 1
         for run in runs.values():
             run()
+        self.looks += 1
         return {name: (self.seconds[name],) * ROUNDS for name in runs}
 
 
@@ -150,8 +151,7 @@ def test_inductor_is_not_asked_where_eager_is_compared(
 def test_a_form_that_wins_one_look_needs_time_for_a_second(
         made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     times = Times(inductor=0.5, eager=3.0)
-    left = NetworkBudget.left
-    monkeypatch.setattr(NetworkBudget, "left", lambda budget: left(budget) if times.looks == 0 else 0.0)
+    monkeypatch.setattr(Deadline, "left", property(lambda deadline: 60.0 if times.looks == 0 else 0.0))
     verdict = verdict_of(made(model, torch.randn(3, 8), times))
     assert times.looks == 1
     assert (verdict.peer, verdict.peer_seconds, verdict.peer_wins) == ("inductor", 0.5, False)
@@ -162,7 +162,7 @@ def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
     report = NetworkVerification(60.0, 70.0, 2, 2, 0)
     monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: replace(
         found, verification=report))
-    monkeypatch.setattr(NetworkBudget, "left", lambda budget: -100.0)
+    monkeypatch.setattr(Deadline, "left", 0.0)
     monkeypatch.setattr(peer_graph, "eager_graph", lambda module: pytest.fail("made"))
     x, times = torch.randn(3, 8), Times()
     fast = made(model, x, times, compare="eager")
@@ -172,14 +172,13 @@ def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
 
 
 @pytest.mark.parametrize(("budget", "share", "compiles"), [
-    (14.0, 1.0, False), (20.0, 1.0, True), (20.0, 0.5, False), (40.0, 0.5, True), (None, 0.01, True)])
+    (14.0, 1.0, False), (20.0, 1.0, True), (20.0, 0.5, False), (40.0, 0.5, True), (math.inf, 0.01, True)])
 def test_inductor_compiles_within_half_of_the_budget(
-        budget: float | None, share: float, compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        budget: float, share: float, compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_graph, "processor_share", lambda: share)
     monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
     graph, said = torch.fx.symbolic_trace(nn.Linear(3, 2).eval()), list[str]()
-    forms = PeerForms("inductor", graph, [torch.randn(1, 3)], said.append,
-                      None if budget is None else NetworkBudget(budget, clock=lambda: 0.0))
+    forms = PeerForms("inductor", graph, [torch.randn(1, 3)], said.append, Deadline(budget, lambda: 0.0))
     assert list(forms.make()) == ["eager", *(["inductor"] if compiles else [])]
     assert ("Inductor would take about" in forms.note) != compiles
     assert len(said) == 1

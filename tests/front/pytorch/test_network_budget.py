@@ -1,21 +1,11 @@
-"""The budget of a network's verification: its clock, its parts, and its division among the layers."""
+"""The budget of a network's verification: what its end ends, and its division among the layers."""
 
 from __future__ import annotations
 
 import pytest
 
-from seqtune.pytorch.network_budget import NetworkBudget, divide, rounds_within
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """The seconds now."""
-        return self.now
+from seqtune.pytorch.network_budget import divide, guarded, rounds_within
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 
 
 @pytest.mark.parametrize(("gains", "seconds", "shares"), [
@@ -46,41 +36,17 @@ def test_a_least_time_that_is_the_most_gives_all_the_same() -> None:
     assert divide([5.0, 1.0, 3.0], 1.0, least=0.4, most=0.4) == pytest.approx([0.4, 0.0, 0.4])
 
 
-def test_only_the_time_while_it_runs_is_used() -> None:
-    clock = Clock()
-    budget = NetworkBudget(10.0, clock=clock)
-    clock.now = 5.0
-    assert budget.left() == 10.0
-    with budget.running():
-        clock.now = 7.0
-        assert (budget.used(), budget.left()) == (2.0, 8.0)
-    clock.now = 50.0
-    assert budget.left() == 8.0
-
-    def interrupted() -> None:
-        with budget.running():
-            clock.now = 61.0
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert budget.left() == -3.0
-
-
-def test_parts_share_by_weight_what_the_earlier_ones_left() -> None:
-    clock = Clock()
-    whole = NetworkBudget(60.0, weight=6, clock=clock)
-    first = whole.part(3)
-    assert first.seconds == 30.0
-    with first.running():
-        clock.now += 20.0  # 10 of its seconds are left for the others
-    second = whole.part(1)
-    assert second.seconds == pytest.approx(40.0 / 3)
-    with second.running():
-        clock.now += 30.0
-    assert whole.left() == 10.0
-    assert whole.part(2).seconds == 10.0
-    assert whole.part(5).seconds == 10.0, "weights that are shared by parts give no part more than there is"
+def test_a_guarded_call_needs_more_than_the_reserve() -> None:
+    now = [0.0]
+    calls: list[float] = []
+    run = guarded(lambda: calls.append(now[0]), Deadline(10.0, lambda: now[0]), 2.0)
+    run()
+    now[0] = 7.9
+    run()
+    now[0] = 8.0
+    with pytest.raises(OutOfTime, match="8 s are over"):
+        run()
+    assert calls == [0.0, 7.9]
 
 
 @pytest.mark.parametrize(("seconds", "round_seconds", "rounds"), [

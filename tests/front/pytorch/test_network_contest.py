@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from seqtune.pytorch import network_contest
-from seqtune.pytorch.network_budget import NetworkBudget
 from seqtune.pytorch.network_contest import contest_of, hold_contest
+from seqtune.tuner.measuring.deadline import Deadline
 
 SLOW_ROUND = [1.0, 1.0, 5.0, 1.0, 1.0]  # the whole machine was slower in one round
 
@@ -42,7 +42,7 @@ def test_both_compute_in_turns_with_operands_of_their_own(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(network_contest, "time_calls", time_calls)
     x = torch.ones(3)
-    contest = hold_contest(Doubled(), Doubled(), [x], 0.01, NetworkBudget(1.0, clock=lambda: 0.0))
+    contest = hold_contest(Doubled(), Doubled(), [x], 0.01, Deadline(1.0, lambda: 0.0))
     assert contest is not None
     assert contest.ratio == pytest.approx(1 / 0.9)
     assert torch.equal(x, torch.ones(3))
@@ -58,7 +58,6 @@ def test_a_contest_ends_with_the_budget() -> None:
             Ticking.calls += 1
             return x
 
-    budget = NetworkBudget(4.0, clock=lambda: Ticking.now)
-    with budget.running():
-        assert hold_contest(Ticking(), Ticking(), [torch.ones(1)], 0.01, budget) is None
+    deadline = Deadline(4.0, lambda: Ticking.now)
+    assert hold_contest(Ticking(), Ticking(), [torch.ones(1)], 0.01, deadline) is None
     assert Ticking.calls <= 5

@@ -17,6 +17,8 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.pytorch import explain
+from seqtune.pytorch.graph_compiler import CompiledGraph
+from seqtune.pytorch.graph_judge import GraphJudge
 from seqtune.pytorch.network_contest import NetworkContest
 from seqtune.pytorch.network_verification import NetworkVerification
 from seqtune.pytorch.network_verifier import NetworkVerifier
@@ -24,6 +26,7 @@ from seqtune.pytorch.optimized import Compiled, Optimized, optimize
 from seqtune.pytorch.saved_choices import Choice
 from seqtune.pytorch.selection import LayerSelection
 from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.measuring.stopwatch import Stopwatch
 from tests.support.torch_models import norm_net, same
 
 REPORT = NetworkVerification(60.0, 41.2, 21, 9, 8, 1.031, 0.008)
@@ -102,6 +105,40 @@ def test_the_faster_network_computes(
     report = verification_of(fast)
     assert report is not None
     assert (report.verified, report.ratio, report.keeps_predicted) == (len(equal), ratio, ratio < 1)
+
+
+class InParts(nn.Module):
+    """A model that is optimised in parts, because it cannot be exported: two linear layers and a branch."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        if tied:
+            self.second.weight, self.second.bias = self.first.weight, self.first.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.first(x)
+        z: torch.Tensor = self.second(y if y.sum().item() < 1e30 else -y)
+        return z
+
+
+@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@pytest.mark.parametrize(("tied", "budgets"), [(False, [30.0, 60.0]), (True, [60.0, 60.0])])
+def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
+        tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is used by the first part, so the second one has all. Parameters in common count for both."""
+    seconds: list[float] = []
+
+    def verified(verifier: NetworkVerifier, compiler: object, found: CompiledGraph, *_: object) -> CompiledGraph:
+        seconds.append(verifier.deadline.seconds)
+        return found
+
+    monkeypatch.setattr(NetworkVerifier, "verified", verified)
+    monkeypatch.setattr(GraphJudge, "verdict", lambda *_: (None, None))
+    monkeypatch.setattr("seqtune.pytorch.optimized.Stopwatch", lambda: Stopwatch(lambda: 0.0))
+    optimize(InParts(tied).eval(), torch.randn(2, 8), device="llvm:1", checkpoint=checkpoint, budget=60.0,
+             journal=tmp_path / "j.sqlite")
+    assert seconds == budgets
 
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

@@ -19,7 +19,6 @@ from seqtune.pytorch import network_verifier
 from seqtune.pytorch.device_threads import device_for_threads
 from seqtune.pytorch.graph_compiler import CompiledGraph
 from seqtune.pytorch.layer_times import LayerTimes
-from seqtune.pytorch.network_budget import NetworkBudget
 from seqtune.pytorch.network_contest import NetworkContest
 from seqtune.pytorch.network_verifier import NetworkVerifier
 from seqtune.pytorch.saved_choices import Choice
@@ -27,6 +26,8 @@ from seqtune.pytorch.selection import LayerSelection
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring.budget import OVERRUN
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -85,18 +86,19 @@ class World:
                    for layer in self.layers)
 
     def verify(self, budget: float = 60.0, seconds: float = 10.0, overhead: float = 1.0,
-               prepare: Callable[[], object] = lambda: None) -> tuple[CompiledGraph, NetworkBudget]:
+               prepare: Callable[[], object] = lambda: None) -> tuple[CompiledGraph, Deadline]:
         """Verify the network as a new process does."""
         self.overhead = overhead
         selection = LayerSelection(True, seconds, budget, None, self.journal, self.said.append)
-        spent = NetworkBudget(budget, clock=lambda: self.now)
-        verifier = NetworkVerifier(selection, spent, device_for_threads(1))
-        with spent.running():
+        stopwatch = Stopwatch(lambda: self.now)
+        deadline = Deadline(budget, stopwatch)
+        verifier = NetworkVerifier(selection, deadline, stopwatch, device_for_threads(1))
+        with stopwatch.running():
             found = self.compile(verifier.choose)
             compiler: Any = SimpleNamespace(
                 compile=self.compile, binder=SimpleNamespace(device=device_for_threads(1)), digest=lambda choices: str(
                     [(choice.problem.key, choice.configuration.key) for choice in choices]))
-            return verifier.verified(compiler, found, (), prepare), spent
+            return verifier.verified(compiler, found, (), prepare), deadline
 
     def compile(self, choose: Callable[[Sequence[Any]], Sequence[Choice]]) -> CompiledGraph:
         """A graph that is the configurations by problem."""
@@ -133,11 +135,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
             return replace(choice, seconds=layer.share, pytorch_seconds=2 * layer.share)
 
         def contest(predicted: Any, verified: Any, examples: object, run_seconds: float,
-                    budget: NetworkBudget) -> NetworkContest | None:
+                    deadline: Deadline) -> NetworkContest | None:
             world.contests += 1
             if world.is_busy:
                 return None
-            world.now += max(0.4 * budget.left(), 12 * run_seconds)
+            world.now += max(0.4 * deadline.left, 12 * run_seconds)
             return NetworkContest(world.run_seconds(predicted) / world.run_seconds(verified), 0.01)
 
         monkeypatch.setattr(LayerSelection, "_predicted", propose)
@@ -181,7 +183,7 @@ def test_the_budget_holds(world: Callable[..., World], takes: float, overhead: f
         network.now += prepared * budget
 
     graph, spent = network.verify(budget, overhead=overhead, prepare=prepare)
-    assert spent.used() <= 1.3 * budget
+    assert spent.elapsed <= 1.3 * budget
     assert all(2.0 <= seconds <= 10.0 for _, seconds in network.asked)
     assert graph.verification is not None
     assert network.asked or budget <= 10.0
@@ -191,7 +193,7 @@ def test_one_late_verification_does_not_break_the_budget(world: Callable[..., Wo
     network = world(FakeLayer(1, takes=OVERRUN))  # the most that a verification may take
     _, spent = network.verify(12.0, overhead=1.5)
     assert len(network.asked) == 1
-    assert spent.used() <= 1.3 * 12.0
+    assert spent.elapsed <= 1.3 * 12.0
 
 
 @pytest.mark.parametrize("compares", [0.02, 5.0])
@@ -199,7 +201,7 @@ def test_comparisons_with_pytorch_leave_time_for_the_contest(world: Callable[...
     network = world(*(FakeLayer(size) for size in range(1, 31)))
     network.compares = compares
     graph, spent = network.verify(30.0)
-    assert spent.used() <= 1.3 * 30.0
+    assert spent.elapsed <= 1.3 * 30.0
     assert network.contests == 1
     assert any(choice.seconds is None for choice in graph.choices) == (compares == 5.0)
 
@@ -227,7 +229,7 @@ def test_a_network_whose_verified_layers_make_it_slower_keeps_its_prediction(wor
     again, spent = network.verify()
     assert again.choices == graph.choices
     assert again.verification == graph.verification
-    assert (len(network.asked), network.contests, spent.used()) == (asked, 1, 0.0)
+    assert (len(network.asked), network.contests, spent.elapsed) == (asked, 1, 0.0)
 
 
 def test_a_network_that_is_as_fast_with_its_verified_layers_has_them(world: Callable[..., World]) -> None:
@@ -296,7 +298,7 @@ def test_a_second_process_predicts_and_measures_nothing(world: Callable[..., Wor
     assert (network.asked, network.predicted, network.contests) == before
     assert second.choices == first.choices
     assert second.verification == first.verification
-    assert spent.used() == 0
+    assert spent.elapsed == 0
     network.verify(budget=120.0)
     assert len(network.asked) > len(before[0]), "another budget is another verification"
 

@@ -207,7 +207,6 @@ def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Opt
     torch.testing.assert_close(fast(example), expected)
 
 
-
 @pytest.mark.parametrize(("first", "second", "default", "chosen"), [
     ([1.0] * 18, [0.995] * 18, [2.0] * 18, 0),  # a lead within the margin
     ([1.0, 1.2] * 9, [1.2, 1.0] * 8 + [1.2, 0.9], [2.0] * 18, 0),  # the least time, by luck
@@ -236,6 +235,14 @@ def test_a_proposal_that_was_not_measured_is_kept_unless_the_first_candidate_is_
     assert fastest(same, third.configuration) == third.configuration
     beaten = replace(same, candidates=(same.candidates[0], replace(second, measurement=other)))
     assert fastest(beaten, third.configuration) == second.configuration
+
+
+def test_a_proposal_for_which_no_time_was_left_is_kept(checkpoint: Path) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    proposed = next(one for one in answer.candidates if one.configuration != answer.default.configuration)
+    default = replace(answer.default, measurement=Measurement(Status.CORRECT, (1.0,) * 6))
+    late = replace(answer, verified=True, candidates=(proposed,), default=default, winner=default)
+    assert fastest(late, proposed.configuration) == proposed.configuration
 
 
 def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
