@@ -27,6 +27,7 @@ from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
 from seqtune.errors import one_line
+from seqtune.tuner.measuring.budget import NETWORK
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
@@ -174,7 +175,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--rounds", type=positive, default=30)
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds to verify a network")
+    parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for verifying one network")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--save", type=Path, help="folder in which to save the choices")

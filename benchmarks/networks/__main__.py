@@ -29,6 +29,7 @@ from benchmarks.common.program import parser_of, positive, run_program, several
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 
 from .case import TOLERANCES
 from .contest import OURS, UNVERIFIED, Assignment, ContestOutcome
@@ -125,8 +126,8 @@ def main() -> None:
     parser.add_argument("--peers", type=several(names), default=names, metavar="A,B", help=f"of {', '.join(names)}")
     parser.add_argument("--ours", choices=list(FORMS), default="optimize",
                         help="seqtune.pytorch.optimize, or torch.compile with our backend")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds to verify a network")
-    parser.add_argument("--seconds", type=float, default=10.0, help="most seconds to verify a layer")
+    parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for verifying one network")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="most seconds for verifying one layer")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")

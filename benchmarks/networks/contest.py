@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.common.program import llvm_devices, warm_threads
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 from seqtune.tuner.measuring.timed_calls import time_calls
 
 from .case import TOLERANCES, Case, Run
@@ -44,8 +45,8 @@ class Assignment:
     rounds: int = 20
     peers: Sequence[str] = tuple(peer.name for peer in PEERS)
     form: str = "optimize"  # of our contestants, or compile
-    budget: float = 60.0  # seconds to verify the network
-    seconds: float = 10.0  # at most for a layer
+    budget: float = NETWORK  # seconds for verifying the network
+    seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
     journal: str | None = None
     nodes: bool = False  # also OpenVINO's time of each node

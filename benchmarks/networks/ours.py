@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import UnavailableError
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 
 from .case import Case, Run
 from .torch_peers import called
@@ -29,8 +30,8 @@ class OurOptions:
     """Options of our contestants."""
 
     form: str = "optimize"  # or compile
-    budget: float = 60.0  # seconds to verify the network
-    seconds: float = 10.0  # at most for a layer
+    budget: float = NETWORK  # seconds for verifying the network
+    seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
     journal: Path | None = None  # of verified layers; None: all are verified anew
 

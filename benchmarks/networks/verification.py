@@ -1,14 +1,15 @@
-"""Verification of networks, its gain for its budget: `python -m benchmarks.networks.verification [--budget 60]`.
+"""What networks gain by a verification within its budget: `python -m benchmarks.networks.verification [--budget 60]`.
 
 Each network is optimised twice by prediction alone, and once verified within the budget, with a journal of its own. The
-three then compute in turns, in random order. `ratio` is the predicted network's time over the verified one's, medians
-of levelled rounds. `control` is the same between the two predicted ones, which are equal, and `spread` the middle half
-of its rounds: a ratio below 1 less the spread is a loss. `used` is the time of the budget that the verification took.
+three then compute in turns, in random order. `ratio` is the predicted network's time over the verified one's, by the
+medians of levelled rounds. `control` is the same ratio of the two predicted ones, which are equal, and `spread` the
+interquartile range of its rounds: a ratio below 1 less the spread is a loss. `used` is what the verification took of
+the budget.
 
 `--checkpoint` names another predictor, such as one that was trained without this machine's data:
 `python -m benchmarks.machines --leave MACHINE --few 0 --work FOLDER` leaves it in `FOLDER/without MACHINE`. With
-`--state FILE`, the rows are kept in a file, so that an interrupted run goes on; networks that stand in it are not
-measured again.
+`--state FILE`, the rows are kept in a file, so that an interrupted run goes on: networks with a row are not measured
+again.
 """
 
 from __future__ import annotations
@@ -21,35 +22,37 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.program import OneLineParser, llvm_devices, positive, run_program, several, warm_threads
-from benchmarks.common.report import Row, markdown
+from benchmarks.common.report import Row, machine, markdown
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 
 from .contest import REST_SECONDS, SAMPLE_SECONDS, WARM_UP_SECONDS
 from .models import NETWORKS, seeded
 
 if TYPE_CHECKING:
+    from seqtune.kernels.devices.device import Device
     from seqtune.pytorch.network_verification import NetworkVerification
     from seqtune.pytorch.optimized import Optimized
 
 PREDICTED, CONTROL, VERIFIED = "predicted", "control", "verified"
 OPTIONS = ("budget", "seconds", "threads", "compare", "checkpoint", "rounds")  # on which the rows depend
+LARGEST_STATE = 10_000_000  # bytes; a row has about 2000
 
 
-def measure(name: str, given: argparse.Namespace) -> Row:
+def measure(name: str, device: Device, given: argparse.Namespace) -> Row:
     """Optimise one network in all three ways, and time them in turns."""
     import torch
 
     from seqtune.tuner.measuring.timed_calls import time_calls
 
-    device, = llvm_devices([given.threads])
     model, inputs = seeded(name)
     networks: dict[str, Optimized] = {}
     elapsed: dict[str, float] = {}
@@ -62,7 +65,7 @@ def measure(name: str, given: argparse.Namespace) -> Row:
             elapsed[form] = time.monotonic() - began
         gc.collect()
         with torch.no_grad():
-            runs = {form: (lambda network=network: network(*inputs)) for form, network in networks.items()}
+            runs = {form: partial(network, *inputs) for form, network in networks.items()}
             samples = time_calls(runs, given.rounds, SAMPLE_SECONDS, WARM_UP_SECONDS, REST_SECONDS)
     compiled: Any = networks[VERIFIED].model
     verdict = compiled.verdict
@@ -70,7 +73,7 @@ def measure(name: str, given: argparse.Namespace) -> Row:
             "by_pytorch": verdict.peer if verdict is not None and verdict.peer_wins else None}
 
 
-def optimised(model: Any, inputs: tuple[Any, ...], device: Any, journal: Path, verify: bool,
+def optimised(model: Any, inputs: tuple[Any, ...], device: Device, journal: Path, verify: bool,
               given: argparse.Namespace) -> Optimized:
     """The network, optimised with the options of the command line."""
     from seqtune.pytorch import optimize
@@ -81,19 +84,18 @@ def optimised(model: Any, inputs: tuple[Any, ...], device: Any, journal: Path, v
 
 def row_of(samples: Mapping[str, Sequence[float]], verification: NetworkVerification) -> Row:
     """The ratios of a network from the seconds of its rounds, and the report on its verification."""
+    from seqtune.pytorch.network_contest import contest_of
     from seqtune.tuner.measuring.comparison import typical
 
-    times = typical(samples)
-    rounds = np.asarray(samples[PREDICTED]) / np.asarray(samples[CONTROL])
-    low, high = np.percentile(rounds, [25, 75])
-    ratio, spread = times[PREDICTED] / times[VERIFIED], float(high - low)
-    return {"ms": times[VERIFIED] * 1e3, "ratio": ratio, "control": times[PREDICTED] / times[CONTROL],
-            "spread": spread, "is_loss": ratio < 1 - spread, "in_budget": verification.used / verification.budget,
-            "verification": asdict(verification), "samples": {name: list(taken) for name, taken in samples.items()}}
+    ratio = contest_of(samples[PREDICTED], samples[VERIFIED]).ratio
+    control = contest_of(samples[PREDICTED], samples[CONTROL])
+    return {"ms": typical(samples)[VERIFIED] * 1e3, "ratio": ratio, "control": control.ratio, "spread": control.spread,
+            "is_loss": ratio < 1 - control.spread, "in_budget": verification.used / verification.budget,
+            "verification": asdict(verification), "samples": {form: list(rounds) for form, rounds in samples.items()}}
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Make the table: a line for each network, and one sentence on all."""
+    """Make the table: a line for each network, and one sentence about all."""
     lines = []
     for row in rows:
         report = row["verification"]
@@ -110,17 +112,21 @@ def table(rows: Sequence[Row]) -> str:
             f"than the control's spread; at most {max(row['in_budget'] for row in rows):.2f} of the budget was used.")
 
 
-def kept(state: Path | None, options: Mapping[str, Any]) -> dict[str, Row]:
-    """The rows of an earlier run by network. Raises FormatError, and MisuseError for rows of other options."""
+def kept(state: Path | None, key: Mapping[str, Any]) -> dict[str, Row]:
+    """The rows of an earlier run by network; `key` holds what the rows depend on, by name.
+
+    Raises FormatError for another file, and MisuseError for rows of other options or of another machine.
+    """
     if state is None or not state.exists():
         return {}
     try:
-        content = json.loads(state.read_text())
-        same, rows = content["options"] == options, {row["model"]: row for row in content["rows"]}
+        content = json.loads(read_bounded(state, LARGEST_STATE))
+        same = all(content[name] == value for name, value in key.items())
+        rows = {row["model"]: row for row in content["rows"]}
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{state} holds no rows of this program: {error!r:.100}") from None
     if not same:
-        raise MisuseError(f"{state} was measured with other options ({content['options']}); name another --state")
+        raise MisuseError(f"{state} was measured with other options or on another machine; name another --state")
     return rows
 
 
@@ -131,16 +137,19 @@ def say(line: str) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Measure the networks and print the table or the JSON object."""
+    device, = llvm_devices([given.threads])
     warm_threads(given.threads)
-    options = {name: getattr(given, name) for name in OPTIONS}
-    rows = kept(given.state, options)
+    facts = machine([device])
+    key = {"options": {name: getattr(given, name) for name in OPTIONS},
+           "machine": {name: fact for name, fact in facts.items() if name != "date"}}
+    rows = kept(given.state, key)
     for name in given.models:
         if name not in rows:
-            rows[name] = measure(name, given)
+            rows[name] = measure(name, device, given)
             if given.state is not None:
-                given.state.write_text(json.dumps({"options": options, "rows": list(rows.values())}) + "\n")
+                write_whole(given.state, json.dumps({**key, "rows": list(rows.values())}) + "\n")
     asked = [rows[name] for name in given.models]
-    print(json.dumps({"options": options, "rows": asked}, allow_nan=False) if given.json else table(asked))
+    print(json.dumps({**key, "machine": facts, "rows": asked}, allow_nan=False) if given.json else table(asked))
 
 
 def main() -> None:
@@ -149,8 +158,8 @@ def main() -> None:
     parser.add_argument("--models", type=several(list(NETWORKS)), default=list(NETWORKS), metavar="A,B",
                         help=f"networks: {', '.join(NETWORKS)}")
     parser.add_argument("--threads", type=positive, default=2)
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds for verifying one network")
-    parser.add_argument("--seconds", type=float, default=10.0, help="most seconds for verifying one layer")
+    parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for verifying one network")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="most seconds for verifying one layer")
     parser.add_argument("--compare", choices=["inductor", "eager"], default="inductor")
     parser.add_argument("--checkpoint", default="default", help="name or folder of the predictor")
     parser.add_argument("--rounds", type=positive, default=20, help="samples of each form")

@@ -41,9 +41,9 @@ def test_kept_rows_belong_to_their_options(tmp_path: Path) -> None:
     state = tmp_path / "rows.json"
     assert kept(None, {}) == kept(state, {}) == {}
     state.write_text(json.dumps({"options": {"budget": 60.0}, "rows": [{"model": "A"}]}))
-    assert kept(state, {"budget": 60.0}) == {"A": {"model": "A"}}
+    assert kept(state, {"options": {"budget": 60.0}}) == {"A": {"model": "A"}}
     with pytest.raises(MisuseError, match="other options"):
-        kept(state, {"budget": 30.0})
+        kept(state, {"options": {"budget": 30.0}})
     state.write_text("{}")
     with pytest.raises(FormatError, match="no rows of this program"):
         kept(state, {})
