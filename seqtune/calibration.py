@@ -71,8 +71,8 @@ class Calibrated:
     def conclusion(self) -> str:
         """Some lines about the gain."""
         if not self.probes and self.before is None:
-            return (f"no probe could be measured on {self.device.name} in the time, which the start of the measuring "
-                    "takes; give more (--seconds)")
+            return (f"no probe could be measured on {self.device.name}: the time ended while measuring was prepared; "
+                    "give more (--seconds)")
         if self.before is None or self.after is None:
             return f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions"
         return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
@@ -92,8 +92,8 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
               ) -> tuple[int, CorrectionFit]:
     """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
-    The time that the last fit will take is kept free. `expected` is what the whole model expects, of which `ranker`
-    are the trees (None: these alone). Raises InterruptedTuning on Ctrl-C.
+    The time that the last fit will take is kept free. `ranker` holds the model's trees; `expected` says what the whole
+    model expects (None: what the trees do). Raises InterruptedTuning on Ctrl-C.
     """
     tasks = list(tasks_for(problems, device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)

@@ -113,9 +113,10 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
     `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
-    their kernels). `minutes` (None: the kind of model decides) is the time of all: in less, fewer old records are
-    rehearsed, and trees and training stop with what they have learned. The report compares before and after on the
-    held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes its own time.
+    their kernels). `minutes` (None: the kind of model decides) limits the whole call: where the time is short, fewer
+    old records are rehearsed, and trees and training stop with what they have learned. The report compares before and
+    after on the held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes
+    its own time.
     Old records are judged only for devices whose answers can change. All training problems of the new records are
     learned from; a held-out problem near one judges no longer (`not_judged`).
     Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
@@ -163,9 +164,10 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
               progress: OnTurn | None = None) -> Calibrated:
     """Measure probes on a device, chosen where the model is unsure; later predictions are corrected by them at once.
 
-    `problems` are several problems or the name of a set (None: some of every kind). `checkpoint` is the model whose
-    doubts choose the probes (None: the shipped one for the device). Every probe is in the journal as soon as it is
-    measured; the same call again continues. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C.
+    `seconds` limits the whole call. `problems` are several problems or the name of a set (None: some of every kind).
+    `checkpoint` is the model whose uncertainty chooses the probes (None: the shipped one for the device). Every probe
+    is in the journal as soon as it is measured; the same call again continues. Raises MisuseError for wrong arguments,
+    InterruptedTuning on Ctrl-C.
     """
     from seqtune.data.journal import Journal
     from seqtune.kernels.problem_sets.probes import probes

@@ -93,7 +93,7 @@ class Prediction:
     default: Proposal  # the safe default
     winner: Proposal
     verified: bool = False
-    speedup: float | None = None  # default / winner, in least times
+    speedup: float | None = None  # typical time of the default / of the winner
     significant: bool | None = None  # whether the winner is clearly faster than the default
     cached: bool = False  # whether an earlier verification in the journal answered
     budget_seconds: float | None = None  # time budget of the verification

@@ -73,7 +73,7 @@ def retrain(
         help="Also train a model from scratch on the new records, for comparison: doubles the time.")] = False,
     minutes: Annotated[float | None, typer.Option(
         "--minutes", show_default=False,
-        help="Time of the whole retraining, which stops with what it has learned.  [default: 4.5]")] = None,
+        help="Limit for the whole retraining, which then stops with what it has learned.  [default: 4.5]")] = None,
     epochs: Epochs = None,
     extra: Extra = None,
     seed: Seed = 0,
