@@ -1,4 +1,4 @@
-"""What networks gain by a verification within its budget: `python -m benchmarks.networks.verification [--budget 60]`.
+"""The gain of networks by verification in a budget: `python -m benchmarks.networks.verification [--budget 60]`.
 
 Each network is optimised twice by prediction alone, and once verified within the budget, with a journal of its own. The
 three then compute in turns, in random order. `ratio` is the predicted network's time over the verified one's, by the
