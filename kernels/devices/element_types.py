@@ -7,6 +7,8 @@ backend stores them as `ElementType.stored`; `encode` and `decode` convert.
 
 from __future__ import annotations
 
+import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +61,22 @@ class ElementType:
 
     @property
     def poison(self) -> int:
-        """The byte that fills canaries, and outputs before a check."""
+        """The byte that fills outputs before a check, and the canaries beside inputs."""
         return NAN_BYTE if self.is_float else PATTERN_BYTE
+
+    @property
+    def canary(self) -> bytes:
+        """The bytes of one canary beside a buffer that kernels write, in the byte order of this machine.
+
+        It differs from `poison`, because a kernel that goes one element too far often copies what lies beside an input.
+        That of a float is a signalling NaN, which every addition turns into a quiet one: a large number would swallow
+        what is added to it, and a quiet NaN keeps its bits.
+        """
+        if not self.is_float:
+            return bytes([0xFF - PATTERN_BYTE]) * self.size
+        digits = round(-math.log2(self.rounding)) - 1 if self.rounding else int(np.finfo(self.stored).nmant)
+        quiet = 1 << (digits - 1)  # the first bit of the fraction tells a quiet NaN from a signalling one
+        return ((1 << (8 * self.size - 1)) - 1 - quiet).to_bytes(self.size, sys.byteorder)
 
     @property
     def result(self) -> ElementType:

@@ -25,9 +25,10 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.llvm.backend import operand_types
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, capabilities, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads, make_job, phases_of
-from seqtune.tuner.backends.reserved_memory import PAGE, ReservedMemory
+from seqtune.tuner.backends.reserved_memory import ReservedMemory
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.oddities import odd_problems
 
@@ -38,15 +39,18 @@ PRODUCT = Formula.of("mul", 0, 1)
 
 def guarded(shape: tuple[int, ...], at_end: bool, dtype: str = "fp32") -> NDArray[Any]:
     """NaNs between two gaps without access, and right before the second or right behind the first."""
-    found = guarded_bytes(element_type(dtype).size * int(np.prod(shape)), at_end)
-    found.fill(element_type(dtype).poison)
-    return found.view(element_type(dtype).stored).reshape(shape)
+    element = element_type(dtype)
+    content = guarded_bytes(element.size * int(np.prod(shape)), at_end)
+    content.fill(element.poison)
+    return content.view(element.stored).reshape(shape)
 
 
 def guarded_bytes(size: int, at_end: bool) -> NDArray[np.uint8]:
     """Zeros between two gaps without access, and right before the second or right behind the first."""
-    pages = ReservedMemory(-(-max(size, 1) // PAGE) * PAGE).bytes
-    return pages[len(pages) - size:] if at_end else pages[:size]
+    memory = ReservedMemory(size)
+    if not at_end:
+        memory.resize(memory.capacity)
+    return memory.bytes[:size]
 
 
 class Place:
@@ -61,33 +65,32 @@ class Place:
         self.compiler = Compiler(instruction_set)
         self.threads = Threads(self.compiler, THREADS)
 
-    def run(self, what: str, source: KernelSource, launch: Launch,
-            inputs: Sequence[Array | None], expected: NDArray[Any], further: Sequence[Array] = (),
-            dtype: str = "fp32", single: Sequence[int] = (1, 2), allowed: float = 1e-5) -> None:
-        """Up to three inputs to y, with the buffers at either end of their pages; NaNs in `expected` stay in y.
+    def run(self, what: str, source: KernelSource, launch: Launch, inputs: Sequence[tuple[Array, str]],
+            expected: NDArray[Any], result: str, allowed: float) -> None:
+        """Compute y from inputs, with the buffers at either end of their pages; NaNs in `expected` stay in y.
 
-        The inputs whose numbers are `single` hold fp32, the others and y the dtype. The addresses of the further inputs
-        are the last arguments of the launch. A result may differ by `allowed` times the largest number expected.
+        An input is an array and its element type; `result` is that of y. The addresses of all inputs but the first
+        MOST_OPERANDS are the last arguments of the launch. Beside its rounding, a result may differ by `allowed` times
+        the largest number expected.
         """
         built, _ = self.compiler.build(source.text, source.options)
+        element = element_type(result)
         for at_end in (True, False):
             print(self.device.name, what, "before" if at_end else "behind", "a guard page", flush=True)
             given = []
-            for number, array in enumerate((*inputs, *[None] * (MOST_OPERANDS - len(inputs)), *further)):
-                own = "fp32" if number in single else dtype
-                given.append(guarded((0,) if array is None else array.shape, at_end, own))
-                if array is not None:
-                    np.copyto(given[-1], encode(array, own))
-            result = element_type(dtype).result.name
+            for array, dtype in inputs:
+                given.append(guarded(array.shape, at_end, dtype))
+                np.copyto(given[-1], encode(array, dtype))
+            given[len(given):MOST_OPERANDS] = [guarded((0,), at_end)] * (MOST_OPERANDS - len(given))
             y, workspace = guarded(expected.shape, at_end, result), guarded((launch.workspace,), at_end)
             addresses = [int(array.ctypes.data) for array in given]
-            numbers = launch.arguments[:len(launch.arguments) - len(further)]
-            arguments = np.array([*numbers, *addresses[MOST_OPERANDS:]], np.int64)
+            further = addresses[MOST_OPERANDS:]
+            arguments = np.array([*launch.arguments[:len(launch.arguments) - len(further)], *further], np.int64)
             job = make_job((*addresses[:MOST_OPERANDS], int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
                            phases_of(launch, built.address))
             self.threads.run(int(job.ctypes.data))
-            limit, rounding = allowed * max(np.nanmax(np.abs(expected)), 1e-6), element_type(dtype).rounding
-            if not np.allclose(decode(y, result), expected, rtol=rounding, atol=limit, equal_nan=True):
+            limit = allowed * max(np.nanmax(np.abs(expected)), 1e-6)
+            if not np.allclose(decode(y, result), expected, rtol=element.rounding, atol=limit, equal_nan=True):
                 sys.exit("the result is wrong")
 
 
@@ -98,32 +101,31 @@ def run_family(place: Place, name: str) -> None:
         return
     implementation = llvm_implementation(family)
     constant = operation(family.operation).constant
-    single, allowed = [1, 2], 1e-5
-    if name == "llvm.attention_bf16":  # weights are rounded, masks are not
-        single, allowed = [MOST_OPERANDS], element_type("bf16").rounding
+    allowed = element_type("bf16").rounding if name == "llvm.attention_bf16" else 1e-5  # its weights are rounded, too
     for number, problem in enumerate(odd_problems(family, device, PROBLEMS, seed=2)):
-        space = SearchSpace(family, problem, device)
-        operands = make_operands(problem)
+        space, types = SearchSpace(family, problem, device), operand_types(problem)
+        operands, result = make_operands(problem), problem.element.result.name
         expected = reference(problem, operands)
         channels_last = dict(problem).get("layout") != "NCHW"
         for configuration in [space.default, *space.sample(np.random.default_rng(number), 2)]:
             packed = {} if constant is None else {
                 constant: implementation.pack(problem, device, configuration, operands[constant])}
-            inputs, what = list({**operands, **packed}.values()), f"{problem.brief()}: {name} {configuration.brief()}"
+            inputs = [(array, types[operand]) for operand, array in {**operands, **packed}.items()]
+            what = f"{problem.brief()}: {name} {configuration.brief()}"
             place.run(what, implementation.source(problem, device, configuration),
-                      implementation.launch(problem, device, configuration), inputs[:MOST_OPERANDS], expected,
-                      inputs[MOST_OPERANDS:], problem.dtype, single, allowed)
+                      implementation.launch(problem, device, configuration), inputs, expected, result, allowed)
             if channels_last and problem.element.is_float and isinstance(implementation, FusingImplementation):
                 other = rounded(np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32),
                                 problem.dtype)
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
-                fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1,
-                                chained=True)
+                (x, dtype), *rest = inputs
+                fusion = Fusion(epilogue, x.shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1, chained=True)
+                unused = [(np.empty(0, np.float32), "fp32")] * (MOST_OPERANDS - len(inputs))
                 place.run(f"{what} fused", implementation.source(problem, device, configuration, fusion),
                           implementation.launch(problem, device, configuration, fusion),
-                          (apart(inputs[0], fusion.x_pitch), *inputs[1:]),
-                          apart(PRODUCT.numpy(expected, other), fusion.y_pitch), [apart(other, fusion.other_pitch)],
-                          problem.dtype)
+                          [(apart(x, fusion.x_pitch), dtype), *rest, *unused,
+                           (apart(other, fusion.other_pitch), dtype)],
+                          apart(PRODUCT.numpy(expected, other), fusion.y_pitch), result, allowed)
 
 
 def apart(array: NDArray[Any], pitch: int | None) -> Array:

@@ -146,9 +146,8 @@ class CalledExecutable:
         for workspace in call.workspaces():
             types[workspace.name] = workspace.dtype
             sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
-        return GuardedBuffers(
-            self._driver, sizes, [name for name in sizes if name not in self._tensors.inputs], guarded=guarded,
-            bytes_of={name: element_type(dtype).poison for name, dtype in types.items()})
+        written = [name for name in sizes if name not in self._tensors.inputs]
+        return GuardedBuffers(self._driver, sizes, written, types=types, guarded=guarded)
 
     def load(self, operands: Operands) -> None:
         """Copy the inputs that the call takes into its buffers, packed; keep the contents of outputs for `poison`."""

@@ -1,8 +1,9 @@
 """GuardedBuffers: an executable's buffers on a device, with canaries around each of them and poison in the outputs.
 
-A kernel that writes beside a buffer changes a canary; one that does not write all of its output leaves poison, which is
-NaN in a buffer of floating-point numbers. So are the canaries beside an input: who reads them computes NaN. On a CPU,
-accesses that pass the canaries end the process (see `ReservedMemory`); on a GPU they may go unnoticed.
+A kernel that writes beside a buffer changes a canary. A kernel that does not write all of its output leaves poison,
+which is NaN in a buffer of floating-point numbers. The canaries beside an input are NaN, too, so a kernel that reads
+them computes NaN. On a CPU, accesses that pass the canaries end the process (see `ReservedMemory`); on a GPU they may
+go unnoticed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.devices.element_types import NAN_BYTE
+from seqtune.kernels.devices.element_types import ElementType, element_type
 
 MARGIN = 4096  # bytes of canary on each side of a GPU's buffer; a multiple of any device's alignment
-# Canaries beside what a kernel writes: not those beside an input, because a kernel that goes one element too far often
-# copies them. They are NaNs of 16 and 32 bits that signal, so that any arithmetic changes them; of 64 bits, a number of
-# 1e307; and no likely whole number.
-BESIDE_WRITTEN = bytes.fromhex("BF7F")
 
 
 class MemoryDriver(Protocol):
@@ -31,9 +28,9 @@ class MemoryDriver(Protocol):
     """
 
     def margins(self, size: int, number: int) -> tuple[int, int]:
-        """The bytes of canary before and behind a part of `size` bytes of a buffer, for `address` to point between.
+        """The bytes of canary before and behind the `size` bytes that a kernel gets of a buffer.
 
-        `number` counts the buffers of an executable.
+        `number` is the index of the buffer in its executable. Margins are multiples of any type's size.
         """
         ...
 
@@ -68,18 +65,18 @@ class MemoryDriver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """A driver's buffer: canaries before, `size` bytes of a kernel, canaries behind."""
+    """A driver's buffer: `before` bytes of canaries, `size` bytes for the kernel, `behind` bytes of canaries."""
 
     memory: Any
     before: int
     size: int
     behind: int
     poisoned: bool
-    byte: int  # of poison
+    element: ElementType
 
     def margins(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """The first byte of each margin, and its canaries."""
-        pattern = BESIDE_WRITTEN if self.poisoned else bytes([self.byte])
+        pattern = self.element.canary if self.poisoned else bytes([self.element.poison])
         for begin, size in ((0, self.before), (self.before + self.size, self.behind)):
             if size:
                 yield begin, _canaries(pattern, size)
@@ -96,14 +93,15 @@ class GuardedBuffers:
     """Buffers by name, of `sizes` bytes each."""
 
     def __init__(self, driver: MemoryDriver, sizes: Mapping[str, int], poisoned: Collection[str], *,
-                 bytes_of: Mapping[str, int] | None = None, guarded: bool = True, cleared: bool = True) -> None:
+                 types: Mapping[str, str] | None = None, guarded: bool = True, cleared: bool = True) -> None:
         """Allocate the buffers. Raises LaunchError, and keeps none then.
 
-        The buffers in `poisoned` are filled by `poison`. `bytes_of` gives the byte of canaries and poison where it is
-        not that of a NaN. Without `guarded` there are no canaries, for devices that check the bounds themselves.
-        `cleared` buffers hold zeros at first, so that a launch before `poison` and `write` reads no NaN.
+        Kernels write the buffers in `poisoned`, which `poison` fills. `types` are the names of element types, on which
+        canaries and poison depend; a buffer without one holds fp32. Without `guarded` there are no canaries, for
+        devices that check the bounds themselves. `cleared` buffers hold zeros at first, so that a launch before
+        `poison` and `write` reads no NaN.
         """
-        self._driver, self._bytes, self._guarded, self._cleared = driver, bytes_of or {}, guarded, cleared
+        self._driver, self._types, self._guarded, self._cleared = driver, types or {}, guarded, cleared
         self._buffers: dict[str, _Buffer] = {}
         self.addresses: dict[str, Any] = {}  # name -> the part between the margins, as an argument of a kernel
         try:
@@ -118,7 +116,8 @@ class GuardedBuffers:
         before, behind = self._driver.margins(size, len(self._buffers)) if self._guarded else (0, 0)
         whole = before + size + behind
         memory = self._driver.allocate(max(1, whole))
-        self._buffers[name] = _Buffer(memory, before, size, behind, poisoned, self._bytes.get(name, NAN_BYTE))
+        element = element_type(self._types.get(name, "fp32"))
+        self._buffers[name] = _Buffer(memory, before, size, behind, poisoned, element)
         if self._cleared:
             self._driver.fill(memory, 0, 0, whole)
         self.addresses[name] = self._driver.address(memory, before, size)
@@ -140,7 +139,7 @@ class GuardedBuffers:
             for begin, canaries in buffer.margins():
                 self._driver.write(buffer.memory, begin, canaries)
             if buffer.poisoned:
-                self._driver.fill(buffer.memory, buffer.before, buffer.byte, buffer.size)
+                self._driver.fill(buffer.memory, buffer.before, buffer.element.poison, buffer.size)
         self._driver.finish()
 
     def overrun(self) -> str | None:

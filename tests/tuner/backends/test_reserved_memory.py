@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtune.errors import SeqtuneWarning
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES, decode, element_type
 from seqtune.tuner.backends import host_memory, reserved_memory
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.guarded_buffers import MARGIN, GuardedBuffers
@@ -18,6 +19,8 @@ from seqtune.tuner.backends.host_memory import HostMemory
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.backends.opencl.calls import OpenCLCalls
 from seqtune.tuner.backends.reserved_memory import LEAST_MARGIN, LINE, PAGE, STAGGERED, ReservedMemory, margins
+
+FLOATS = [name for name, element in ELEMENT_TYPES.items() if element.is_float]
 
 
 @pytest.fixture
@@ -108,38 +111,49 @@ def test_a_system_that_refuses_addresses_gives_smaller_gaps_and_one_warning(monk
         HostMemory().allocate(PAGE)
 
 
-def guarded() -> GuardedBuffers:
-    buffers = GuardedBuffers(HostMemory(), {"x": 40, "y": 40}, ["y"])
-    buffers.write("x", np.ones(10, np.float32))
+def guarded(dtype: str) -> GuardedBuffers:
+    """Ten elements x that a kernel reads, and ten elements y that it writes."""
+    element = element_type(dtype)
+    buffers = GuardedBuffers(HostMemory(), dict.fromkeys("xy", 10 * element.size), ["y"],
+                             types=dict.fromkeys("xy", dtype))
+    buffers.write("x", np.ones(10, element.stored))
     buffers.poison()
     assert buffers.overrun() is None
     return buffers
 
 
 def around(buffers: GuardedBuffers, name: str) -> np.ndarray:
-    """The floats of a buffer's memory from the one before the buffer to the one behind it."""
+    """The stored elements of a buffer's memory from the one before the buffer to the one behind it."""
     buffer = buffers._buffers[name]
-    whole: np.ndarray = buffer.memory.bytes[buffer.before - 4:buffer.before + buffer.size + 4].view(np.float32)
-    return whole
+    each = buffer.element.size
+    whole: np.ndarray = buffer.memory.bytes[buffer.before - each:buffer.before + buffer.size + each]
+    return whole.view(buffer.element.stored)
 
 
 @pytest.mark.parametrize("element", [0, -1])
-def test_what_lies_beside_a_buffer_is_not_a_number(element: int) -> None:
-    buffers = guarded()
-    assert np.isnan(around(buffers, "x")[element])
-    assert np.isnan(around(buffers, "y")[element])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_lies_beside_a_buffer_is_not_a_number(element: int, dtype: str) -> None:
+    buffers = guarded(dtype)
+    with np.errstate(invalid="ignore"):  # reading a signalling NaN is an invalid operation
+        for name in "xy":
+            assert np.isnan(decode(around(buffers, name), dtype)[element])
 
 
 @pytest.mark.parametrize("element", [0, -1])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
 def test_a_canary_that_a_kernel_copies_or_adds_to_is_seen(element: int, dtype: str) -> None:
-    buffers = guarded()
+    """An addition must change what is there: a quiet NaN keeps its bits, and so does a large number of 64 bits."""
+    buffers = guarded(dtype)
     x, y = around(buffers, "x"), around(buffers, "y")
     y[element] = x[element]  # as a copy that goes one element too far
     assert buffers.overrun() == "y"
     buffers.poison()
+    beside = y[element:][:1]
     with np.errstate(invalid="ignore"):
-        y[element] += x[element] if dtype == "fp32" else np.float32(1)
+        if dtype == "bf16":  # added as fp32, of which the upper half is stored
+            beside[:] = (decode(beside, dtype) + np.float32(1)).view(np.uint32) >> 16
+        else:
+            beside += 1
     assert buffers.overrun() == "y"
 
 

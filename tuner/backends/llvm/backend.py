@@ -93,6 +93,13 @@ def _shapes(problem: Problem) -> tuple[dict[str, Shape], Shape]:
     return work.operands(problem), work.output(problem)
 
 
+def operand_types(problem: Problem) -> dict[str, str]:
+    """The element type in which llvm kernels read each operand, by name; packed operands are words of 32 bits."""
+    shapes, _ = _shapes(problem)
+    wide = ("bias", "mask", operation(problem.type).constant)
+    return {name: "fp32" if name in wide else problem.dtype for name in shapes}
+
+
 class LLVMBackend:
     """Builds and runs configurations of llvm kernels in this process. Use it from the thread that created it.
 
@@ -173,15 +180,11 @@ class LLVMExecutable:
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
-        dtype, self._result, self._shape = problem.dtype, problem.element.result.name, output
-        # 4-byte words hold bias, mask and packed weights; see `seqtune.kernels.llvm.launch`
-        self._types = {name: "fp32" if name in ("bias", "mask", self._constant) else dtype for name in shapes}
+        self._result, self._shape, self._types = problem.element.result.name, output, operand_types(problem)
         sizes = {name: _bytes(shape, self._types[name]) for name, shape in shapes.items() if name != self._constant}
         sizes |= {"y": _bytes(output, self._result), "workspace": _bytes((launch.workspace,), "fp32")}
-        types = {**self._types, "y": self._result}
-        self._buffers = GuardedBuffers(
-            backend.memory, sizes, ["y", "workspace"], cleared=False,
-            bytes_of={name: element_type(stored).poison for name, stored in types.items()})
+        self._buffers = GuardedBuffers(backend.memory, sizes, ["y", "workspace"], cleared=False,
+                                       types={**self._types, "y": self._result})
         self._launch_arguments = np.array(launch.arguments, np.int64)
         self._job: NDArray[np.int64] | None = None
 
