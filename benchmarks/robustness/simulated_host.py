@@ -37,7 +37,7 @@ class Killed(Exception):
 
 
 class SimulatedHost:
-    """The clock of a host that is quick and slow in turn, each for a random time; `steady` ones stay quick."""
+    """The clock of a host that is quick and slow in turn, each for a random time; a `steady` one stays quick."""
 
     expected = 20e-6  # seconds of the reference work at the full rate
 
@@ -72,9 +72,9 @@ class SimulatedHost:
         self.slept += seconds
 
     def work(self, seconds: float) -> float:
-        """Do work that takes so many seconds at the full rate; return those that it takes here. Raises Killed."""
+        """Do work that takes `seconds` at the full rate; return the seconds that it takes here. Raises Killed."""
         began = self.now
-        while min(self.now + seconds / self._rate, self.end) + seconds / self._rate >= self._until:
+        while min(self.now + seconds / self._rate, self.end) >= self._until:
             seconds -= (self._until - self.now) * self._rate
             self._pass_on()
         self.now += seconds / self._rate
@@ -84,7 +84,7 @@ class SimulatedHost:
         return self.now - began
 
     def launch(self, seconds: float) -> float:
-        """A launch of a kernel, with its noise."""
+        """Launch a kernel that takes `seconds` at the full rate; return its time here, with noise."""
         return self.work(seconds * math.exp(self._generator.normal(0.0, NOISE)))
 
     def seconds(self) -> float:
@@ -123,7 +123,7 @@ class SimulatedExecutable:
         self.host.launch(self.truth)
 
     def time(self, launches: int) -> float:
-        """Launch so many times, with the same noise."""
+        """Launch so many times, all with the same noise; return the seconds of all."""
         return self.host.launch(launches * self.truth)
 
     def outputs(self) -> dict[str, Array]:
@@ -139,7 +139,7 @@ class SimulatedExecutable:
 
 
 class AlwaysRight:
-    """The expectation that every simulated kernel meets."""
+    """An expectation that every kernel meets."""
 
     def judge(self, executable: Executable) -> Judgement:
         """Judge nothing."""

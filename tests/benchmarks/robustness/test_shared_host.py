@@ -30,6 +30,12 @@ def test_work_takes_twice_as_long_in_a_slow_stretch_and_stretches_are_of_the_dec
     assert lengths.max() < LONGEST + 0.05
 
 
+def test_long_work_across_stretches_takes_between_its_time_at_the_full_rate_and_twice_that() -> None:
+    host = SimulatedHost(3)
+    for seconds in [1.0, 0.3, 30.0] * 100:
+        assert seconds - 1e-9 <= host.work(seconds) <= 2 * seconds + 1e-9
+
+
 def test_sleep_passes_stretches_and_a_steady_host_stays_quick() -> None:
     host, steady = SimulatedHost(3), SimulatedHost(3, steady=True)
     for sleeper in (host, steady):
