@@ -21,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import Backend, BuildError, LaunchError, build_executable, open_backend
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.measuring.comparison import typical
 from seqtune.tuner.measuring.timing import Expected, Options, check, check_and_time, prepare, time_in_rounds
 
 from .clblast_plan import Plan, drawn, promising
@@ -262,12 +262,12 @@ def measure_further(folder: Folder, given: argparse.Namespace) -> None:
 
 def fast(compared: Mapping[Problem, Mapping[Configuration, Sequence[float]]],
          problems: Sequence[Problem]) -> list[Configuration]:
-    """The configurations that took at most FAST times the best one's median on a product, the most frequent first."""
+    """The configurations that took at most FAST times the best one's time on a product, the most frequent first."""
     frequent: Counter[Configuration] = Counter()
     for problem in problems:
-        medians = {configuration: median(samples) for configuration, samples in compared[problem].items()}
-        least = min(medians.values(), default=0.0)
-        frequent.update(configuration for configuration, seconds in medians.items() if seconds <= FAST * least)
+        times = typical(compared[problem])
+        least = min(times.values(), default=0.0)
+        frequent.update(configuration for configuration, seconds in times.items() if seconds <= FAST * least)
     return [configuration for configuration, _ in frequent.most_common()]
 
 

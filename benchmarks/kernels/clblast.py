@@ -19,7 +19,6 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from seqtune.predictor.checkpoint_folder import find as find_checkpoint
 from seqtune.tuner.backends.backend import Backend, Executable, build_executable, open_backend
 from seqtune.tuner.backends.clblast.calls import DIRECT, ROUTINE, SWITCH, XGEMM, CLBlastCalls
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.measuring.comparison import level_rounds
+from seqtune.tuner.measuring.comparison import level_rounds, typical
 from seqtune.tuner.measuring.timing import Options, prepare, time_in_rounds
 
 BUDGET = 5  # measurements of the methods that measure
@@ -61,8 +60,8 @@ def choices(folder: Folder, device_name: str, checkpoint: str) -> Choices:
         task = Task.of(problem, device, FAMILIES)
         proposals = list(propose(task, checkpoint, BUDGET))
         near = min(training(), key=lambda other: distance(problem, other))
-        medians = {configuration: median(samples) for configuration, samples in compared[near].items()}
-        nearest = [configuration for configuration in sorted(medians, key=medians.__getitem__)
+        seconds = typical(compared[near])
+        nearest = [configuration for configuration in sorted(seconds, key=seconds.__getitem__)
                    if configuration not in only_held_out and task.find(configuration) is not None][:BUDGET]
         valid = [configuration for configuration in shared if task.find(configuration) is not None]
         generator = np.random.default_rng(zlib.crc32(problem.key.encode()))

@@ -1,14 +1,14 @@
 """Count what exists several times in the sources: `python -m benchmarks.house_counts [REVISION ...]`.
 
-A launch, an executable, a table of element types, guarded buffers, a loop of rounds in turns and a statistic of which
-is faster should each exist once. The program finds them by their form, so that moves and new names do not hide them,
-and prints a table with a column for each git revision and one for the files at hand, and the lines of every floor.
+A launch model, an executable, a table of element types, guarded buffers, a loop of rounds and a statistic of which is
+faster should each exist once. The program finds them by their form, so that moves and new names do not hide them. It
+prints a table of their numbers and of the lines of every floor, with a column for each git revision and one for the
+files at hand. Below, it lists by name what each number counts; for the files at hand, with the reason why it stands.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,18 +26,54 @@ LEAST_ELEMENTS = 3  # names in a literal that make it a table of element types
 RUNS = frozenset(("load", "poison", "run", "overrun", "close"))  # the methods of an executable
 STATISTICS = ("faster", "faster_than", "p_value", "signed_rank_p_value")  # functions that compare two series of times
 PERMUTATIONS = ("permutation", "shuffle", "sample")  # NumPy's and Python's functions that draw an order
+CLOCKS = ("perf_counter", "monotonic", "process_time")  # Python's functions that return seconds
+HERE_COLUMN = "here"  # the files at hand
+# Name that is counted here -> why it stands: it is the one of its noun, or there is a reason for another one.
+REASONS: Mapping[str, str] = {
+    "kernels/launches/call.py: Call": "the one, for OpenCL, CUDA and Triton",
+    "kernels/llvm/launch.py: Launch": "llvm's kernels take ranges of tasks, which our own threads share",
+    "tuner/backends/called_executable.py: CalledExecutable": "the one, for every backend with a CallDriver",
+    "tuner/backends/llvm/backend.py: LLVMExecutable": "runs a Launch on our own threads, without a driver",
+    "tuner/backends/command/executable.py: CommandExecutable": "a program, whose memory and times are its own",
+    "tuner/backends/clblast/executable.py: CLBlastExecutable":
+        "the library launches, and takes its parameters outside the time that is measured",
+    "kernels/launches/implementation.py: Implementation": "the code of a kernel family",
+    "kernels/launches/call.py: CalledImplementation": "an Implementation that makes a Call",
+    "kernels/launches/call.py: Packing": "how an operand is packed: kernels choose among several ways",
+    "tuner/backends/backend.py: Backend": "one device; a package from outside may have its own",
+    "tuner/backends/backend.py: Executable": "what every backend builds",
+    "tuner/backends/backend.py: SelfChecked": "an Executable that judges itself, as programs do",
+    "tuner/backends/backend.py: ExecutableFactory": "an Implementation that makes executables, as a library does",
+    "tuner/backends/backend.py: ReferenceWork": "work of known time, which differs between llvm and OpenCL",
+    "tuner/backends/guarded_buffers.py: MemoryDriver": "memory, of a CallDriver or of this process",
+    "tuner/backends/called_executable.py: CallDriver": "launches of OpenCL, CUDA or Triton",
+    "tuner/backends/called_executable.py: CallTimer": "clocks: the host's, or the GPU's events",
+    "tuner/backends/compilers.py: OfflineCompiler": "compiles for a device that is absent: CUDA, Triton",
+    "tuner/backends/compilers.py: CompilerAhead": "compiles before the worker asks, on all cores: CUDA",
+    "tuner/backends/llvm/bound_kernels.py: ThreadPool": "our own threads, or those of OpenMP, which PyTorch has",
+    "kernels/devices/element_types.py: {element.name: element for element in (ElementType": "the one",
+    "kernels/miopen/driver_command.py: {'conv': 'fp32', 'convfp16': 'fp16', 'convbfp16': ":
+        "the commands of MIOpen's driver, by element type",
+    "data/formats/miopen_terms.py: {'FP32': 'fp32', 'FP16': 'fp16', 'BF16': 'bf16', '":
+        "the words in MIOpen's files, by element type",
+    "tuner/backends/cuda/libcuda.py: {'fp32': 7, 'fp16': 6, 'bf16': 9}":
+        "the numbers of CUtensorMapDataType, which only the driver's tensor maps use",
+    "tuner/backends/guarded_buffers.py: GuardedBuffers": "the one",
+    "tuner/measuring/comparison.py: in_rounds": "the one",
+    "benchmarks/data/clblast_collect.py: measure":
+        "no rounds: it draws the order of the products of one configuration, whose times are not compared",
+    "benchmarks/speed/c_predictor.py: seconds": "no rounds: one predictor answers many problems",
+    "tuner/measuring/comparison.py": "the one",
+    "tuner/strategies/t_test.py": "Droplet Search moves by it, as published; its samples are no pairs",
+}
 
 
 @dataclass
 class Counts:
-    """The matches of each noun as `file: name`, and the lines of each floor."""
+    """The names of each noun, as `file: name`, and the lines of each floor."""
 
-    found: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)  # (floor, kind of text) -> lines
-
-    def add(self, noun: str, path: Path, name: str) -> None:
-        """Count one."""
-        self.found.setdefault(noun, []).append(f"{path}: {name}")
 
 
 def _methods(node: ast.ClassDef) -> set[str]:
@@ -87,27 +123,37 @@ def _elements(nodes: Sequence[ast.AST | None]) -> int:
 
 
 def is_buffer(path: Path, node: ast.AST) -> bool:
-    """A class of the tuner that keeps canaries around memory."""
-    if not isinstance(node, ast.ClassDef) or path.parts[0] != "tuner" or _is_protocol(node):
+    """A class of the backends that compares the margins around memory with canaries."""
+    if not isinstance(node, ast.ClassDef) or path.parts[:2] != ("tuner", "backends"):
         return False
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return bool(names & {"CANARY", "MARGIN"}) and ("allocate" in ast.unparse(node) or "torch.zeros" in ast.unparse(node)
-                                                  or "_margins" in ast.unparse(node))
+    compared = (ast.unparse(part).lower() for part in ast.walk(node)
+                if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Eq | ast.NotEq))
+    return any("canar" in text or "margin" in text for text in compared)
 
 
-def is_turns(path: Path, node: ast.AST) -> bool:
-    """A function that runs several contestants in rounds: a loop over an order that is drawn inside another loop."""
+def is_rounds(path: Path, node: ast.AST) -> bool:
+    """A function that runs several contestants in rounds: a loop of turns inside a loop of rounds.
+
+    Either the order of the turns is drawn in each round, or a clock is read in each turn.
+    """
     if not isinstance(node, ast.FunctionDef):
         return False
-    drawn = (inner.iter if isinstance(inner, ast.For) else inner.value
-             for outer in ast.walk(node) if isinstance(outer, ast.For | ast.While)
-             for inner in ast.walk(outer) if inner is not outer and isinstance(inner, ast.For | ast.Expr))
-    return any(map(_draws, drawn)) and "seconds" in ast.unparse(node)
+    loops = [outer for outer in ast.walk(node) if isinstance(outer, ast.For | ast.While)]
+    inner = [(outer, part) for outer in loops for part in ast.walk(outer) if part is not outer]
+    drawn = (part.iter if isinstance(part, ast.For) else part.value
+             for _, part in inner if isinstance(part, ast.For | ast.Expr))
+    if any(_calls(part, PERMUTATIONS) for part in drawn) and "seconds" in ast.unparse(node):
+        return True
+    return any(isinstance(part, ast.For) and isinstance(outer, ast.For) and _calls(outer.iter, ("range",))
+               and any(isinstance(term, ast.BinOp) and isinstance(term.op, ast.Sub) and _calls(term.left, CLOCKS)
+                       for term in ast.walk(part)) for outer, part in inner)
 
 
-def _draws(node: ast.AST) -> bool:
-    return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in PERMUTATIONS
-               for call in ast.walk(node))
+def _calls(node: ast.AST, names: Sequence[str]) -> bool:
+    """Whether an expression calls a function or method of one of these names."""
+    functions = (call.func for call in ast.walk(node) if isinstance(call, ast.Call))
+    return any((isinstance(function, ast.Attribute) and function.attr in names)
+               or (isinstance(function, ast.Name) and function.id in names) for function in functions)
 
 
 def is_statistic(path: Path, node: ast.AST) -> bool:
@@ -121,7 +167,7 @@ def is_statistic(path: Path, node: ast.AST) -> bool:
 NOUNS: Mapping[str, tuple[Callable[[Path, ast.AST], bool], tuple[str, ...]]] = {
     "launch models": (is_launch, PRODUCT), "executables": (is_executable, PRODUCT),
     "protocols around them": (is_protocol, PRODUCT), "tables of element types": (is_type_table, PRODUCT),
-    "guarded buffers": (is_buffer, PRODUCT), "loops of rounds in turns": (is_turns, (*PRODUCT, "benchmarks")),
+    "guarded buffers": (is_buffer, PRODUCT), "loops of rounds": (is_rounds, (*PRODUCT, "benchmarks")),
     "statistics of which is faster": (is_statistic, (*PRODUCT, "benchmarks"))}
 
 
@@ -149,34 +195,45 @@ def counted(tree: Path) -> Counts:
             for node in ast.walk(ast.parse(text)):
                 for noun, (matches, floors) in NOUNS.items():
                     if path.parts[0] in floors and matches(path, node):
-                        counts.add(noun, path, getattr(node, "name", f"line {getattr(node, 'lineno', 0)}"))
+                        counts.names.setdefault(noun, []).append(": ".join(filter(None, (str(path), _name(node)))))
     return counts
+
+
+def _name(node: ast.AST) -> str:
+    """The name of a class or function, the beginning of an expression; empty for a module."""
+    if isinstance(node, ast.Module):
+        return ""
+    return str(getattr(node, "name", "")) or f"{ast.unparse(node):.50}"
 
 
 def table(columns: Mapping[str, Counts]) -> str:
     """The counts side by side."""
-    rows = [[noun, *(str(len(counts.found.get(noun, []))) for counts in columns.values())] for noun in NOUNS]
+    rows = [[noun, *(str(len(counts.names.get(noun, []))) for counts in columns.values())] for noun in NOUNS]
     floors = dict.fromkeys(floor for counts in columns.values() for floor in counts.lines)
     rows += [[f"lines of {kind} in {floor}/", *(str(counts.lines.get((floor, kind), 0)) for counts in columns.values())]
              for floor, kind in sorted(floors, key=lambda both: (FLOORS.index(both[0]), both[1]))]
     return markdown(["", *columns], rows)
 
 
+def listing(counts: Counts, reasons: Mapping[str, str]) -> str:
+    """The table of all counted names, with the reason where one is known."""
+    return markdown(["noun", "name", "why it stands"], [
+        [noun, name, reasons.get(name, "")] for noun in NOUNS for name in counts.names.get(noun, [])], left=3)
+
+
 def main() -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("revisions", nargs="*", metavar="REVISION", help="git revisions to count as well")
-    parser.add_argument("--places", action="store_true", help="print where each was found, too")
     given = parser.parse_args()
 
     def program() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             columns = {revision: counted(checkout(revision, Path(scratch) / str(number)))
-                       for number, revision in enumerate(given.revisions)} | {"here": counted(HERE)}
+                       for number, revision in enumerate(given.revisions)} | {HERE_COLUMN: counted(HERE)}
         print(table(columns))
-        for name, counts in columns.items() if given.places else ():
-            for noun, places in counts.found.items():
-                print(f"\n{name}, {noun}:", *places, sep="\n  ", file=sys.stderr)
+        for column, counts in columns.items():
+            print(f"\n{column}\n\n{listing(counts, REASONS if column == HERE_COLUMN else {})}")
 
     run_program("house_counts", program)
 

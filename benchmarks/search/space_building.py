@@ -2,8 +2,8 @@
 
 Our enumeration, including the declaration of the kernel, is compared with fifty lines of plain NumPy, which apply each
 condition as soon as its parameters have values, and with Kernel Tuner if it is installed. The times are CPU seconds,
-medians of interleaved repeats. A file of definitions maps the name of a space to its params (each with name and values)
-and restrictions.
+medians of levelled rounds. A file of definitions maps the name of a space to its params (each with name and values) and
+restrictions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import ast
 import importlib.util
 import json
 import operator
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -34,6 +33,7 @@ from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.spaces import skeleton
+from seqtune.tuner.measuring.comparison import in_rounds, typical
 
 LARGEST_FILE = 10_000_000  # bytes
 THREADS = 1024  # largest block that Kernel Tuner allows in its simulation mode
@@ -118,25 +118,25 @@ def definitions(path: Path) -> dict[str, tuple[dict[str, list[int]], list[str]]]
 
 
 def measure(values: Mapping[str, Sequence[int]], restrictions: Sequence[str], repeats: int) -> dict[str, Any]:
-    """The sizes of a space and the median CPU seconds of each method.
+    """The sizes of a space and the typical CPU seconds of each method.
 
     Raises SeqtuneError if the methods find different numbers of configurations.
     """
     methods = {"ours": ours, "plain": plain}
     if importlib.util.find_spec("kernel_tuner") is not None:
         methods["kernel_tuner"] = kernel_tuner
-    seconds: dict[str, list[float]] = {name: [] for name in methods}
-    sizes = {}
-    for _ in range(repeats):
-        for name, method in methods.items():
-            start = time.process_time()
-            sizes[name] = method(values, restrictions)
-            seconds[name].append(time.process_time() - start)
+    names, sizes = list(methods), dict[str, int]()
+
+    def take(index: int) -> float:
+        start = time.process_time()
+        sizes[names[index]] = methods[names[index]](values, restrictions)
+        return time.process_time() - start
+
+    seconds = typical(dict(zip(names, in_rounds(take, len(names), repeats, seed=0), strict=True)))
     if len(set(sizes.values())) > 1:
         raise SeqtuneError(f"the methods find different numbers of configurations: {sizes}")
-    medians = {name: statistics.median(samples) for name, samples in seconds.items()}
     return {"configurations": sizes["ours"], "cartesian": int(np.prod([len(column) for column in values.values()])),
-            **medians, "ratio": medians["ours"] / medians["plain"]}
+            **seconds, "ratio": seconds["ours"] / seconds["plain"]}
 
 
 def table(spaces: Mapping[str, Mapping[str, Any]]) -> str:

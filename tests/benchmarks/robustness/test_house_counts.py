@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.robustness.house_counts import counted, table
+import pytest
+
+from benchmarks.common.revisions import HERE
+from benchmarks.robustness.house_counts import NOUNS, REASONS, Counts, counted, listing, table
 
 PLANTED = {
     "kernels/launches/call.py": """
@@ -26,6 +29,17 @@ class Runs:
 
 class Asked(Protocol):
     def run(self): ...
+
+class Guarded:
+    def overrun(self):
+        return (self.read(4096) != self.canaries).any()
+
+class Driver:
+    def margins(self, size):
+        return MARGIN, MARGIN
+""",
+    "tuner/measuring/tests.py": """
+def p_value(samples, others): ...
 """,
     "benchmarks/rounds.py": """
 def time(contestants, rounds):
@@ -33,9 +47,22 @@ def time(contestants, rounds):
         for index in generator.permutation(len(contestants)):
             seconds[index].append(contestants[index]())
 
+def time_in_order(methods, repeats):
+    for _ in range(repeats):
+        for name, method in methods.items():
+            start = perf_counter()
+            method()
+            taken[name].append(perf_counter() - start)
+
 def once(contestants):
     for index in generator.permutation(len(contestants)):
         seconds = contestants[index]()
+
+def time_one(method, repeats):
+    for _ in range(repeats):
+        start = perf_counter()
+        method()
+        taken.append(perf_counter() - start)
 """}
 
 
@@ -47,9 +74,34 @@ def test_each_is_found_once(tmp_path: Path) -> None:
     (tmp_path / "seqtune").mkdir()
     (tmp_path / "seqtune" / "kernels").symlink_to(tmp_path / "kernels")  # not counted twice
     counts = counted(tmp_path)
-    assert {noun: len(places) for noun, places in counts.found.items()} == {
+    assert {noun: len(names) for noun, names in counts.names.items()} == {
         "launch models": 1, "tables of element types": 2, "executables": 1, "protocols around them": 1,
-        "loops of rounds in turns": 1}
-    assert counts.found["executables"] == ["tuner/backends/runs.py: Runs"]
+        "guarded buffers": 1, "loops of rounds": 2, "statistics of which is faster": 1}
+    assert counts.names["executables"] == ["tuner/backends/runs.py: Runs"]
+    assert counts.names["guarded buffers"] == ["tuner/backends/runs.py: Guarded"]
+    assert counts.names["statistics of which is faster"] == ["tuner/measuring/tests.py"]
     assert counts.lines["kernels", "Python"] == sum(PLANTED[name].count("\n") for name in list(PLANTED)[:2])
     assert "| executables | 1 |" in table({"here": counts})
+    listed = listing(counts, {"benchmarks/rounds.py: time": "the one"}).splitlines()
+    assert "| loops of rounds | benchmarks/rounds.py: time | the one |" in listed
+    assert len(listed) == 2 + sum(map(len, counts.names.values()))
+
+
+@pytest.fixture(scope="module")
+def here() -> Counts:
+    """The counts of the files at hand."""
+    return counted(HERE)
+
+
+def test_everything_that_is_counted_here_has_a_reason_and_nothing_else_has(here: Counts) -> None:
+    names = [name for found in here.names.values() for name in found]
+    assert sorted(names) == sorted(REASONS), "delete it, or write its reason down"
+
+
+@pytest.mark.parametrize("noun", ["guarded buffers", "loops of rounds", "statistics of which is faster"])
+def test_the_one_of_a_noun_is_among_what_is_counted(noun: str, here: Counts) -> None:
+    assert [REASONS[name] for name in here.names[noun]].count("the one") == 1
+
+
+def test_every_noun_is_counted_somewhere(here: Counts) -> None:
+    assert set(here.names) == set(NOUNS)
