@@ -1,5 +1,9 @@
 """Turns: several short measurements of all rates of a device, spread over a second.
 
+Turns are no comparison, so `measuring.comparison` is not asked. Each rate is a fact of the device by itself: the rates
+of a turn have different units, and none is called faster than another one. The best value of each counts, and turns
+end where the two best values agree, so their number is not planned, as that of rounds is.
+
 For a tenth of a second, a host may run both threads of a virtual machine on one core, and every sample of that time
 agrees with the others. Turns with pauses between them do not.
 """
@@ -16,7 +20,7 @@ Turn = Mapping[str, float]  # rates or seconds by name
 
 def in_turns(turn: Callable[[], Turn], agree: Callable[[Sequence[Turn]], bool], least: int, seconds: float,
              clock: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep) -> list[Turn]:
-    """Take at least `least` turns, and more until they agree or the seconds are over."""
+    """Take at least `least` turns, and more until they agree or `seconds` have passed."""
     began, turns = clock(), list[Turn]()
     while len(turns) < least or (clock() - began < seconds and not agree(turns)):
         if turns:

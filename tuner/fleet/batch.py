@@ -17,6 +17,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
+from ..measuring.batches import compare_batch
 from ..measuring.runner import Measurer
 from ..measuring.timing import Options
 from ..measuring.worker_request import Limits
@@ -36,7 +37,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MeasuringBatch:
-    """A batch. `best` is the least time so far, in seconds; `rounds` is used by a comparison alone."""
+    """A batch. `best` is the least time so far, in seconds; only a comparison uses `rounds`."""
 
     number: int
     purpose: Purpose
@@ -88,8 +89,8 @@ class MeasuringBatch:
 def _finite(options: Options) -> dict[str, object]:
     """The options as JSON, where an infinite limit is null."""
     content = options.to_json()
-    limits = {name: None if content[name] == math.inf else content[name] for name in LIMITS}
-    return {**content, "drop_factors": list(options.drop_factors), **limits}
+    finite = {name: None if content[name] == math.inf else content[name] for name in LIMITS}
+    return {**content, "drop_factors": list(options.drop_factors), **finite}
 
 
 def is_sound(measurement: Measurement) -> bool:
@@ -107,7 +108,8 @@ def answers(measurer: Measurer, batch: MeasuringBatch) -> Generator[tuple[int, d
     Closing the iterator cancels the rest. Raises SeqtuneError where the batch cannot be measured at all.
     """
     if batch.purpose is Purpose.COMPARE:
-        compared = measurer.compare(batch.problem, batch.configurations, batch.rounds, batch.options)
+        compared = compare_batch(measurer, batch.problem, batch.configurations, batch.rounds, batch.options,
+                                 batch.options.order_seed)
         yield from ((index, measurement.to_json()) for index, measurement in enumerate(compared))
         return
     with closing(measurer.measure(batch.problem, batch.configurations, batch.options, batch.best)) as measuring:

@@ -1,11 +1,13 @@
 """Control: a fixed probe that shows whether a member still measures as before, and as its like do.
 
+A control is no comparison, so `measuring.comparison` is not asked, which tells which of several kernels is faster. It
+times one kernel, and asks whether that takes as long as it did a minute ago, yesterday, or on another machine. Such
+times are no pairs: no round holds both, so there is nothing to permute, to level or to rank. And the question is the
+opposite one: a test can show that two times differ, not that they agree. Therefore a bound on the ratio decides.
+
 The control is the safe default of a fixed problem. A member opens with three of them; their median is its reference.
 A block of answers counts only if the control after it agrees with the reference, and with the median of the references
-of the members that are alike.
-
-A control asks whether one kernel takes as long as it did at another time. Its times are no pairs, so a bound decides,
-and not `measuring.comparison`, which says which of several kernels is faster.
+of the members that are alike. The finals of a fleet's search are a comparison (see `fleet.batch`).
 """
 
 from __future__ import annotations

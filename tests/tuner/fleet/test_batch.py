@@ -47,6 +47,16 @@ def test_a_member_answers_every_configuration_with_its_index() -> None:
     assert measured == compared == [(0, "correct"), (1, "crash")]
 
 
+def test_a_member_builds_the_finalists_in_a_random_order() -> None:
+    measurer, finalists = Fake(), [Configuration.of("test.k", {"x": 4, "y": y}) for y in range(6)]
+    batch = replace(BATCH, purpose=Purpose.COMPARE, configurations=tuple(finalists))
+    seconds = [Measurement.from_json(answer).seconds for _, answer in answers(measurer, batch)]
+    assert seconds == [1.0 + (y - 5) ** 2 for y in range(6)]
+    (order,) = measurer.compared
+    assert sorted(map(finalists.index, order)) == list(range(6))
+    assert order != finalists
+
+
 @pytest.mark.parametrize(("measurement", "sound"), [
     (Measurement(Status.CORRECT, (1e-3, 2e-3)), True), (Measurement(Status.CRASH, message="signal 11"), True),
     (Measurement(Status.CORRECT), False), (Measurement(Status.CORRECT, (1e-3, math.nan)), False),
