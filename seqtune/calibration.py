@@ -22,7 +22,6 @@ from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
 from seqtune.predictor.trees.ranker import Ranker
-from seqtune.tuner.measuring.budget import OVERRUN
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
@@ -98,7 +97,7 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
     tasks = list(tasks_for(problems, device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)
     journal.add_device(device)
-    end, probes, fitting = deadline.scaled(OVERRUN), 0, 0.0
+    probes, fitting = 0, 0.0
     try:
         while deadline.left > FITS * fitting:
             began = deadline.elapsed
@@ -107,7 +106,7 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
             if not order:
                 break
             for index in order:
-                with closing(_turn(probing, index, measurer, replace(DEFAULTS, budget=end.left))) as turn:
+                with closing(_turn(probing, index, measurer, replace(DEFAULTS, budget=deadline.hard.left))) as turn:
                     for record in turn:
                         journal.add(record)
                         probes += 1

@@ -21,7 +21,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 from .measuring.batches import compare_batch
-from .measuring.budget import OVERRUN
 from .measuring.deadline import Deadline, OutOfTime
 from .measuring.runner import Measurer
 from .measuring.timing import Options
@@ -51,9 +50,9 @@ OnSkip = Callable[[Problem, UnpreparedError], None]
 
 def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
                 options: Options, deadline: Deadline | None = None) -> dict[Configuration, Measurement]:
-    """Measure the finalists interleaved; where times are noisy and time is left, once more and for longer.
+    """Measure the finalists in rounds; where times are noisy and time is left, once more and for longer.
 
-    The result is empty if there is no time for a single round before OVERRUN times the budget of the `deadline`.
+    The result is empty if there is no time for a single round before the hard end of the `deadline`.
     """
     deadline = Deadline() if deadline is None else deadline
     began = deadline.elapsed
@@ -71,7 +70,7 @@ def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Config
 
 def _compared(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], rounds: int,
               options: Options, deadline: Deadline) -> dict[Configuration, Measurement]:
-    limited = replace(options, planned=deadline.left, budget=deadline.scaled(OVERRUN).left)
+    limited = replace(options, planned=deadline.left, budget=deadline.hard.left)
     compared = compare_batch(measurer, problem, finalists, rounds, limited, options.order_seed)
     return dict(zip(finalists, compared, strict=True))
 
@@ -123,8 +122,7 @@ def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget
 
 
 class TuningRun(Search):
-    """A search of one task with a measurer, which it waits for. Search and finals end at the deadline, if there is one.
-    """
+    """A search of one task with a measurer, which it waits for. Search and finals end at the deadline."""
 
     def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions,
                  deadline: Deadline | None = None) -> None:
@@ -139,7 +137,6 @@ class TuningRun(Search):
         Raises OutOfTime if there was no time for a single trial.
         """
         problem, trials = self.task.problem, self.limit(budget.trials)
-        end = self.deadline.scaled(OVERRUN)
 
         def report(configuration: Configuration, measurement: Measurement) -> None:
             on_progress(TuningProgress(problem, self.done, self.resumed, trials, configuration, measurement, self.best))
@@ -149,7 +146,7 @@ class TuningRun(Search):
             missing = self.propose(strategy, min(batch, trials - self.done), report)
             if self.ended:
                 break
-            measuring_options = replace(self.options.measuring, budget=end.left)
+            measuring_options = replace(self.options.measuring, budget=self.deadline.hard.left)
             with closing(self.measurer.measure(problem, missing, measuring_options, self.best)) as measuring:
                 for configuration, measurement in measuring:
                     self.journal.add(self.record_of(configuration, measurement, self.options.strategy))
@@ -166,7 +163,7 @@ class TuningRun(Search):
         return math.isinf(self.deadline.seconds) or self.deadline.left > self._finals_seconds()
 
     def _finals_seconds(self) -> float:
-        """The seconds that the finals of the trials so far would take, but FINALS of the budget at most."""
+        """The seconds that finals of the best trials so far would take; at most FINALS of the budget."""
         finals, least = self.options.finals, 1.5 * self.options.measuring.sample_seconds
         finalists = self._best_trials().values() if finals.count else ()
         launches = 2 * (1 + finals.rounds)  # a check, and before each sample one that warms up

@@ -8,12 +8,14 @@ from collections.abc import Callable
 
 from seqtune.errors import UnpreparedError
 
+from .budget import OVERRUN
+
 GRACE = 0.1  # seconds in which a worker that takes short samples ends by itself
-SHARE = 0.05  # of a budget, for less than two seconds
+MOST_GRACE = 0.05  # as a share of the budget: below two seconds it is less than GRACE
 
 
 class OutOfTime(UnpreparedError):
-    """A budget ended before a measurement that was asked for."""
+    """A budget ended before the measurement that was asked for."""
 
 
 class Deadline:
@@ -42,11 +44,16 @@ class Deadline:
 
     @property
     def grace(self) -> float:
-        """The seconds after the end before a process that works is killed."""
-        return min(GRACE, SHARE * self.seconds)
+        """The seconds after the end in which a working process may end by itself, before it is killed."""
+        return min(GRACE, MOST_GRACE * self.seconds)
+
+    @property
+    def hard(self) -> Deadline:
+        """The later deadline at which measuring is broken off: OVERRUN times this budget."""
+        return self.scaled(OVERRUN)
 
     def scaled(self, factor: float) -> Deadline:
-        """The deadline of a budget that began at the same time and is so many times as large."""
+        """The deadline of a budget that began at the same time and is `factor` times as large."""
         other = Deadline(factor * self.seconds, self._clock)
         other._began = self._began
         return other

@@ -44,16 +44,17 @@ class Measurer(Protocol):
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Yield each configuration with its measurement, in the given order, as soon as it is measured.
 
-        `best` is the least time so far, in seconds; much slower configurations get fewer samples. What is not measured
-        within the budget of the options is left out.
+        `best` is the least time so far, in seconds; much slower configurations get fewer samples. Configurations for
+        which the budget of the options has no time are left out.
         """
         ...
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """Measure all in interleaved rounds of one sample each; return the measurements in the given order.
+        """Measure all in rounds of one sample each; return the measurements in the given order.
 
-        At the end of the options' budget there are fewer rounds. Raises OutOfTime if there is not even one.
+        Where the options' planned seconds end first, there are fewer rounds. Raises OutOfTime if the budget ends before
+        the fewest rounds of the options.
         """
         ...
 
@@ -90,7 +91,7 @@ class Runner:
             self._worker = WorkerProcess(self.device.name, self._hello)
 
     def open(self, seconds: float = math.inf) -> float:
-        """Wait until the worker has opened its backend; return the seconds that its builds may take at least.
+        """Wait until the worker has opened its backend; return the seconds that its builds may take in any case.
 
         Raises UnavailableError if it does not open, and OutOfTime if it does not do so within `seconds`.
         """
@@ -142,10 +143,9 @@ class Runner:
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """Measure all in interleaved rounds of one sample each; return the measurements in the given order.
+        """Measure all in rounds of one sample each; see `Measurer`.
 
-        A configuration that crashes the worker gets the status CRASH, and the others are compared again. At the end of
-        the options' budget there are fewer rounds. Raises OutOfTime if there is not even one.
+        A configuration that crashes the worker gets the status CRASH, and the others are compared again.
         """
         _check_allowed(configurations)
         deadline = Deadline(options.budget)
@@ -175,9 +175,11 @@ class Runner:
     def _request(self, problem: Problem, options: Options, deadline: Deadline, message: Message) -> WorkerRequest:
         """A request to the worker, started if none is alive. The worker gets as much of the budget as is left.
 
-        Raises UnavailableError if its backend does not open, and OutOfTime if it does not do so before the planned end.
+        Raises UnavailableError if its backend does not open, and OutOfTime if it does not do so in time. A comparison
+        waits for it until the budget ends, because it holds its fewest rounds even after the planned end.
         """
-        worker = self._opened(min(deadline.left, max(0.0, options.planned - deadline.elapsed)))
+        planned = math.inf if message["do"] == "compare" else max(0.0, options.planned - deadline.elapsed)
+        worker = self._opened(min(deadline.left, planned))
         limits = Limits.of(problem, options, worker.build_allowance)
         left = replace(options, budget=deadline.left, planned=max(0.0, options.planned - deadline.elapsed))
         return WorkerRequest(worker, problem, limits, {
@@ -185,9 +187,9 @@ class Runner:
             "failed": self._failed_outputs.get(problem, [])}, deadline, options.planned)
 
     def _try_next(self, problem: Problem, request: WorkerRequest) -> None:
-        """Let another configuration compute the expected outputs after the one that ended its worker.
+        """Let another configuration compute the expected outputs after one that ended its worker.
 
-        Raises the request's error if something else did, or MOST_LOST workers were lost that way.
+        Raises the request's error if no configuration ended the worker, or if MOST_LOST workers were lost that way.
         """
         failed = request.failed_outputs()
         self._lost_workers[problem] += 1

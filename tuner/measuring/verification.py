@@ -2,21 +2,19 @@
 
 A verification has two stages within a time budget. First each configuration is checked and timed alone. Failures drop
 out, and so does every configuration that takes more than HOPELESS times the best, in two builds where there is time
-for a second one. Then the survivors and the default run in rounds, each of them once per round, so that a change of the
-machine's speed affects all equally; the samples of a round are paired. The rounds come in BATCHES, each with newly
-built kernels and new buffers, so that no candidate wins because of a lucky address. Every batch builds in a random
-order and every round runs in a random order, so that no candidate always has the same predecessor.
+for a second one. Then the survivors and the default run in rounds (see `comparison`). The rounds come in batches, each
+with newly built kernels and new buffers, so that no candidate wins because of a lucky address.
 
 The winner is the default unless a candidate is clearly faster (`comparison.faster_than`, by RULE). Among several, the
 one with the least typical time wins; its lead over the others is not tested. The verdict depends on the measurements
 alone, so it can be computed again from a journal.
 
-The budget begins with the start of the worker, and measuring is broken off at OVERRUN times the budget. What cannot be
-verified until then is not verified: an estimate says so before anything runs or as soon as the default was measured,
-and otherwise the end of the time does.
+The budget begins with the start of the worker, and measuring is broken off at OVERRUN times the budget (see
+`Deadline`). If the fewest measurements do not fit, OverBudget is raised: by an estimate before anything runs or as soon
+as the default was measured, and otherwise when the time has ended.
 
-The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. It is as rarely
-wrong, but it misses more leads, so that a later verification does not take it over.
+The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. It is not wrong
+more often, but it misses more leads, so that a later verification does not take it over.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from seqtune.kernels.problem import Problem
 
 from ..load import LoadMeter
 from .batches import compare_batch
-from .budget import OVERRUN, SECONDS
+from .budget import SECONDS
 from .comparison import Rule, faster_than, typical
 from .deadline import Deadline, OutOfTime
 from .runner import Measurer
@@ -44,23 +42,24 @@ from .timing import Options
 
 HOPELESS = 1.3  # factor on the best time of stage one; the noise between the stages is far smaller
 REBUILDING = 0.5  # share of the budget after which no hopeless candidate is built again: the rounds need the rest
-BATCHES = 6  # rebuilding takes some tens of milliseconds per finalist
-PATIENCE = 0.5  # share of the budget after which a worker is killed that makes operands or runs a kernel
+BATCHES = 6  # of rounds: enough that luck rarely lasts in all; building anew takes some 10 ms for each configuration
+PATIENCE = 0.5  # share of the budget that a worker may take for the operands, or for running one kernel
 ALONE = 0.05  # share of the budget for the samples of one configuration in stage one: there are six by default
 RULE = Rule(margin=0.01, level=0.01, batches=BATCHES)  # a smaller lead is not worth leaving the default for
 FEWEST_ROUNDS = 3  # per batch: one outlier does not move a median, and p-values of 2**-18 suffice for many candidates
 MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine; more only take time
 FEWEST_LAUNCHES = BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: in each batch a check, then a launch that
 #                                                       warms up and a sample per round
-LAUNCHES_ALONE = 2  # of one configuration at least: check and sample
+LAUNCHES_ALONE = 2  # of one configuration, at least, in stage one: check and sample
 
-StandIns = Callable[[], Iterable[Configuration]]  # what is compared with where the default fails, in order
+StandIns = Callable[[], Iterable[Configuration]]  # the configurations that replace a failed default, in order
 
 
 class OverBudget(Exception):
-    """A verification cannot be made within its budget.
+    """A verification does not fit into its budget.
 
-    `seconds` is about what the fewest measurements take, or what was spent on them in vain if the time `ended`.
+    `seconds` is an estimate of what the fewest measurements take. If the time `ended` during them, it is what was
+    spent, and they take more.
     """
 
     def __init__(self, seconds: float, ended: bool = False) -> None:
@@ -94,11 +93,10 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     by an estimate before anything runs, by the time of the default, which is measured first, or by that of a batch.
     Candidates of stage one for which no time is left stay without a measurement.
 
-    Each batch ends with its share of the time that is left, so it has fewer rounds, but at least FEWEST_ROUNDS, where
-    building, loading and checking again take long, or where the machine is loaded. All batches are then cut to as many.
+    Each batch is planned for an equal share of the time that is left. Where builds take long or the machine is loaded,
+    it has fewer rounds, but at least FEWEST_ROUNDS. All batches are cut to the number of rounds of the shortest one.
     """
     deadline, meter = Deadline(seconds, clock), LoadMeter()
-    end = deadline.scaled(OVERRUN)
     distinct = list(dict.fromkeys([default, *candidates]))
     options = Options(patience=PATIENCE * seconds, longest_seconds=min(Options().longest_seconds, ALONE * seconds))
     least = launch_seconds(problem, measurer.device)
@@ -125,7 +123,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         share = deadline.left / (BATCHES - batch)
         round_seconds = sum(cost[configuration] for configuration in finalists)
         rounds = min(rounds, max(FEWEST_ROUNDS, int(share / round_seconds)))
-        limited = replace(options, planned=share, budget=end.left, fewest_rounds=FEWEST_ROUNDS)
+        limited = replace(options, planned=share, budget=deadline.hard.left, fewest_rounds=FEWEST_ROUNDS)
         began = deadline.elapsed
         try:
             compared = compare_batch(measurer, problem, finalists, rounds, limited, batch)
@@ -142,7 +140,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         held = max(FEWEST_ROUNDS, *map(len, batches[-1].values())) if batches[-1] else FEWEST_ROUNDS
         quickest = min(quickest, (deadline.elapsed - began) * FEWEST_ROUNDS / held)
         needed = deadline.elapsed + (BATCHES - 1 - batch) * quickest
-        if needed > end.seconds:
+        if needed > deadline.hard.seconds:
             raise OverBudget(needed)
     together = [configuration for configuration in finalists if batches]
     for configuration in together:
@@ -165,7 +163,7 @@ def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuratio
     """
     measurements: dict[Configuration, Measurement] = {}
     progress(f"measuring 1/{len(distinct)}")
-    limited = replace(options, planned=deadline.left, budget=deadline.scaled(OVERRUN).left)
+    limited = replace(options, planned=deadline.left, budget=deadline.hard.left)
     try:
         with closing(measurer.measure(problem, distinct, limited)) as measuring:
             for configuration, measurement in measuring:
@@ -193,10 +191,10 @@ def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuratio
 def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configuration,
                       measurements: dict[Configuration, Measurement], options: Options,
                       deadline: Deadline) -> tuple[Configuration, ...]:
-    """Build hopeless candidates a second time in a part of the budget, the fastest first; return those rebuilt.
+    """Build hopeless candidates a second time, the fastest first, until REBUILDING of the budget; return those rebuilt.
 
     One unlucky build, or another process in that moment, makes a good candidate look hopeless. The samples of both
-    builds count; one that fails in its second build has failed.
+    builds count. A candidate that fails in its second build has failed.
     """
     best = min(measurement.seconds for measurement in measurements.values())
     hopeless = sorted((configuration for configuration, measurement in measurements.items()
@@ -205,7 +203,7 @@ def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configurati
     rebuilt: list[Configuration] = []
     half = deadline.scaled(REBUILDING)
     if hopeless and not half.is_over:
-        limited = replace(options, planned=half.left, budget=deadline.scaled(OVERRUN).left)
+        limited = replace(options, planned=half.left, budget=deadline.hard.left)
         with closing(measurer.measure(problem, hopeless, limited, best)) as measuring:
             for configuration, second in measuring:
                 first = measurements[configuration]
@@ -219,15 +217,15 @@ def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configurati
 
 def _stand_in(measurer: Measurer, problem: Problem, default: Configuration, stand_ins: StandIns,
               measurements: dict[Configuration, Measurement], options: Options, deadline: Deadline) -> Configuration:
-    """The default if it ran, else the first stand-in that does, else the default. Adds what it measures."""
+    """The default if it ran, else the first stand-in that runs, else the default. Adds what it measures."""
     if measurements[default].status is Status.CORRECT:
         return default
-    end = deadline.scaled(OVERRUN)
     for stand_in in stand_ins():
         if stand_in not in measurements:
             if deadline.is_over:
                 break
-            measurements.update(measurer.measure(problem, [stand_in], replace(options, budget=end.left)))
+            limited = replace(options, budget=deadline.hard.left)
+            measurements.update(measurer.measure(problem, [stand_in], limited))
         if stand_in in measurements and measurements[stand_in].status is Status.CORRECT:
             return stand_in
     return default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,13 +77,26 @@ def test_a_worker_that_is_not_open_in_time_goes_on_opening() -> None:
         assert pid_of(runner) == before
 
 
+def test_a_comparison_waits_for_its_worker_after_the_planned_end_and_holds_its_fewest_rounds() -> None:
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
+        (measurement,) = runner.compare(planted.PROBLEM, [planted.deed("good")], 10_000,
+                                        replace(ENDLESS, planned=1e-3, fewest_rounds=2))
+    assert len(measurement.samples) == 2
+
+
 def test_a_deadline_counts_from_its_beginning_and_so_does_a_larger_one() -> None:
     now = 10.0
     deadline = Deadline(5.0, lambda: now)
     now = 13.0
     assert (deadline.elapsed, deadline.left, deadline.is_over) == (3.0, 2.0, False)
-    larger = deadline.scaled(2.0)
-    now = 16.0
+    larger, hard = deadline.scaled(2.0), deadline.hard
+    now = 15.5
     assert (deadline.left, deadline.is_over) == (0.0, True)
-    assert (larger.left, larger.is_over) == (4.0, False)
+    assert (larger.left, larger.is_over) == (4.5, False)
+    assert hard.left == pytest.approx(0.5)
     assert not Deadline().is_over
+    assert not Deadline().hard.is_over
+
+
+def test_a_worker_has_a_tenth_of_a_second_to_end_by_itself_but_a_twentieth_of_a_short_budget() -> None:
+    assert [Deadline(seconds).grace for seconds in (0.2, 2.0, 60.0, math.inf)] == pytest.approx([0.01, 0.1, 0.1, 0.1])
