@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 
 from seqtune.errors import SeqtuneWarning
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # variables that libraries read when loaded
 
-
-unpinned: set[int] = set()  # the CPUs of the thread that a pool of threads pinned, as before; empty while none does
+# The CPUs that a thread could use before a pool of threads pinned it to one; empty while no pool does.
+unpinned: set[int] = set()
 
 
 def usable_processors() -> set[int]:
@@ -55,8 +55,8 @@ def usable_jobs(jobs: int) -> int:
 @contextmanager
 def one_thread_each() -> Iterator[None]:
     """Limit processes started in this context to one thread; libraries read these variables when they are loaded."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
         yield
     finally:

@@ -41,12 +41,12 @@ class TuningResult:
     space: int  # number of configurations of the task
     failed: Mapping[Configuration, Measurement] = field(default_factory=dict)  # trials that were not correct
     failed_default: str = ""  # a sentence, if the default does not run
-    compared: bool = True  # whether the finalists ran in rounds; else each was timed alone
+    together: bool = True  # whether the finalists ran in rounds; else each was timed alone
 
     @property
     def seconds(self) -> dict[Configuration, float]:
         """The seconds of the finalists, by which they are ordered; infinite for one that failed."""
-        return seconds_of(dict(self.finalists), self.compared)
+        return seconds_of(dict(self.finalists), self.together)
 
     @property
     def confidence(self) -> float | None:
@@ -54,7 +54,7 @@ class TuningResult:
 
         Near 0.5 the finals show no difference. None if there are fewer than two finalists or rounds.
         """
-        if self.measurement is None or len(self.finalists) < 2 or not self.compared:
+        if self.measurement is None or len(self.finalists) < 2 or not self.together:
             return None
         samples, second = self.measurement.samples, self.finalists[1][1].samples
         return 1 - p_value(second, samples) if len(samples) == len(second) > 1 else None
@@ -64,8 +64,8 @@ def finalists_of(trials: Mapping[Configuration, Measurement], default: Configura
                  count: int) -> list[Configuration]:
     """The configurations that are measured again at the end: the `count` fastest that are correct, and the default.
 
-    A trial all of whose samples were disturbed may be SLOWED times as fast as it was measured. Up to `count` such
-    trials are added that may be as fast as the others, since in the finals a slow CPU is slow for all.
+    A trial all of whose samples were disturbed may be SLOWED times as fast as it was measured. If that could make it as
+    fast as the others, it is measured again, too, up to `count` of them: in the finals a slow CPU is slow for all.
     """
     order = sorted((configuration for configuration, trial in trials.items() if math.isfinite(trial.seconds)),
                    key=lambda configuration: trials[configuration].seconds)
@@ -80,17 +80,17 @@ def _is_doubtful(trial: Measurement) -> bool:
     return trial.disturbed >= len(trial.samples)
 
 
-def seconds_of(measured: Mapping[Configuration, Measurement], compared: bool) -> dict[Configuration, float]:
-    """The typical seconds of what was compared in rounds, the least ones of what was timed alone; infinite: failed."""
+def seconds_of(measured: Mapping[Configuration, Measurement], together: bool) -> dict[Configuration, float]:
+    """The seconds of each: typical ones if they ran together in rounds, else the least ones; infinite for a failure."""
     typically = typical({configuration: measurement.samples for configuration, measurement in measured.items()
-                         if measurement.status is Status.CORRECT}) if compared else {}
+                         if measurement.status is Status.CORRECT}) if together else {}
     return {configuration: typically.get(configuration, measurement.seconds)
             for configuration, measurement in measured.items()}
 
 
-def fastest_finalist(measured: Mapping[Configuration, Measurement], compared: bool = True) -> Configuration | None:
+def fastest_finalist(measured: Mapping[Configuration, Measurement], together: bool = True) -> Configuration | None:
     """The winner of the finals; None if none was correct."""
-    seconds = seconds_of(measured, compared)
+    seconds = seconds_of(measured, together)
     fastest = min(seconds, key=seconds.__getitem__, default=None)
     return fastest if fastest is not None and math.isfinite(seconds[fastest]) else None
 
@@ -204,24 +204,24 @@ class Search:
 
     def so_far(self) -> TuningResult:
         """The result if the search ended here, by its trials alone."""
-        return self.result_of(self._best_trials(), compared=False)
+        return self.result_of(self._best_trials(), together=False)
 
     def _best_trials(self) -> dict[Configuration, Measurement]:
         """The trials of the finalists, where they were tried."""
         return {configuration: self.trials[configuration] for configuration in self.finalists()
                 if configuration in self.trials}
 
-    def result_of(self, measured: Mapping[Configuration, Measurement], compared: bool = True) -> TuningResult:
-        """The result, decided by the measurements of the finals, or by trials, which were not compared in rounds."""
-        compared = compared and self.options.finals.count > 0
-        seconds = seconds_of(measured, compared)
+    def result_of(self, measured: Mapping[Configuration, Measurement], together: bool = True) -> TuningResult:
+        """The result, decided by the finals, or by trials, which did not run together in rounds."""
+        together = together and self.options.finals.count > 0
+        seconds = seconds_of(measured, together)
         order = sorted(measured, key=seconds.__getitem__)
-        best = fastest_finalist(measured, compared)
+        best = fastest_finalist(measured, together)
         ordered = tuple((configuration, measured[configuration]) for configuration in order)
         failed = {configuration: measurement for configuration, measurement in self.trials.items()
                   if measurement.status is not Status.CORRECT}
         return TuningResult(self.task.problem, best, measured[best] if best else None, self.compared, ordered,
-                            self.done, self.resumed, len(self.task), failed, self._failed_default(), compared)
+                            self.done, self.resumed, len(self.task), failed, self._failed_default(), together)
 
     def _failed_default(self) -> str:
         """The sentence on a default that is known to fail; empty if it is not."""

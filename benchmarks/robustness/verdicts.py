@@ -24,7 +24,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -42,17 +42,18 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.batches import compare_batch
-from seqtune.tuner.measuring.comparison import Rule, faster_than, holm, p_value, typical
+from seqtune.tuner.measuring.comparison import faster_than, holm, p_value, typical
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
+from seqtune.tuner.measuring.verification import RULE
 from seqtune.tuner.strategies.t_test import faster
 
 Array = NDArray[np.float64]
-Statistic = Callable[[Array], Array]  # seconds, (name, round) -> a number of each
+Statistic = Callable[[Array], Array]  # seconds, (name, round) -> one time of each name
 Verdict = Callable[[Array], int]  # seconds, (name, round) -> the winner; 0 is the default
 
-BATCHES, ROUNDS, CANDIDATES = 6, 8, 5  # rounds of a batch: 48 in all, as within a second for kernels of a millisecond
-MARGIN, LEVEL = 0.01, 0.01
+MARGIN, LEVEL, BATCHES = RULE.margin, RULE.level, RULE.batches
+ROUNDS, CANDIDATES = 8, 5  # 48 rounds in all fit into a second for kernels of a millisecond
 LEAD = 0.05  # of the candidate that should win
 GROUPS = 4  # records of a build in the shipped data set, each the least of 3 rounds: it had 12
 ITSELF = ((64, 64, 64), (128, 256, 128), (256, 256, 256))  # m, n, k of the products of `--itself`: 5 us to 1 ms
@@ -68,6 +69,7 @@ class Noise:
     disturbed: float = 0.02  # probability that a sample is disturbed
     factor: float = 1.5  # mean factor of a disturbed sample, exponential above 1
     uneven: float = 0.0  # by how much that probability differs between builds, as a factor exp(N(0, uneven))
+    lasting: bool = False  # whether that factor is the same in all builds of a name
     stretch: float = 0.0  # share of the time in which the host runs at half the rate
     seconds: float = 1e-3  # of a launch; a sample takes twice as long, because a launch before it warms up
 
@@ -87,7 +89,9 @@ def rounds_of(truth: Array, noise: Noise, generator: np.random.Generator) -> Arr
     count, rounds = len(truth), BATCHES * ROUNDS
     luck = np.repeat(np.exp(generator.normal(0, noise.luck, (count, BATCHES))), ROUNDS, axis=1)
     seconds: Array = truth[:, None] * luck * np.exp(generator.normal(0, noise.jitter, (count, rounds)))
-    often = np.minimum(0.9, noise.disturbed * np.exp(generator.normal(0, noise.uneven, (count, BATCHES))))
+    factors = np.exp(generator.normal(0, noise.uneven, (count, BATCHES)))
+    often = np.minimum(0.9, noise.disturbed * (factors[:, :1] if noise.lasting else factors))
+    often = np.broadcast_to(often, factors.shape)
     disturbed = generator.random((count, rounds)) < np.repeat(often, ROUNDS, axis=1)
     seconds *= np.where(disturbed, 1 + generator.exponential(noise.factor - 1, (count, rounds)), 1.0)
     if noise.stretch:
@@ -114,7 +118,7 @@ def _by_name(seconds: Array) -> dict[int, list[float]]:
 
 
 def _first(times: Array) -> int:
-    """The winner by a number of each: the least, if it leads the default by more than the margin."""
+    """The winner by one time of each name: the least, if it leads the default by more than the margin."""
     best = int(np.argmin(times))
     return best if times[best] * (1 + MARGIN) < times[0] else 0
 
@@ -135,9 +139,8 @@ def _signed_rank(seconds: Array) -> int:
                     for name in range(1, len(seconds))}, np.median(seconds, axis=1))
 
 
-def by_rule(rule: Rule) -> Verdict:
-    """The verdict of `comparison.faster_than`."""
-    return lambda seconds: next(iter(faster_than(0, _by_name(seconds), rule)), 0)
+def _verified(seconds: Array) -> int:
+    return next(iter(faster_than(0, _by_name(seconds), RULE)), 0)
 
 
 def _typical(seconds: Array) -> Array:
@@ -155,7 +158,7 @@ VERDICTS: Mapping[str, Verdict] = {
     "median of levelled rounds": lambda seconds: _first(_typical(seconds)),
     "mean, Welch's t, Holm": _welch,
     "signed rank, Holm": _signed_rank,
-    "signed rank, Holm, every batch": by_rule(Rule(MARGIN, LEVEL, BATCHES))}
+    "signed rank, Holm, every batch": _verified}
 STATISTICS: Mapping[str, Statistic] = {
     "least time": lambda seconds: np.asarray(seconds.min(axis=1)),
     "mean": lambda seconds: np.asarray(seconds.mean(axis=1)),
@@ -163,11 +166,11 @@ STATISTICS: Mapping[str, Statistic] = {
     "median of the builds' least times": median_of_builds}
 
 
-def simulated(runs: int, seed: int) -> tuple[str, str]:
+def simulated(runs: int, seed: int, lasting: bool = False) -> tuple[str, str]:
     """The table of rules and the table of statistics on simulated rounds."""
     rules, choices = [], []
     leading = np.array([1.0, 1 / (1 + LEAD), *[1.0] * (CANDIDATES - 1)])
-    for noise in NOISES:
+    for noise in (replace(noise, lasting=lasting) for noise in NOISES):
         generator = np.random.default_rng(seed)
         equal = [rounds_of(np.ones(1 + CANDIDATES), noise, generator) for _ in range(runs)]
         led = [rounds_of(leading, noise, generator) for _ in range(runs)]
@@ -254,11 +257,13 @@ def main() -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("--runs", type=positive, default=300, help="simulations or comparisons of each kind")
     parser.add_argument("--half", choices=("choosing", "reporting"), default="reporting")
+    parser.add_argument("--lasting", action="store_true",
+                        help="simulate names that are disturbed more often than others in all batches")
     parser.add_argument("--itself", metavar="DEVICE", help="measure on this device")
     given: argparse.Namespace = parser.parse_args()
     choosing = given.half == "choosing"
     print("\n\n".join([itself(given.itself, given.runs)] if given.itself else [
-        *simulated(given.runs, seed=1 if choosing else 2), recorded(choosing)]))
+        *simulated(given.runs, seed=1 if choosing else 2, lasting=given.lasting), recorded(choosing)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""HostMemory: memory of this process for `GuardedBuffers`, each buffer between gaps that nothing may touch."""
+"""HostMemory: memory of this process for `GuardedBuffers`; each buffer lies between gaps without access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .backend import LaunchError
 from .reserved_memory import LINE, ReservedMemory, margins
 
 SPARE_BYTES = 1 << 28  # freed memory kept for the next executable, because its pages are mapped already
-MOST_SPARE = 64  # pieces: each of them takes address space
+MOST_SPARE = 64  # pieces: each takes 32 GiB of addresses, of which x86-64 has 128 TiB
 
 
 class HostMemory:
@@ -38,7 +38,7 @@ class HostMemory:
         return memory
 
     def free(self, buffer: ReservedMemory) -> None:
-        """Keep a buffer as a spare one."""
+        """Keep a buffer as a spare one, and give the oldest spare ones back to the system where they are too many."""
         self._spare.append(buffer)
         while len(self._spare) > MOST_SPARE or sum(memory.capacity for memory in self._spare) > SPARE_BYTES:
             self._spare.pop(0)
@@ -60,7 +60,7 @@ class HostMemory:
         return buffer.address + offset
 
     def finish(self) -> None:
-        """Nothing is enqueued."""
+        """Return at once: nothing is enqueued."""
 
     def close(self) -> None:
         """Free the spare memory."""

@@ -1,8 +1,8 @@
 """ReservedMemory: bytes of this process between two gaps, which are address space without access.
 
 A read or write in a gap ends the process (SIGSEGV), which a measuring worker's parent records as a crash. Gaps cost no
-memory, only addresses: with the 47 bits of x86-64 there is room for 4096 such pieces. Access begins and ends at borders
-of pages alone; `margins` says where in a piece a buffer lies, so that its end is near such a border.
+memory, only addresses: the 47 bits of x86-64 suffice for 4096 such pieces. A gap begins and ends at the border of a
+page. A buffer has any size, so `margins` says how many bytes lie between it and the gaps.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from seqtune.errors import SeqtuneWarning
 
 PAGE = mmap.PAGESIZE
 LINE = 64  # bytes of a cache line, at which buffers begin
-LEAST_MARGIN = 64  # bytes on each side of a buffer: a vector, so that an error by one element hits canaries, by name
-STAGGERED = 8  # buffers with different margins: more than a kernel has
-# Bytes of a gap: as far as a signed 32-bit index of elements of 8 bytes reaches; that of floats reaches 8 GiB. The
-# smaller ones are for systems that refuse: 39 bits of addresses on some ARM kernels, a limit of them (ulimit -v).
+LEAST_MARGIN = 64  # bytes of canaries on each side of a buffer: a vector, so that an error by one element changes a
+#                    canary, and the message names the buffer; a crash names none
+STAGGERED = 8  # number of buffers with different margins; further ones repeat them
+# Bytes of a gap. The first is as far as a signed 32-bit index of 8-byte elements reaches (one of floats: 8 GiB). The
+# others are for systems that refuse it: some ARM kernels have 39 bits of addresses, and `ulimit -v` limits them.
 GAPS = (1 << 34, 1 << 32, 1 << 30, 1 << 20)
 HUGE_PAGE = 2 << 20
 HUGE_FROM = 4 << 20  # bytes from which NumPy asks for huge pages, so that buffers have them where other arrays do
@@ -34,10 +35,11 @@ _NO_ACCESS = 0
 
 
 def margins(size: int, number: int, alignment: int = LINE) -> tuple[int, int]:
-    """The bytes to keep before and behind a buffer, so that it is aligned and its margins end at borders of pages.
+    """The bytes of margin before and behind a buffer of `size` bytes, which is aligned between them.
 
-    Few bytes lie behind, since most stray accesses pass the end; one line more for each `number` among the buffers of
-    an executable. A load waits for an earlier store to the same address modulo 4096: with input and output at one place
+    Both margins and the buffer together fill whole pages. Few bytes lie behind the buffer, since most stray accesses
+    pass its end: LEAST_MARGIN, and `alignment` more for each step of `number`, the index of the buffer in its
+    executable. A load waits for an earlier store to the same address modulo 4096: with input and output at one place
     in their pages, depthwise convolutions were 2 to 10 % slower on a Zen 5.
     """
     behind = LEAST_MARGIN + number % STAGGERED * alignment
@@ -47,9 +49,10 @@ def margins(size: int, number: int, alignment: int = LINE) -> tuple[int, int]:
 
 
 class ReservedMemory:
-    """Accessible `bytes` that end where a page ends. Dropping it and all arrays of it frees it. Raises MemoryError."""
+    """Accessible `bytes` that end where a page ends. They are freed with the object and all arrays of them."""
 
     def __init__(self, capacity: int) -> None:
+        """Reserve addresses for at least `capacity` bytes, and make that many accessible. Raises MemoryError."""
         self.capacity = -(-max(capacity, 1) // PAGE) * PAGE
         slack = HUGE_PAGE if self.capacity >= HUGE_FROM else 0
         self._mapping, gap = _reserve(self.capacity + slack)
@@ -63,7 +66,10 @@ class ReservedMemory:
             _call("madvise", base, self.capacity, mmap.MADV_HUGEPAGE)  # an error does not count: it is advice
 
     def resize(self, size: int) -> None:
-        """Make the last `size` bytes of the capacity accessible, and no page before those; contents stay."""
+        """Make the last `size` bytes of the capacity accessible, and no page before them; contents stay.
+
+        Raises MemoryError if the system refuses it. `size` may not exceed the capacity.
+        """
         begin = self._end - -(-max(size, 1) // PAGE) * PAGE
         if sys.platform != "win32":
             if begin < self._begin:
@@ -78,7 +84,7 @@ class ReservedMemory:
 
 
 def _reserve(size: int) -> tuple[mmap.mmap, int]:
-    """Map address space for so many bytes between two gaps. Returns it and the bytes of a gap."""
+    """Map address space for `size` bytes between two gaps; return the mapping and the bytes of a gap."""
     if sys.platform == "win32":
         _warn()
         return mmap.mmap(-1, size), 0
@@ -94,7 +100,7 @@ def _reserve(size: int) -> tuple[mmap.mmap, int]:
         if error is not None:
             _warn()
         return mapping, gap
-    raise MemoryError(f"the system refuses {size} bytes of address space: {error}")
+    raise MemoryError(f"the system refuses {size} bytes of addresses: {error}")
 
 
 @lru_cache(maxsize=1)  # once in a process
@@ -110,7 +116,7 @@ def _library() -> Any:
 
 
 def _call(name: str, address: int, size: int, argument: int) -> int:
-    """Call a function of the C library on pages. Returns 0, or the number of the error."""
+    """Call a function of the C library on pages; return 0, or the number of the error."""
     failed = getattr(_library(), name)(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(argument))
     return ctypes.get_errno() if failed else 0
 

@@ -18,7 +18,7 @@ from seqtune.kernels.devices.element_types import element_type, encode
 from seqtune.kernels.launches.call import BufferArgument
 
 Stored = NDArray[Any]
-MOST_BYTES = 2 << 30  # of the host's memory, for both forms
+MOST_BYTES = 2 << 30  # of the host's memory, for the arrays and their stored forms together
 
 
 def stored(array: NDArray[Any], argument: BufferArgument) -> Stored:
@@ -30,7 +30,7 @@ def stored(array: NDArray[Any], argument: BufferArgument) -> Stored:
 
 
 class StoredOperands:
-    """The stored forms of read-only arrays; those that were not used for longest are dropped."""
+    """The stored forms of read-only arrays. Beyond `most_bytes`, the least recently used ones are dropped."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -41,19 +41,20 @@ class StoredOperands:
     def get(self, array: NDArray[Any], argument: BufferArgument) -> Stored:
         """The array as the kernel reads it.
 
-        One that may be written to is never kept, and one that is stored as it is need not be.
+        The stored form of a writeable array is not kept, because its numbers may change. An array that a kernel reads
+        unchanged is returned itself.
         """
         if array.flags.writeable:
             return stored(array, argument)
         key = id(array), _form(argument)  # the array is kept too, so no other array gets its id
         if key not in self._kept:
-            made = stored(array, argument)
-            if made is array:
-                return made
-            self._kept[key] = array, made
-            self._bytes += array.nbytes + made.nbytes
+            form = stored(array, argument)
+            if form is array:
+                return form
+            self._kept[key] = array, form
+            self._bytes += array.nbytes + form.nbytes
             while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= sum(part.nbytes for part in self._kept.popitem(last=False)[1])
+                self._bytes -= sum(both.nbytes for both in self._kept.popitem(last=False)[1])
         self._kept.move_to_end(key)
         return self._kept[key][1]
 
@@ -69,5 +70,5 @@ class StoredOperands:
 
 
 def _form(argument: BufferArgument) -> Hashable:
-    """Everything that the stored form depends on, beside the array."""
+    """The part of a key that says how the array is stored."""
     return argument.dtype, argument.packing

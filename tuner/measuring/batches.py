@@ -20,9 +20,10 @@ from .timing import Options
 
 def compare_batch(measurer: Measurer, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                   options: Options, batch: int) -> list[Measurement]:
-    """Build all and run them in rounds; return the measurements in the given order.
+    """Build all configurations and run them in rounds; return the measurements in the given order.
 
-    The number of the batch decides the order of building and those of the rounds. A configuration may be given twice.
+    The number `batch` is the seed of the order in which they are built and of the orders of the rounds. A configuration
+    may be given twice.
     """
     order = np.random.default_rng(batch).permutation(len(configurations)).tolist()
     compared = measurer.compare(problem, [configurations[index] for index in order], rounds,

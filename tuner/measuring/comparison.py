@@ -1,17 +1,18 @@
 """Comparison: which of several kernels or programs is faster, by samples that were taken in rounds.
 
-In a round each takes one sample, in a new random order, so that a change of the machine's speed affects all alike and
-none always follows the same predecessor. The samples of a round are paired. Rounds may come in batches, each with newly
-built kernels and new buffers, because luck of addresses lasts as long as a build.
+Each round takes one sample of every kernel, in a new random order, so that a change of the machine's speed affects all
+alike and none always follows the same predecessor. The samples of a round are paired. Rounds may come in batches, each
+with newly built kernels and new buffers, because luck of addresses lasts as long as a build.
 
-Where one must be chosen, the least `typical` time counts, the median of the levelled rounds. A claim that something is
+Where one must be chosen, the least `typical` time counts, the median of the levelled rounds. A claim that a kernel is
 faster than a reference (`faster_than`) demands a signed-rank test with Holm's correction, a median lead of more than a
 margin in every batch, and a smaller least time. Ranks make single outliers harmless. If the noise of the rounds is
 independent, the probability of any false claim is at most the level. Luck that lasts a batch defeats the test, but it
 rarely lasts in all batches.
 
-Five candidates, six batches of eight rounds, simulated noise (`python -m benchmarks.verdicts --runs 1000`); a false win
-is a claim about any of five equals, a miss is none about one that is 5 % faster:
+This table is for five candidates, six batches of eight rounds and simulated noise (`python -m benchmarks.verdicts
+--runs 1000`). A false win is a claim about any of five candidates that are as fast as the reference. A miss is no claim
+about a candidate that is 5 % faster:
 
     noise                                      false wins  misses  false wins without the demand on every batch
     quiet, builds differ by 1 %                     0.4 %    2 %    0.6 %
@@ -24,8 +25,9 @@ The least time as the only rule has 50 to 80 % false wins there, means with Welc
 misses. Real configurations that were compared with themselves on two busy cores (`--itself llvm:avx512:2 --runs 180`,
 1,080 verdicts of 180 measurements, 178 under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were missed.
 
-What disturbs one kernel more often than the others in all batches defeats the rule: where the simulated host did so,
-5.5 % of 200 comparisons (launches that vary by 20 %) and 9.5 % (a shared host, launches of 20 ms) had a false win.
+A disturbance that meets one kernel more often than the others in all batches defeats the rule: with `--lasting --runs
+200`, 5.5 % of the comparisons had a false win for launches that vary by 20 %, and 7.0 % for launches of 20 ms on a
+shared host.
 """
 
 from __future__ import annotations
@@ -41,24 +43,25 @@ from numpy.typing import NDArray
 from seqtune.data.builds import levelled
 
 Name = TypeVar("Name", bound=Hashable)
-Samples = Mapping[Name, Sequence[float]]  # seconds of each, by round
+Samples = Mapping[Name, Sequence[float]]  # name -> its seconds, by round
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The demands on a claim that something is faster."""
+    """The demands on a claim that a kernel or program is faster than the reference."""
 
     margin: float = 0.01  # relative lead that counts as a tie
-    level: float = 0.01  # probability of a false claim, over all that are compared with the reference
+    level: float = 0.01  # probability of any false claim, over all candidates together
     batches: int = 1  # parts of the rounds, equally long, in each of which the median lead must exceed the margin
 
 
 def in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed: int,
               goes_on: Callable[[int], bool] = lambda whole: True) -> list[tuple[float, ...]]:
-    """Take a sample of each of `count` in every round, each round in a new random order; return the samples of each.
+    """Sample each index below `count` once in a round, in a new random order; return the samples by index and round.
 
-    `take` is called with an index and returns the seconds, or None for what does not run (any more). `goes_on` is asked
-    before every sample with the number of whole rounds: where it says no, the rounds end, and a begun one is dropped.
+    `take` is called with an index and returns seconds, or None where the kernel does not run, or no longer. `goes_on`
+    is called before every sample with the number of whole rounds so far. Where it returns False, the rounds end, and
+    the samples of a round that has begun are dropped.
     """
     samples: list[list[float]] = [[] for _ in range(count)]
     generator = np.random.default_rng(seed)
@@ -76,9 +79,9 @@ def in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed
 
 
 def level_rounds(samples: Samples[Name]) -> dict[Name, NDArray[np.float64]]:
-    """The samples with all rounds on one level: one in which the machine was slower, for all alike, is scaled.
+    """The samples with all rounds on one level: a round in which the machine was slower, for all alike, is scaled.
 
-    Samples of unequally many rounds stay as they are, because nothing tells which belong to one round.
+    Where the numbers of rounds differ, the samples stay as they are, because nothing tells which belong to one round.
     """
     taken = {name: np.asarray(seconds, float) for name, seconds in samples.items()}
     if len(set(map(len, taken.values()))) != 1:
@@ -87,16 +90,15 @@ def level_rounds(samples: Samples[Name]) -> dict[Name, NDArray[np.float64]]:
 
 
 def typical(samples: Samples[Name]) -> dict[Name, float]:
-    """The seconds by which those that were compared are ranked: the median of the levelled rounds; infinite if empty.
-    """
+    """The seconds by which names are ranked: the median of the levelled rounds; infinite without samples."""
     return {name: float(np.median(rounds)) if len(rounds) else math.inf
             for name, rounds in level_rounds(samples).items()}
 
 
 def faster_than(reference: Name, samples: Samples[Name], rule: Rule) -> list[Name]:
-    """List those that are clearly faster than the reference, the fastest first by `typical`.
+    """List the names that are clearly faster than the reference, the fastest first by `typical`.
 
-    All must have as many rounds as the reference; those that have not are left out.
+    A name with another number of rounds than the reference is left out: its samples are no pairs.
     """
     paired = {name: taken for name, taken in samples.items() if len(taken) == len(samples[reference]) > 0}
     if len(paired) < 2:

@@ -32,8 +32,8 @@ class Pace:
     """Compares reference work with its usual time, and waits with the patience of all measuring in this process.
 
     The usual time is a low quantile of the recent looks, but at most the time that the device's measured rate gives: a
-    CPU that stays slow does not become a usual one. Without reference work no CPU is slow. A pace also has the
-    end of the request that is measured now, after which no sample begins.
+    CPU that stays slow does not become a usual one. Without reference work no CPU is slow. A pace also knows when the
+    current request must end; no sample begins after that.
     """
 
     def __init__(self, work: ReferenceWork | None = None, clock: Callable[[], float] = time.perf_counter,
@@ -49,7 +49,7 @@ class Pace:
         self._end = math.inf
 
     def begin(self, budget: float) -> None:
-        """Begin a request that must end within so many seconds."""
+        """Begin a request that must end within `budget` seconds."""
         self._end = self.clock() + budget
 
     @property
@@ -76,7 +76,7 @@ class Pace:
         return least > limit
 
     def _note(self, seconds: float) -> None:
-        """Take a look's time into account in what is usual."""
+        """Count the time of a look among those that tell what is usual."""
         now = self.clock()
         if self._work is None or now - self._noted < APART:
             return
@@ -86,7 +86,7 @@ class Pace:
             self.usual = min(self._work.expected, sorted(self._recent)[int(QUICK * len(self._recent))])
 
     def settle(self) -> bool:
-        """Wait while the CPU is slow, as long as patience and request allow; return whether it has its usual rate."""
+        """Wait while the CPU is slow, as long as patience and request allow; return whether it is quick now."""
         if not self.is_slow():
             return True
         began = before = self.clock()
@@ -103,5 +103,5 @@ class Pace:
         return False
 
     def affords(self, seconds: float) -> bool:
-        """Whether measuring may wait for so long, by its patience and by the end of the request."""
+        """Whether patience and the end of the request allow to wait for so many seconds."""
         return seconds <= min(self.patience.left, self.left)

@@ -9,12 +9,12 @@ SAVED = 3.0  # seconds that can be saved up: two pauses of the length that a pac
 
 
 class Patience:
-    """An account of waiting. Every second that passes allows SHARE seconds of waiting, and SAVED of these are kept.
+    """An account of waiting. Every second that passes allows SHARE seconds of waiting, of which SAVED can be saved up.
 
-    Waiting is whatever brings nothing new: a pause until a slow CPU is quick again, and samples that are thrown away
-    because they were disturbed. Both are paid from this account, and nobody waits without the means. So the time
-    waited is at most SHARE of the elapsed time, whatever the machine does; but a single repetition that takes longer
-    than was expected is paid back first. The check of a kernel, its build and its first samples are never waiting.
+    Waiting is time that brings no new sample: a pause until a slow CPU is quick again, and samples that are thrown away
+    because they were disturbed. Both are paid from this account, and measuring goes on where it cannot pay. So the time
+    waited is at most SHARE of the elapsed time, whatever the machine does. A repetition that takes longer than expected
+    may exceed this for a moment: it is paid back before the next one. Builds, checks and first samples are no waiting.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,13 +26,13 @@ class Patience:
 
     @property
     def left(self) -> float:
-        """The seconds that measuring may wait now; negative while a repetition is paid back."""
+        """The seconds that measuring may wait now; negative while a long repetition is paid back."""
         now = self._clock()
         self._saved = min(SAVED, self._saved + SHARE * (now - self._counted))
         self._counted = now
         return self._saved
 
     def spend(self, seconds: float) -> None:
-        """Take what was waited from the account."""
+        """Pay for the seconds that were waited."""
         self._saved = self.left - seconds
         self.waited += seconds

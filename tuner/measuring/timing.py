@@ -50,9 +50,9 @@ class Options:
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL 1 s
     run_seconds: float = 10.0  # then the worker is killed; three launches at 1 GFLOP/s are added
     patience: float = math.inf  # upper limit of the worker's time limits, whatever the size of the problem
-    budget: float = math.inf  # seconds of one request to a measurer, with the start of its worker, which is killed then
+    budget: float = math.inf  # seconds of one request to a measurer, with the start of the worker, which is killed then
     planned: float = math.inf  # seconds of a request after which no sample begins; a launch may last until the budget
-    fewest_rounds: int = 1  # of a comparison, which are held even after the planned end, but before the budget's
+    fewest_rounds: int = 1  # rounds of a comparison that are held even after the planned seconds, within the budget
     seed: int = 0  # seed of the operands
     order_seed: int = 0  # seed of the order within each round of a comparison
 
@@ -73,9 +73,9 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The reference result of a problem, in the type of the outputs on the host, and room to compare.
+    """The reference result of a problem, in the type that outputs have on the host, with memory for the comparison.
 
-    The rounding of float32 is far below any tolerance.
+    For most types this is float32, whose rounding is far below any tolerance.
     """
 
     y: NDArray[Any]
@@ -169,7 +169,7 @@ class Sampler:
 
     A sample is disturbed if threads waited for more than WAITED of it, unless it is still near the least one. The
     second condition is for runtimes whose threads sleep and wake with every launch, which also counts as waiting.
-    A sample that is thrown away was a wait, so the pace's patience pays for it.
+    The pace's patience pays for the time of a sample that is thrown away.
     """
 
     def __init__(self, timed: Callable[[int], float], least_seconds: float, first: float, repeats: int,
@@ -219,8 +219,8 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecta
                    best: float = math.inf, pace: Pace | None = None) -> Measurement:
     """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early.
 
-    Samples that were taken while the CPU was slow are all taken again, once, if the pace's patience pays for them.
-    Those of a CPU that stays slow count as disturbed. `pace` is that of this process (None: no CPU is slow).
+    If the CPU was slow during the samples, all of them are taken again, once, as far as the pace's patience pays for
+    it. If it is slow again, they count as disturbed. `pace` is that of this process (None: no CPU is slow).
     """
     pace = Pace() if pace is None else pace
     try:
@@ -245,7 +245,7 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecta
 
 
 def _samples(take: Callable[[], float], options: Options, best: float, pace: Pace) -> tuple[float, ...]:
-    """The samples of one executable; fewer than the options ask for if it is slow or hopeless, or at the end."""
+    """The samples of one executable; fewer than the options ask for if it is slow or hopeless, or the request ends."""
     samples: list[float] = []
     least, spent, looked_again = math.inf, 0.0, False
     while not samples or (len(samples) < options.samples and not pace.is_over
@@ -266,14 +266,13 @@ def _samples(take: Callable[[], float], options: Options, best: float, pace: Pac
 def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expectation, rounds: int,
                    options: Options, at: Callable[[int], None] = lambda index: None,
                    pace: Pace | None = None) -> list[Measurement | None]:
-    """Check each finalist again, then time all in `rounds` rounds of one sample each: a drift affects all equally.
+    """Check each finalist again, then time all in `rounds` rounds of one sample each (see `comparison.in_rounds`).
 
-    The orders of the rounds are drawn from `options.order_seed`. In a fixed or rotated order an executable would
-    always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
-    before each sample refills the caches, so that these times can be compared with those of `check_and_time`. `at` is
-    called with the index of the executable that runs next. `None` entries (failed builds) are passed through. Each
-    sample waits while the CPU is slow, as far as the pace's patience reaches, and counts as disturbed if it stays slow.
-    At the planned end of the request the rounds end, with as many samples of each as there are whole rounds.
+    The orders of the rounds are drawn from `options.order_seed`. A launch before each sample refills the caches, so
+    that these times can be compared with those of `check_and_time`. `at` is called with the index of the executable
+    that runs next. `None` entries (failed builds) are passed through. Each sample waits while the CPU is slow, as far
+    as the pace's patience reaches, and counts as disturbed if the CPU stays slow. At the planned end of the request the
+    rounds end; each executable then has a sample of every whole round.
     """
     pace = Pace() if pace is None else pace
     measurements: list[Measurement | None] = []

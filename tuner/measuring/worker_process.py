@@ -21,18 +21,17 @@ from seqtune.errors import FormatError, MisuseError, SeqtuneError, SeqtuneWarnin
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
-from ..processes import unpin
+from ..processes import THREADS, unpin
 from .deadline import OutOfTime
 from .worker_message import Message, lines, read_message
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
 PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
-STRAY = (signal.SIGSEGV, signal.SIGBUS)  # of an access to memory that the process does not have
-MOST_WARNINGS = 8  # of all workers, which may be a library's that is not trusted
-_issued: set[str] = set()
-REAPED = 0.05  # seconds to wait for the end of a killed process; with large operands on a busy machine it takes longer
+STRAY = (signal.SIGSEGV, signal.SIGBUS)  # the signals that end a process at an access outside its memory
+MOST_WARNINGS = 8  # of all workers: kernels of a library that is not trusted can send any number
+_issued: set[str] = set()  # warnings of workers in this process
+REAPED = 0.05  # seconds to wait until a killed process has ended; with large operands on a busy machine it takes longer
 START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
 
 
@@ -182,13 +181,13 @@ class WorkerProcess:
             cause += ", as by an access outside a buffer" if -code in STRAY else ""
         except ValueError:
             cause = f"signal {-code}"
-        said = f": {last[-1]}" if last and -code not in STRAY else ""  # of those, Intel's runtime asks to report a bug
+        said = f": {last[-1]}" if last and -code not in STRAY else ""  # Intel's runtime then asks to report a bug of it
         text = one_line(f"the worker died ({cause}){said}")
         return text if self._cache is None else f"{text}; if it dies again, remove {self._cache}"
 
 
 def _warn(text: str) -> None:
-    """Issue a worker's warning once, though every new worker says it again, and no flood of them."""
+    """Issue a worker's warning, unless it was issued before (every new worker sends it), or MOST_WARNINGS were."""
     if text not in _issued and len(_issued) < MOST_WARNINGS:
         _issued.add(text)
         warnings.warn(text, SeqtuneWarning, stacklevel=4)

@@ -35,7 +35,7 @@ class RequestState(Enum):
     DONE = "done"  # answered in full, refused by the worker, or given up by the parent
     LATE = "late"  # no answer within its limit; the worker was killed
     DEAD = "dead"  # the worker died
-    OVER = "over"  # the time came first; the worker was killed if it did not end by itself
+    OVER = "over"  # the budget or the planned time ended first; the worker was killed if it did not stop by itself
 
 
 @dataclass(frozen=True, slots=True)
