@@ -54,14 +54,17 @@ class Contestant:
     step: Callable[[], float] | None = None  # launches our kernel once, as a program does, and returns its seconds
 
 
-def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
-    """Time the contestants in rounds, with a rest of so many seconds before each turn; the typical seconds by method.
+def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0,
+               warm_up: float = WARM_UP_SECONDS) -> dict[str, float]:
+    """Time the contestants in rounds and return the typical seconds by method.
+
+    Before each turn the program sleeps for `rest` seconds, then runs the contestant for `warm_up` seconds.
     """
     from seqtune.tuner.measuring.comparison import typical
     from seqtune.tuner.measuring.timed_calls import time_calls
 
     return typical(time_calls({contestant.method: contestant.run for contestant in contestants}, rounds, SAMPLE_SECONDS,
-                              WARM_UP_SECONDS, rest))
+                              warm_up, rest))
 
 
 def rows_of(label: str, threads: int, contestants: Sequence[Contestant], seconds: Mapping[str, float],
@@ -124,15 +127,16 @@ def our_contestant(binder: KernelBinder, problem: Problem, operands: Operands, e
 
     kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"),
                          Fusion(Formula.of_activation("relu6")) if relu6 else NONE)
-    x, shape = tensor(operands["x"]), expected.y.shape
-    program, kept = Program(binder.threads, [kernel], [], [], []), torch.empty(shape)
+    x, y_like = tensor(operands["x"]), tensor(expected.y)
+    program, kept = Program(binder.threads, [kernel], [], [], []), torch.empty_like(y_like)
 
     def run() -> None:
-        y = torch.empty(shape)
+        y = torch.empty_like(y_like)
         kernel(x.data_ptr(), y.data_ptr())
 
     def result() -> Any:
-        y = torch.full(shape, math.nan)
+        dtype = y_like.dtype
+        y = torch.full_like(y_like, math.nan if dtype.is_floating_point else torch.iinfo(dtype).min)
         kernel(x.data_ptr(), y.data_ptr())
         return y.numpy()
 

@@ -5,6 +5,8 @@ together. A runtime is the OpenCL devices of one name, on all machines; leaving 
 
 The judged problems are new to the training as well: the data set's held-out problems that the left-out devices have,
 or, where these are fewer than FEWEST, half of the problems measured there. No problem near a judged one is trained on.
+Problems for which a kernel was measured that no other device has measured are left out everywhere: nothing is known of
+that kernel then.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:
         raise MisuseError(f"nothing to leave out is called {name!r:.60}; there are {', '.join(choices) or 'none'}")
     keys = choices[name]
     is_own = data.rows["device"].isin(keys)
-    own = replace(data, rows=data.rows[is_own].reset_index(drop=True),
+    is_learned = data.rows["kernel"].isin(set(data.rows["kernel"][~is_own]))
+    is_known = ~data.rows["problem"].isin(set(data.rows["problem"][is_own & ~is_learned]))
+    own = replace(data, rows=data.rows[is_own & is_known].reset_index(drop=True),
                   devices={key: data.devices[key] for key in keys})
     judged = _judged(own, seed)
     near = _near(data, judged)

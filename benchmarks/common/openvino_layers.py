@@ -34,7 +34,8 @@ SAMPLES = 12  # of each side, in turns; the least counts
 REST_SECONDS = 20e-3  # before each sample: the idle threads of the other side stop spinning
 WARM_UP_SECONDS, SAMPLE_SECONDS = 2.5e-3, 25e-3
 LEAST_RUNS = 3  # of a warm-up, and of a sample
-NODES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")  # types of the nodes that compute a layer
+NODES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")  # first words of the types of a layer's node;
+#                                                                          int8: FullyConnectedQuantizedLegacy
 APART = ("Eltwise", "Clamp", "Add", "Subgraph")  # types of the nodes that compute bias or activation of a layer
 
 
@@ -81,9 +82,9 @@ class LayerModel:
         for name in self.apart:
             if name in times:
                 raise SeqtuneError(f"OpenVINO computes a part of {self.problem.brief()} in a node {name}")
-        for name in NODES:
-            if name in times:
-                return times[name].real_time.total_seconds(), times[name].exec_type
+        for name, node in times.items():
+            if name.startswith(NODES):
+                return node.real_time.total_seconds(), node.exec_type
         raise SeqtuneError(f"OpenVINO's profile shows no node for {self.problem.brief()}")
 
 

@@ -1,11 +1,11 @@
 """Compare int8 matrix products with OpenVINO's and ONNX Runtime's: `python -m benchmarks.gemm_int8 [--json]`.
 
 Products of two int8 matrices with exact 32-bit sums and a constant B, of six sizes of transformers and of a classifier.
-Ours is llvm.gemm_int8 as a search on this machine chose it, called through its executable. `onnxruntime` is the
-operation MatMulInteger with A as unsigned bytes and the zero point 128, its fastest form. `openvino_node` is the time
-of OpenVINO's node for the product, in a model in which another node quantises an fp32 operand before; the program
-checks that the node computes in int8. Its sums are returned as fp32, and may be rounded. `step` is our kernel again,
-which takes turns with OpenVINO's node.
+Ours is llvm.gemm_int8 as a search on this machine chose it, called from Python. `onnxruntime` is the operation
+MatMulInteger with A as unsigned bytes and the zero point 128, its fastest form. `openvino_node` is the time of
+OpenVINO's node for the product, in a model in which another node quantises an fp32 operand before; the program checks
+that the node computes in int8. Its sums are returned as fp32, and may be rounded. `step` is our kernel again, as a step
+of a program, which takes turns with OpenVINO's node.
 
 Our kernel and ONNX Runtime take samples in rounds, in a new random order each; the median of the levelled rounds
 counts. Of `step` and `openvino_node`, the least sample counts. A ratio is the other's time divided by ours: ONNX
@@ -18,7 +18,6 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +25,22 @@ from benchmarks.common.contest import (
     Contestant,
     checked,
     geometric_mean,
+    our_contestant,
     rows_of,
     searched,
     seconds_by_method,
     take_turns,
 )
 from benchmarks.common.openvino_layers import METHOD, STEP, LayerModel, node_rows
-from benchmarks.common.program import OneLineParser, add_search, journal_of, llvm_devices, positive, run_program
+from benchmarks.common.program import (
+    OneLineParser,
+    add_search,
+    journal_of,
+    llvm_devices,
+    positive,
+    run_program,
+    warm_threads,
+)
 from benchmarks.common.report import Row, markdown
 from seqtune.errors import SeqtuneError
 
@@ -45,6 +53,8 @@ SHAPES = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 2304, 768),
 OURS = "llvm.gemm_int8"
 PEERS = {"onnxruntime": OURS, METHOD: STEP}  # method -> the method of our kernel whose time divides its time
 ZERO = 128  # of unsigned bytes
+REST_SECONDS = 0.1  # before a turn: after 50 ms, idle threads of ONNX Runtime still spun now and then
+WARM_UP_SECONDS = 10e-3  # before a sample: the threads wake
 FP32_ROUNDING = 1e-6  # largest error of a sum that is returned as fp32, relative to the largest sum
 
 
@@ -106,7 +116,7 @@ def run(given: argparse.Namespace) -> list[Row]:
     """Search our configurations, hold the contests and return a row for each contestant."""
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.registry import kernel
-    from seqtune.tuner.backends.backend import open_backend
+    from seqtune.pytorch.device_threads import binder_of
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.timing import prepare
 
@@ -115,29 +125,18 @@ def run(given: argparse.Namespace) -> list[Row]:
     for device in llvm_devices(given.threads):
         with journal_of(given.journal) as journal, Runner(device) as runner:
             chosen = [searched(problem, device, kernel(OURS), journal, given.trials, runner) for problem in problems]
+        warm_threads(device.threads)
         for problem, configuration in zip(problems, chosen, strict=True):
             operands, expected = prepare(problem)
             contestants = ([onnx_runtime(problem, operands, expected, device.threads)]
                            if find_spec("onnxruntime") else [])
-            backend = open_backend(device)
-            executable = backend.build(problem, kernel(OURS), configuration)
-            executable.load(operands)
-            executable.poison()
-
-            def result(ours: Any = executable) -> Any:
-                ours.run()
-                return ours.outputs()["y"]
-
-            ours = Contestant(OURS, executable.run, checked(expected, partial(result), OURS),
-                              {"configuration": dict(configuration.settings)}, partial(executable.time, 1))
+            ours = our_contestant(binder_of(device), problem, operands, expected, configuration, OURS)
             contestants.append(ours)
-            seconds = take_turns(contestants, given.rounds)
+            seconds = take_turns(contestants, given.rounds, REST_SECONDS, WARM_UP_SECONDS)
             label = label_of(problem)
             rows += rows_of(label, device.threads, contestants, seconds, problem.size("flop"))
             if find_spec("openvino"):
                 rows += open_vino(problem, operands, expected, device.threads, ours)
-            executable.close()
-            backend.close()
             print(f"{label}, {device.threads} threads: " + ", ".join(
                 f"{name} {taken * 1e6:.0f} us" for name, taken in seconds.items()), file=sys.stderr, flush=True)
     return rows

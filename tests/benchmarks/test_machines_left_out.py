@@ -76,6 +76,15 @@ def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Datase
         left_out(data, "moon")
 
 
+def test_problems_with_a_kernel_that_only_the_machine_has_are_not_judged(data: Dataset) -> None:
+    rows = data.rows.astype({"kernel": object})
+    key = rows["problem"].iloc[-1]
+    rows.loc[(rows["device"] == OTHER.key) & (rows["problem"] == key), "kernel"] = "llvm.new"
+    assert key in set(left_out(data, "stone").own.rows["problem"])
+    split = left_out(replace(data, rows=rows), "stone")
+    assert key not in {*split.own.rows["problem"], *split.judged}
+
+
 @needs("torch")
 def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
     given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
