@@ -21,12 +21,13 @@ from benchmarks.networks.models import NETWORKS
 from seqtune.errors import ProblemError
 from seqtune.kernels.files import replacing
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.collected import ProblemSplit, problems
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.seeded import seeded_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+
+from .collected_problems import ProblemSplit, problems
+from .locked_problems import locked_problems
 
 if TYPE_CHECKING:
     from torch import nn

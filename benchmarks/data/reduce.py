@@ -28,9 +28,10 @@ from seqtune.data.provenance import check_measured
 from seqtune.data.record import COMPARED, Status
 from seqtune.data.repeated_times import DISTURBED
 from seqtune.errors import KernelError, MisuseError, SeqtuneWarning
-from seqtune.kernels.problem_sets.collected import problems
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.registry import kernel
+
+from .collected_problems import problems
+from .locked_problems import locked_problems
 
 DISAGREE = 0.5  # interquartile range / median of a single time's samples
 TRIAL = ["device", "problem", "kernel", "configuration"]

@@ -41,9 +41,10 @@ from seqtune.tuner.fleet.engine import Event
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import SimulatedFault
 from seqtune.tuner.tuning_options import Budget, Finals, TuningOptions
+
+from .simulated_engine import DriverKilled, SimulatedEngine
+from .simulated_fault import SimulatedFault
 
 HOSTS = 6  # each with a device of either kind
 TRIALS = 100  # of each problem

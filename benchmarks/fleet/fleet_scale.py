@@ -23,8 +23,9 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
 from seqtune.tuner.tuning_options import Budget, Finals, TuningOptions
+
+from .simulated_engine import SimulatedEngine
 
 SIZES = (1, 10, 30, 100, 200, 300, 500, 1000)
 COST = 0.05  # s of a measurement

@@ -18,7 +18,8 @@ from seqtune.tuner.fleet.batch import Purpose
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.fleet.member_state import MemberState
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
+
+from .simulated_fault import FaultKind, SimulatedFault
 
 Identity = tuple[str, str, str, str]  # problem, machine, configuration, purpose
 NODE, DRIVER, DISK, CLOCK = "node lost", "driver killed", "disk full", "clock jumps"

@@ -23,7 +23,6 @@ import numpy as np
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import Row, markdown, today
-from seqtune.data.formats.clblast_tiles import described_task
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.row_index import Numbers
@@ -38,6 +37,8 @@ from seqtune.tuner.cost_models.product_tiles import describes_tiles
 from seqtune.tuner.cost_models.transfer import consensus, look_up
 from seqtune.tuner.simulation import RecordedSpace, StrategyMethod
 from seqtune.tuner.strategies.portfolio import Portfolio
+
+from .clblast_tiles import described_task
 
 BUDGETS = (0, 1, 5, 25)  # measurements; 0: the first proposal, which is not measured
 KEPT = 0.5  # of the configurations, in each repeat

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.formats.clblast_tiles import with_facts, with_tiles
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
@@ -31,6 +30,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.analytic import terms_of
+
+from .clblast_tiles import with_facts, with_tiles
 
 Cost = Callable[[SearchSpace], Floats]  # seconds of every configuration of a space
 Pair = tuple[Task, Task]  # a task as the methods see it, and with the quantities that its cost reads

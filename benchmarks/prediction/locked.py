@@ -1,6 +1,6 @@
 """The locked test set, judged live on this machine: `python -m benchmarks.locked --out docs`.
 
-Every locked problem (`seqtune.kernels.problem_sets.locked`) is first searched: completely if its space has at most
+Every locked problem (`benchmarks.data.locked_problems`) is first searched: completely if its space has at most
 --trials configurations, else by a local search of that many. Then all that any method proposes, the fastest eight of
 the search, the safe default and random configurations run in one contest (`seqtune.tuner.measuring.contest`): each has
 one time for all methods, the median over three builds. Shares are shown by kind of problem, with 95 % intervals and the
@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import RESULTS, Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown, today
+from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, KernelError, SeqtuneError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
-from seqtune.kernels.problem_sets.locked import LOCKED_VERSION, locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 
 if TYPE_CHECKING:

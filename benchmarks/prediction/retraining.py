@@ -23,10 +23,10 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown, write_json
 from benchmarks.common.stored_options import check_options
+from benchmarks.data.locked_problems import locked_problems
 from benchmarks.prediction.locked import COUNTS, JudgedFile, judge_with, until_after
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.problem_sets.kinds import KINDS
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.seeded import seeded_problems
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.data.collect import chosen_problems, collect, remaining
 from benchmarks.data.collection import Collection
+from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.reduce import reduced
 from benchmarks.data.stages import FASTEST, OTHERS, STAGES
 from seqtune.data.dataset import Dataset
@@ -18,7 +19,6 @@ from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.fleet import chaos, fleet_scale
 from benchmarks.fleet.injected_faults import planned_faults
+from benchmarks.fleet.simulated_fault import FaultKind
 from benchmarks.fleet.simulated_work import members
-from seqtune.tuner.fleet.simulated_fault import FaultKind
 
 
 def test_a_small_campaign_of_faults_loses_and_doubles_nothing() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.peer_search import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
+from benchmarks.data.locked_problems import locked_problems
 from benchmarks.search import comparison, live_search
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Comparison
@@ -22,7 +23,6 @@ from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task

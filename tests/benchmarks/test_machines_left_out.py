@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.left_out import groups, left_out
+from benchmarks.data.locked_problems import locked_problems
 from benchmarks.prediction import locked, machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from seqtune.data.dataset import Dataset
@@ -18,7 +19,6 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 from seqtune.predictor.times.shares import Outcome

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from benchmarks.data.collect import chosen_network_problems
+from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.network_problems import (
     COUNTS,
     JUDGED,
@@ -20,7 +21,6 @@ from benchmarks.data.network_problems import (
 from benchmarks.networks.models import NETWORKS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import kind_of
-from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 

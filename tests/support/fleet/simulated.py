@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 
+from benchmarks.fleet.simulated_engine import SimulatedEngine, SimulatedMember
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from benchmarks.fleet.simulated_work import DEVICE, KERNEL, OTHER, members, problems, seconds
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -12,8 +14,6 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.simulated_engine import SimulatedEngine, SimulatedMember
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.tuning_options import Finals, TuningOptions
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import SimulatedEngine
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, SeqtuneError
@@ -16,8 +18,6 @@ from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
-from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.tuning_options import Budget
 from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
@@ -18,8 +20,6 @@ from seqtune.tuner.fleet.engine import Event
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.progress import FleetProgress
-from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.tuning_options import Budget
 from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, contents, members, problems, seconds, untrue
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import SimulatedEngine
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.fleet.progress import MemberPhase, MemberProgress
-from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.tuning_options import Budget
 from tests.support.fleet.simulated import (
     DEVICE,

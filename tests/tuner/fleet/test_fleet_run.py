@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import SimulatedEngine
 from seqtune.data.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
@@ -13,7 +14,6 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
-from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
 from seqtune.tuner.tune import tune
 from seqtune.tuner.tuning_options import Budget, Finals, TuningOptions
 from tests.support.fleet.simulated import (

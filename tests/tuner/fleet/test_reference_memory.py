@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet import reference_memory
@@ -18,8 +20,6 @@ from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.progress import MemberPhase
 from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
-from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.tuning_options import Budget
 from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue
 

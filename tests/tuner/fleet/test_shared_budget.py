@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
+from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Parameter
 from seqtune.tuner.campaign import campaign
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.tune import tasks_for
 from tests.support.fleet.simulated import (
     DEVICE,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..cache_lines import PERIOD
-from ..problem import Problem
-from .networks import network
-from .sampler import sample_problems
-from .similarity import SimilarityIndex
+from seqtune.kernels.cache_lines import PERIOD
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 IMAGES = (1, 3, 4, 6)  # channels
 RARE = 32  # problems of each kind that is rare in a plain sample: images, groups, planes that share cache sets

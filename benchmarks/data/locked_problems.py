@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ..operations.feature import Value
-from ..problem import Problem
-from .collected import problems
-from .kinds import KINDS, kind_of
-from .sampler import LARGEST_OPERAND, largest_tensor
-from .seeded import seeded_problems
-from .similarity import SimilarityIndex
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
+from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
+from seqtune.kernels.problem_sets.seeded import seeded_problems
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+
+from .collected_problems import problems
 
 LOCKED_VERSION = 1  # of the set; results of different versions cannot be compared
 LEAST = 10  # problems of each kind; an interval over fewer says little

@@ -21,11 +21,11 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
+from seqtune.tuner.fleet.engine import QUIET, Answered, Event, Finished, Joined, Left
+from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.load import Load
 
-from ..load import Load
-from .batch import MeasuringBatch, Purpose
-from .engine import QUIET, Answered, Event, Finished, Joined, Left
-from .member import Member
 from .simulated_fault import FaultKind, FaultPlan, SimulatedFault
 
 BUSY = Load(others=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.data.formats.clblast_tiles import PARAMETERS, described_task, with_facts, with_tiles
+from benchmarks.prediction.clblast_tiles import PARAMETERS, described_task, with_facts, with_tiles
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
