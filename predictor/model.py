@@ -120,7 +120,6 @@ class EvaluationRequest:
 
     methods: tuple[str, ...] | None = None  # names from the kind's methods; None: all of them
     queries: tuple[tuple[Problem, Device], ...] | None = None  # measured now; None: look up recorded times
-    baselines: bool = False  # also fit the baselines that take long
     by_feature: bool = False  # also judge each direction and each data type separately
     protect_held_out: bool = False  # every held-out problem judges, since no training learns from problems near it
 

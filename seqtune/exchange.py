@@ -68,7 +68,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     from seqtune.data.serving.request import ServingRequest
 
     code = form in CODE
-    chosen = Format((), write=code_writer(form, checkpoint, libraries, force)) if code else format_of(form, "write")
+    chosen = Format((), write=code_writer(checkpoint, libraries, force)) if code else format_of(form, "write")
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}

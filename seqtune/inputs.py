@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 Check = TypeVar("Check", bound=Callable[..., None])
 # Endings that say what a file holds, where it is something that one could expect of an output here.
-ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C",
-           ".onnx": "ONNX"}
+ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C"}
 LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
 
 

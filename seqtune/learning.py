@@ -203,15 +203,15 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
 
 def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str | None = None,
              checkpoint: str | Path | None = None, methods: str | Sequence[str] | None = None, live: bool = False,
-             problems: object = None, device: Device | str | None = None, baselines: bool = False,
-             by_feature: bool = False, progress: Say = silent, warn: Say = warned) -> Evaluation:
+             problems: object = None, device: Device | str | None = None, by_feature: bool = False,
+             progress: Say = silent, warn: Say = warned) -> Evaluation:
     """Compare a checkpoint with other methods on problems that it did not learn from.
 
     `data` is a data set (None: the shipped ones) or, with `form` (a name in the table of formats), files of that
     format. Only `device` is judged (None: all); with `form` it adds facts that the files lack. `checkpoint` is a folder
     or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a file, or
-    several problems) are measured now on `device`. `methods`, `baselines` and `by_feature` are options of
-    `EvaluationRequest`. `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
+    several problems) are measured now on `device`. `methods` and `by_feature` are options of `EvaluationRequest`.
+    `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
     """
     from seqtune.data.formats.dataset_file import is_shipped
     from seqtune.predictor.model import EvaluationRequest, shipped_learner
@@ -226,7 +226,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
-        baselines=baselines, by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
+        by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
     return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
 
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import MisuseError, check_installed
+from .errors import MisuseError
 
 if TYPE_CHECKING:
     from seqtune.data.formats.format import ExportRequest
 
 CODE: Mapping[str, str] = {  # name of the format -> the meaning of its files
     "c": "a trained predictor as one C99 file with its header",
-    "onnx": "the network of a trained predictor, one step of its beam search",
 }
 
 
@@ -25,16 +24,15 @@ def described_code() -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in CODE.items())
 
 
-def code_writer(form: str, checkpoint: str | Path | None, libraries: Sequence[str],
+def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
                 force: bool) -> Callable[[ExportRequest, Path], dict[str, Any]]:
     """The function that writes a checkpoint to a path.
 
     Without a checkpoint it writes that of the library, or else the shipped one. Only the kernels of `libraries` are
-    written to C, if any are named; an ONNX graph scores the words of all.
+    written, if any are named.
     """
     def write(request: ExportRequest, out: Path) -> dict[str, Any]:
-        chosen = checkpoint or _usual(libraries)
-        return _write_onnx(chosen, out) if form == "onnx" else _write_c(chosen, libraries, out, force)
+        return _write_c(checkpoint or _usual(libraries), libraries, out, force)
 
     return write
 
@@ -60,23 +58,6 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
         raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")
     write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}
-
-
-def _write_onnx(checkpoint: str | Path, out: Path) -> dict[str, Any]:
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
-    from .inputs import load_checkpoint
-
-    if out.suffix != ".onnx":
-        raise MisuseError(f"{out} is not the name of an ONNX file; choose one that ends with .onnx")
-    model = load_checkpoint(checkpoint)
-    if not isinstance(model, Checkpoint):
-        raise MisuseError(f"{checkpoint} has no step in ONNX: it is a {type(model).__name__}; name a checkpoint that "
-                          "was trained on measured times")
-    check_installed("onnx", "torch", "onnx", "onnxscript")
-    from seqtune.predictor.graphs.step_graph import write_step_graph  # torch, and it takes seconds
-
-    return dict(write_step_graph(model, out))
 
 
 def _usual(libraries: Sequence[str]) -> str | Path:

@@ -79,10 +79,10 @@ METRICS = (("exact", FEW), ("exact_top5", FEW), ("per_parameter", FEW), ("teache
 def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, methods: Sequence[str],
               epochs: int) -> tuple[list[Row], dict[str, int]]:
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
+    from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions
+    from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_baselines, network_options
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.labels import read_labels
-    from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
-    from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines, network_options
     from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords
     from seqtune.predictor.labels.methods import Beam
     from seqtune.predictor.labels.translator import LabelWords
@@ -167,14 +167,15 @@ def choice_results(races: SolverTimings, checkpoint: LabelCheckpoint, most: int 
     """
     import numpy as np
 
+    from benchmarks.prediction.label_baselines.solver_trees import TreeChoice, with_trees
     from seqtune.predictor.labels.scores import solver_choice_rows
-    from seqtune.predictor.labels.solver_choice import TreeChoice, choose
+    from seqtune.predictor.labels.solver_choice import choose
 
     held_out: np.ndarray[Any, Any] = races.queries.held_out
     judged, fitting = races.take(np.flatnonzero(held_out)), races.take(np.flatnonzero(~held_out))
     trees = TreeChoice(fitting, most=most, threads=1).choose(judged)
-    chosen = choose(checkpoint.translator, judged)
-    return {"rows": [row.to_json() for row in solver_choice_rows(judged, chosen, trees)],
+    rows = solver_choice_rows(judged, choose(checkpoint.translator, judged))
+    return {"rows": with_trees(rows, solver_choice_rows(judged, trees)),
             "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
 
 

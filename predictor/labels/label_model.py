@@ -65,5 +65,4 @@ class LabelModel(LabelCheckpoint):
 
         if request.methods is not None or request.queries is not None:
             raise MisuseError("--methods, --live and --problems are for data sets of measurements")
-        return evaluate_labels(self, data, baselines=request.baselines, by_feature=request.by_feature,
-                               progress=progress, warn=warn)
+        return evaluate_labels(self, data, by_feature=request.by_feature, progress=progress, warn=warn)

@@ -1,7 +1,8 @@
 """LabelMethod: a method that predicts labels; and Beam, the method that every source of next words is judged by.
 
 A method proposes configurations for labelled queries. One that predicts word by word also tells whether its next value
-is right after the true values before it. The baselines that propose whole configurations are methods, too.
+is right after the true values before it. The baselines of `benchmarks/` that propose whole configurations are methods,
+too.
 """
 
 from __future__ import annotations
@@ -47,29 +48,14 @@ class LabelMethod(Protocol):
         ...
 
 
-class LabelRanker(Protocol):
-    """Scores whole configurations of one kernel, for example to reorder the proposals of a beam."""
-
-    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> NDArray[np.float32]:
-        """Score configurations `indices` (query, proposal, parameter): log-odds or similar, up to a constant per query,
-        (query, proposal)."""
-        ...
-
-
 class Beam:
     """The constrained beam search over any source of next words. It proposes at most `width` configurations; with a
     width of 1 it is greedy.
-
-    A `ranker` may reorder the proposals: their score is then their log-probability plus `trust` times the ranker's
-    score.
     """
 
-    def __init__(self, words: NextWord[Any], width: int = WIDTH, ranker: LabelRanker | None = None,
-                 trust: float = 1.0) -> None:
+    def __init__(self, words: NextWord[Any], width: int = WIDTH) -> None:
         self.words = words
         self.width = width
-        self.ranker = ranker
-        self.trust = trust
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
@@ -90,20 +76,13 @@ class Beam:
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> ValueIndices:
         count = min(count, self.width)
-        most = self.width if self.ranker is not None else count
         results = beam_search_many(self.words, [Task(space.problem, space.device, (space,)) for space in spaces],
-                                   self.width, most)
-        indices = np.full((len(labels), most, labels.places.shape[1]), -1, np.int16)
-        scores = np.full((len(labels), most), -np.inf)
+                                   self.width, count)
+        indices = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         for row, candidates in enumerate(results):
             for rank, candidate in enumerate(candidates):
                 indices[row, rank] = _value_indices(labels.kernel, candidate)
-                scores[row, rank] = candidate.log_probability or 0.0
-        if self.ranker is not None:
-            scores += self.trust * self.ranker.rank(labels.kernel, labels.queries, indices)
-            best = np.argsort(-scores, axis=1, kind="stable")
-            indices = np.take_along_axis(indices, best[:, :, None], axis=1)
-        return indices[:, :count]
+        return indices
 
     def _correct(self, labels: Labels, spaces: Sequence[SearchSpace]) -> NDArray[np.bool_]:
         """Whether each next value is right; a label outside of its space is wrong after its first impossible value."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 
 from ..sequence.vocabulary import Vocabulary
-from .baselines.lookup import by_device
 from .classifier_chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
 from .inputs import tree_columns
 from .label_examples import LabelExamples
@@ -32,6 +31,13 @@ WEIGHTS = np.linspace(0, 1, 21)  # the weights that are tried
 
 Chains = dict[tuple[str, str], KernelChain]  # by the names of device (or ANY) and kernel
 Logs = list[NDArray[np.float32]]  # for each parameter: log-probabilities (label, value) after the true values before it
+
+
+def by_device(labels: Mapping[str, Labels]) -> dict[tuple[str, str], Labels]:
+    """Split the labels of each kernel by device: labels by the names of device and kernel."""
+    return {(device.name, name): part.take(np.flatnonzero(part.queries.device == number))
+            for name, part in labels.items() for number, device in enumerate(part.queries.devices)
+            if (part.queries.device == number).any()}
 
 
 def grow(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> Chains:

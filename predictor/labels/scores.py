@@ -60,21 +60,18 @@ class LabelRow:
     device: str
     solver: str
     score: Score
-    baselines: Mapping[str, Score] = field(default_factory=dict)  # by name
     parts: Mapping[str, Score] = field(default_factory=dict)  # by feature and value: `direction=...`, `dtype=...`
 
     def to_json(self) -> dict[str, object]:
         """A JSON object with the device, the solver and the fields of the score."""
         result: dict[str, object] = {"device": self.device, "solver": self.solver, **asdict(self.score)}
-        if self.baselines:
-            result["baselines"] = {name: asdict(score) for name, score in self.baselines.items()}
         if self.parts:
             result["parts"] = {name: asdict(score) for name, score in self.parts.items()}
         return result
 
 
-def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[str, LabelMethod] | None = None,
-          by: tuple[str, ...] = (), progress: Callable[[str], None] = lambda step: None) -> list[LabelRow]:
+def judge(method: LabelMethod, labels: Mapping[str, Labels], by: tuple[str, ...] = (),
+          progress: Callable[[str], None] = lambda step: None) -> list[LabelRow]:
     """Score a method: a row per device and solver. `by` names features of problems (direction, dtype); each of their
     values gets a part in the row."""
     rows = []
@@ -87,8 +84,6 @@ def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[
             predictions, allowed = method.predict(judged, TOP), allowed_values(judged)
             rows.append(LabelRow(
                 device.name, name.removeprefix(PREFIX), Score.of(judged, predictions, allowed),
-                {title: Score.of(judged, other.predict(judged, TOP), allowed)
-                 for title, other in (baselines or {}).items()},
                 {part: score for feature in by for part, score in _parts(judged, predictions, allowed, feature)}))
     return rows
 
@@ -118,14 +113,13 @@ class SolverChoiceRow:
     top1: float  # share of problems whose fastest solver was chosen
     share: float
     default_share: float  # share of always choosing the solver that is fastest most often, among those that apply
-    trees_share: float | None = None  # share of a classifier of boosted trees; None if there is none
 
     def to_json(self) -> dict[str, object]:
-        """A flat JSON object without the fields that are None."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """A flat JSON object."""
+        return asdict(self)
 
 
-def solver_choice_rows(timings: SolverTimings, chosen: Entries, trees: Entries | None = None) -> list[SolverChoiceRow]:
+def solver_choice_rows(timings: SolverTimings, chosen: Entries) -> list[SolverChoiceRow]:
     """Score the choice of solvers: a row per device. `chosen[i]` is the chosen entry of the timings of query i."""
     best = np.minimum.reduceat(timings.seconds, timings.starts[:-1])
     owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
@@ -143,7 +137,7 @@ def solver_choice_rows(timings: SolverTimings, chosen: Entries, trees: Entries |
             return float(np.exp(np.log(best[queries] / timings.seconds[entries[queries]]).mean()))
 
         rows.append(SolverChoiceRow(device.name, len(queries), float(fastest[chosen[queries]].mean()), share(chosen),
-                                    share(most_frequent), None if trees is None else share(trees)))
+                                    share(most_frequent)))
     return rows
 
 

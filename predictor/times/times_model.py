@@ -97,8 +97,8 @@ class TimesModel(Checkpoint):
         """
         from .evaluation import METHODS, OLD_NAMES, check_methods, evaluate
 
-        if request.baselines or request.by_feature:
-            raise MisuseError("--baselines and --by are for another tuner's choices; for measurements name --methods")
+        if request.by_feature:
+            raise MisuseError("--by is for another tuner's choices; for measurements name --methods")
         methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
         check_methods(methods)
         if request.queries is not None:

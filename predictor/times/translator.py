@@ -1,10 +1,10 @@
 """Translator: a small encoder-decoder transformer from source sentences to target sentences, in plain PyTorch.
 
-It has pre-norm blocks on `scaled_dot_product_attention`, which can be exported to ONNX. A target word's vector is the
-sum of its own embedding, its parameter's embedding and the output of a small network, whose input is the value's
-numeric code and how the value fits the problem's quantities (such as the waste of a tile of 14 in a row of 56). The
-same vectors embed the words that are read and score the next words (logit = state · vector), so a value that is rare
-in training benefits from similar values.
+It has pre-norm blocks on `scaled_dot_product_attention`. A target word's vector is the sum of its own embedding, its
+parameter's embedding and the output of a small network, whose input is the value's numeric code and how the value fits
+the problem's quantities (such as the waste of a tile of 14 in a row of 56). The same vectors embed the words that are
+read and score the next words (logit = state · vector), so a value that is rare in training benefits from similar
+values.
 The derived quantities that a word resolves (a tile's accumulators, the waste of a row: see
 `seqtune.predictor.sequence.derived_quantities`) are added to its vector. They come from the search space, so only words
 that it allows are scored. The attribute `settled` holds the layer for them; its name is part of the checkpoint format.

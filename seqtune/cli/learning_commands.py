@@ -122,8 +122,6 @@ def evaluate(
     files: Annotated[list[Path] | None, typer.Option(
         "--data", metavar="PATH...", show_default=False,
         help="Files of the format, or folders of them; --device adds facts of a device.")] = None,
-    baselines: Annotated[bool, typer.Option(
-        "--baselines", help="For another tuner's choices: also fit and judge the baselines (minutes).")] = False,
     by: Annotated[bool, typer.Option(
         "--by", help="For another tuner's choices: also by direction and data type.")] = False,
     checkpoint: Checkpoint = None,
@@ -145,7 +143,7 @@ def evaluate(
     with progress.spinner() as say:
         result = api.evaluate(
             paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-            problems=problems, device=device, baselines=baselines, by_feature=by, progress=say, warn=progress.note)
+            problems=problems, device=device, by_feature=by, progress=say, warn=progress.note)
     answer(result.to_json()) if as_json else tables.evaluation(result.to_json()["rows"])
 
 

@@ -202,14 +202,15 @@ def tuned(outcome: TuningReport) -> None:
 def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
     """Print the rows of an evaluation, and what their columns mean.
 
-    A row about a solver becomes a line for each method or part; rows without one follow, in a table of their own.
+    A row about a solver becomes a line, followed by one for each of its parts; rows without a solver follow, in a table
+    of their own.
     """
     lines = []
     for row in shares:
         if "solver" in row:
-            own = {name: value for name, value in row.items() if name not in ("baselines", "parts")}
+            own = {name: value for name, value in row.items() if name != "parts"}
             names = {name: own.pop(name) for name in ("device", "solver")}
-            scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
+            scores = {"seqtune": own, **row.get("parts", {})}
             lines += [{**names, "method": method, **score} for method, score in scores.items()]
     rows(lines)
     others = [row for row in shares if "solver" not in row]

@@ -25,7 +25,7 @@ from tests.support.programs.programs import Programs
 
 PROGRAMS = ("results", "headline", "network_layers", "gemm", "gemm_int8", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "space_building",
-            "miopen_paper", "miopen_gpu", "miopen_latency",
+            "miopen_paper", "miopen_gpu", "miopen_latency", "label_baselines",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
             "runtimes_left_out", "gpu_day", "gpu_results",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
@@ -42,7 +42,7 @@ def rows(share: float, low: float) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_says_what_it_does_without_data(program: str, programs: Programs) -> None:
-    if program in ("miopen_paper", "networks", "networks.verification"):
+    if program in ("miopen_paper", "label_baselines", "networks", "networks.verification"):
         skip_without("torch")
     done = programs.run(f"benchmarks.{program}", "--help")
     assert done.returncode == 0, done.stderr

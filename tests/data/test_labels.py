@@ -15,10 +15,9 @@ from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_
 from seqtune.data.queries import DistinctProblems, Queries
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.labels.baselines.lookup import Majority, NearestLabels
 from seqtune.predictor.labels.inputs import NUMBERS, TREE_FEATURES, Inputs, tree_columns
 from seqtune.predictor.labels.methods import LabelPredictions, valid
-from seqtune.predictor.labels.scores import Score, first_best, judge, solver_choice_rows
+from seqtune.predictor.labels.scores import Score, first_best, solver_choice_rows
 from seqtune.predictor.labels.seen_problems import SeenProblems
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_text
 from tests.support.planted_labels import find_file, perf_files
@@ -129,23 +128,6 @@ def test_the_share_of_a_choice_is_what_its_times_say() -> None:
     assert row.share == pytest.approx(0.5 ** (1 / 3))
     assert row.default_share == pytest.approx(1.0)  # `a` wins most often, and where it isn't, `b` is alone
     assert row.to_json().keys() == {"device", "n", "top1", "share", "default_share"}
-
-
-def test_baselines_look_up_what_training_has_seen(labels: dict[str, Labels]) -> None:
-    parts = {name: some.split() for name, some in labels.items()}
-    fitting, judged = ({name: part[side] for name, part in parts.items()} for side in (0, 1))
-    rows = {(row.device, row.solver): row
-            for row in judge(NearestLabels(fitting), judged, {"majority": Majority(fitting)})}
-    assert set(rows) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
-                         ("miopen:gfx900_56", "ConvBinWinogradRxSf2x3")}
-    winograd = rows["miopen:gfx900_56", "ConvBinWinogradRxSf2x3"]
-    assert winograd.score.exact > winograd.baselines["majority"].exact > 0
-    assert winograd.baselines["majority"].exact_top5 == 1.0
-    for row in rows.values():
-        assert row.score.exact <= row.score.exact_top5
-        assert row.baselines["majority"].teacher_forced is not None
-    by = judge(Majority(fitting), judged, by=("direction",))
-    assert {part for row in by for part in row.parts} == {"direction=forward", "direction=backward_data"}
 
 
 def test_what_lies_outside_of_its_space_is_counted(labels: dict[str, Labels]) -> None:

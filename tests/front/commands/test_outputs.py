@@ -45,7 +45,7 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
     return {
         "parquet": (["export", "--journal", str(journal)], ".parquet"),
         "t4": (["export", "--journal", str(journal), "--format", "t4"], ".json"),
-        "c": (["export", "--format", "c"], ".c"), "onnx": (["export", "--format", "onnx"], ".onnx"),
+        "c": (["export", "--format", "c"], ".c"),
         "clblast-cpp": (["export", "--journal", str(journal), "--format", "clblast-cpp"], ".hpp"),
         "clblast": (["export", "--journal", str(journal), "--format", "clblast"], ""),
         "report": (["report", str(journal)], ".html"), "train": (["train", "shipped"], ""),
@@ -53,7 +53,7 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
         "import": (["import", "t4", str(problems)], ".parquet")}
 
 
-@pytest.mark.parametrize("name", ["parquet", "t4", "c", "onnx", "clblast-cpp", "clblast", "report", "predict", "import",
+@pytest.mark.parametrize("name", ["parquet", "t4", "c", "clblast-cpp", "clblast", "report", "predict", "import",
                                   pytest.param("train", marks=needs("torch"))])
 def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_one_line(
         name: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

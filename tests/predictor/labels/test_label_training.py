@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.baselines.rankers import TwoTowerRanker
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
@@ -79,9 +78,6 @@ def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, tmp_path:
             train({MLIR: changed_labels}, None, options)
     with pytest.raises(FormatError, match="other data"):
         train({MLIR: labels}, None, options, start=first)
-    TwoTowerRanker.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
-    with pytest.raises(FormatError, match="other data"):
-        TwoTowerRanker.fit({MLIR: changed[0]}, replace(options, state=tmp_path / "towers"))
 
 
 def test_trees_have_half_of_the_weight_without_validation_labels(label_parts: Parts) -> None:

@@ -13,8 +13,7 @@ from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.processes import usable_jobs
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
-OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "onnx", "onnxscript", "onnxruntime", "kernel_tuner",
-            "mkdocs", "mypy")
+OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
 
 
 def reason(packages: Iterable[str]) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ...networks.dimensions import Dimensions
-from ...networks.transformer import Pairs
-from ...sequence.vocabulary import Vocabulary
-from ..inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
-from ..translator import LabelSource, SentenceModel
+from seqtune.predictor.labels.inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
+from seqtune.predictor.labels.translator import LabelSource, SentenceModel
+from seqtune.predictor.networks.dimensions import Dimensions
+from seqtune.predictor.networks.transformer import Pairs
+from seqtune.predictor.sequence.vocabulary import Vocabulary
 
 MAGNITUDE = 4  # index of a number's logarithm in its code
 _FEATURES = len(NUMBERS) + MAGNITUDE_SIZE + len(WORDS) + 1

@@ -9,18 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
-
-from ..inputs import plain_columns
-from ..methods import LabelPredictions, ValueIndices
+from seqtune.predictor.labels.inputs import plain_columns
+from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices
+from seqtune.predictor.labels.mixture_weights import by_device
 
 _Group = tuple[str, str]  # names of device and kernel
-
-
-def by_device(fitting: Mapping[str, Labels]) -> dict[_Group, Labels]:
-    """Split the labels of each kernel by device: labels by the names of device and kernel."""
-    return {(device.name, name): labels.take(np.flatnonzero(labels.queries.device == number))
-            for name, labels in fitting.items() for number, device in enumerate(labels.queries.devices)
-            if (labels.queries.device == number).any()}
 
 
 class Majority:

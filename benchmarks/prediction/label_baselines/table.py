@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from seqtune.data.labels import Labels
+from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords, KernelChain
+from seqtune.predictor.labels.label_options import LabelOptions
+from seqtune.predictor.labels.methods import Beam, LabelMethod
+from seqtune.predictor.labels.mixture_weights import by_device
+from seqtune.predictor.labels.training import train, vocabulary_of
+from seqtune.predictor.labels.translator import LabelWords
+from seqtune.predictor.say import Say, silent
 
-from ...say import Say, silent
-from ..classifier_chain import ChainOptions, ChainWords, KernelChain
-from ..label_options import LabelOptions
-from ..methods import Beam, LabelMethod
-from ..training import train, vocabulary_of
-from ..translator import LabelWords
-from .lookup import Majority, NearestLabels, by_device
+from .lookup import Majority, NearestLabels
 from .lstm import RecurrentTranslator
 from .rankers import RankedLabels, TreeRanker, TreeRankerOptions, TwoTowerRanker, seen_labels
 

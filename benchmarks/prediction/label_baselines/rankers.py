@@ -1,14 +1,13 @@
 """Rankers: two towers and boosted trees that score whole configurations of a kernel.
 
-Alone they are baselines that choose among the configurations that training has seen; with a beam search they reorder
-its proposals (`seqtune.predictor.labels.methods.Beam`).
+They choose among the configurations that training has seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,17 +18,26 @@ from torch import Tensor, nn
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
+from seqtune.predictor.labels.classifier_chain import with_values
+from seqtune.predictor.labels.inputs import TOKENS, Floats, Inputs, tree_columns
+from seqtune.predictor.labels.label_examples import Rows
+from seqtune.predictor.labels.label_options import LabelOptions
+from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices, valid
+from seqtune.predictor.labels.training import fingerprint, fit_examples, vocabulary_of
+from seqtune.predictor.labels.translator import LabelSource, SourceEmbedding, TargetVectors
+from seqtune.predictor.networks.dimensions import Dimensions
+from seqtune.predictor.sequence.vocabulary import Vocabulary
 
-from ...networks.dimensions import Dimensions
-from ...sequence.vocabulary import Vocabulary
-from ..classifier_chain import with_values
-from ..inputs import TOKENS, Floats, Inputs, tree_columns
-from ..label_examples import Rows
-from ..label_options import LabelOptions
-from ..methods import LabelPredictions, LabelRanker, ValueIndices, valid
-from ..training import fingerprint, fit_examples, vocabulary_of
-from ..translator import LabelSource, SourceEmbedding, TargetVectors
 from .lookup import Majority, NearestLabels
+
+
+class LabelRanker(Protocol):
+    """Scores whole configurations of one kernel."""
+
+    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
+        """Score configurations `indices` (query, proposal, parameter): log-odds or similar, up to a constant per query,
+        (query, proposal)."""
+        ...
 
 
 class RankedLabels:

@@ -1,1 +1,0 @@
-"""Networks of translators as graphs for other runtimes."""

@@ -1,0 +1,105 @@
+"""The baselines that label models are compared with, and the program that judges a checkpoint beside them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.prediction.label_baselines.__main__ import judged_beside_baselines, main
+from benchmarks.prediction.label_baselines.lookup import Majority, NearestLabels
+from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions, TwoTowerRanker
+from benchmarks.prediction.label_baselines.solver_trees import TreeChoice, with_trees
+from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_baselines
+from seqtune.data.dataset import Dataset
+from seqtune.data.labels import read_solver_timings
+from seqtune.errors import FormatError
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.scores import judge, solver_choice_rows
+from tests.support import label_toys
+from tests.support.label_toys import MLIR, QUICK, TREES, Parts
+from tests.support.planted_labels import perf_files
+
+OPTIONS = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
+
+
+def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
+    scores = {name: [row.score for row in judge(method, label_parts[1])]
+              for name, method in fit_baselines(label_parts[0], options=OPTIONS).items()}
+    for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two networks need longer training
+        better = [score.exact > least.exact for score, least in zip(scores[name], scores["majority"], strict=True)]
+        assert sum(better) >= 2, name
+    for name in ("trees", "trees_beam", "tree_ranker", "two_towers", "lstm"):
+        assert all(score.invalid == 0 for score in scores[name])
+
+
+def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
+    fitting, judged = label_parts
+    nearest, majority = ({(row.device, row.solver): row.score for row in judge(method, judged)}
+                         for method in (NearestLabels(fitting), Majority(fitting)))
+    winograd = "miopen:gfx900_56", "ConvBinWinogradRxSf2x3"
+    assert set(nearest) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", winograd[1]), winograd}
+    assert nearest[winograd].exact > majority[winograd].exact > 0
+    assert majority[winograd].exact_top5 == 1.0
+    assert all(score.exact <= score.exact_top5 for score in nearest.values())
+    assert all(score.teacher_forced is not None for score in majority.values())
+    by = judge(Majority(fitting), judged, by=("direction",))
+    assert {part for row in by for part in row.parts} == {"direction=forward", "direction=backward_data"}
+
+
+def test_the_ranker_of_towers_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
+    labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "towers")
+    wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
+    TwoTowerRanker.fit({MLIR: labels}, options)
+    with pytest.raises(FormatError, match="other data"):
+        TwoTowerRanker.fit({MLIR: replace(labels, queries=replace(labels.queries, devices=wider))}, options)
+
+
+def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:
+    timings = read_solver_timings(label_data)
+    assert timings is not None
+    training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.queries.held_out,
+                                                                          timings.queries.held_out))
+    rows = solver_choice_rows(held_out, TreeChoice(training, rounds=10, threads=1).choose(held_out))
+    (row,) = with_trees(rows, rows)
+    assert row["trees_share"] > 0.95 > row["default_share"]
+
+
+def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_many(label_data: Dataset) -> None:
+    timings = read_solver_timings(label_data)
+    assert timings is not None
+    assert len(timings) > 40
+    everything, few = (TreeChoice(timings, rounds=8, most=most, threads=1) for most in (None, 20))
+    assert len(everything.fitted_to) == len(timings)
+    assert len(few.fitted_to) == 20
+
+
+def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
+    strangers = label_toys.read(perf_files(tmp_path, seed=5))  # the checkpoint has seen next to none of these problems
+    notes: list[str] = []
+    rows = judged_beside_baselines(LabelCheckpoint.load(label_checkpoint), strangers, notes.append)
+    assert rows
+    assert {row["method"] for row in rows} == {"seqtune"}
+    assert any("no baselines" in note for note in notes)
+
+
+def test_the_program_judges_a_checkpoint_beside_the_baselines(
+        label_checkpoint: Path, label_files: list[Path], monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("benchmarks.prediction.label_baselines.table.BaselineOptions", lambda: OPTIONS)
+    arguments = ["label_baselines", *map(str, label_files), "--checkpoint", str(label_checkpoint)]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--json"])
+    main()
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    methods = [row["method"] for row in rows if row.get("solver") == "ConvMlirIgemmFwd"]
+    assert methods == ["seqtune", "majority", "nearest", "trees", "trees_beam", "tree_ranker", "two_towers", "lstm"]
+    assert rows[-1]["trees_share"] > 0.9
+    monkeypatch.setattr(sys, "argv", arguments)
+    main()
+    table = capsys.readouterr().out
+    assert "two_towers" in table
+    assert "trees_share" in table
