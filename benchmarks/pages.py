@@ -48,16 +48,11 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
     "c_predictor": "benchmarks.speed.c_predictor:page",
     "gpu_day": "benchmarks.gpu.results_page:page",
-    "fuzz": "benchmarks.robustness.fuzz:page",
-    "training_scale": "benchmarks.robustness.training_scale:page",
-    "soak": "benchmarks.robustness.soak_page:page",
     "network_calls": "benchmarks.robustness.network_calls:page",
     "search": "benchmarks.search.recorded:page",
     "search_transfer": "benchmarks.search.recorded:transfer_page",
     "across": "benchmarks.search.across:page",
     "live_search": "benchmarks.search.live_search:page",
-    "space_building": "benchmarks.search.space_building:page",
-    "chaos": "benchmarks.fleet.chaos:page",
     "fleet_scale": "benchmarks.fleet.fleet_scale:page",
 }
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import psutil
 
 from benchmarks.gpu.day import Day
-from benchmarks.gpu.empty_kernel import times_of
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune import api
 
@@ -65,8 +64,7 @@ def run(day: Day, name: str) -> SliceOutcome:
         "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "load": os.getloadavg()[0],
         "packages": packages, "commands": {label: output_of(command) for label, command in COMMANDS},
-        "facts": day.device.to_json(),
-        "empty_kernel": {"left_out": "a dry run has no GPU"} if day.dry else times_of(day.device), **listed.to_json()}
+        "facts": day.device.to_json(), **listed.to_json()}
     here = ", ".join(device.name for _, device in listed.listed) or "none"
     return SliceOutcome(True, f"devices found: {here}; not installed: {', '.join(missing(packages)) or 'nothing'}",
                         result)

@@ -24,13 +24,11 @@ from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
 PROGRAMS = ("results", "headline", "network_layers", "gemm", "gemm_int8", "opencl_layers", "end_to_end", "latency",
-            "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "space_building",
-            "miopen_paper", "miopen_gpu", "miopen_latency", "label_baselines",
-            "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
-            "runtimes_left_out", "gpu_day", "gpu_results",
-            "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
-            "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
-            "soak", "networks", "networks.verification", "network_calls", "linear_layers", "purity")
+            "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "miopen_paper", "miopen_gpu",
+            "miopen_latency", "label_baselines", "live_search", "across", "pages", "runtimes", "runtime_speed",
+            "runtimes_left_out", "gpu_day", "gpu_results", "launches", "analytic_gemm", "served_choices",
+            "gpu_wheels", "agreement", "confidence", "small_data", "clblast", "clblast_collect", "fleet_scale",
+            "networks", "networks.verification", "network_calls", "linear_layers", "purity")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:

@@ -13,35 +13,13 @@ from types import ModuleType
 import pytest
 
 from benchmarks.common import peers
-from benchmarks.search import across, replayed_campaigns, space_building
+from benchmarks.search import across, replayed_campaigns
 from benchmarks.search import recorded as search
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, MisuseError
 from seqtune.strategy_replay import recorded_spaces
 from seqtune.tuner.simulation import RecordedSpace, SearchMethod
-from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
-
-
-def test_spaces_of_all_ways_are_equally_large() -> None:
-    found = space_building.measure(VALUES, RESTRICTIONS, 1)
-    assert (found["configurations"], found["cartesian"]) == (len(CONFIGURATIONS), 24)
-    assert min(found["ours"], found["plain"]) > 0
-
-
-def test_definitions_of_spaces_are_read_or_refused(tmp_path: Path) -> None:
-    path = tmp_path / "definitions.json"
-    path.write_text(json.dumps({"toy": {"params": [{"name": "p", "values": [1, 2]}], "restrictions": ["p < 2"]}}))
-    assert space_building.definitions(path) == {"toy": ({"p": [1, 2]}, ["p < 2"])}
-    for text in ("[]", "{", '{"toy": 3}'):
-        path.write_text(text)
-        with pytest.raises(FormatError, match="does not define"):
-            space_building.definitions(path)
-
-
-@pytest.mark.parametrize("restriction", ["p ** 2 < 9", "p in (1, 2)"])
-def test_what_plain_numpy_does_not_know_is_one_line(restriction: str) -> None:
-    with pytest.raises(FormatError, match="plain NumPy does not support"):
-        space_building.plain({"p": [1, 2]}, [restriction])
+from tests.support.recorded_files import write_recorded
 
 
 def shares(**by_method: float) -> list[dict[str, object]]:

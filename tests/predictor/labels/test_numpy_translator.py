@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
-from benchmarks.speed.miopen_decodes import count_decodes
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
@@ -103,10 +102,3 @@ def test_the_gelu_of_arrays_uses_the_normal_distribution() -> None:
 def test_predicting_miopens_parameters_loads_neither_torch_nor_pandas() -> None:
     code = "import seqtune\nseqtune.predict('conv2d c=64 h=28 k=96 r=3', device='miopen:gfx906_60')"
     assert not loaded_after(code) & {"torch", "transformers", "pandas", "pyarrow", "xgboost"}
-
-
-def test_decodes_of_every_solver_are_valid() -> None:
-    counts = count_decodes(1, seed=3, greedy=6, searched=1)
-    assert len(counts) == len(SOLVERS)
-    assert sum(sum(count.decodes.values()) for count in counts.values()) > 2000
-    assert [line for count in counts.values() for line in count.invalid] == []

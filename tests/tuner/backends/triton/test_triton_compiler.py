@@ -14,9 +14,13 @@ import pytest
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
+from seqtune.predictor.model import answers_for
+from seqtune.proposals import propose
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_step import resource_usage
 from seqtune.tuner.backends.triton.calls import resources_of
@@ -56,6 +60,25 @@ def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: d
         assert usage is not None
         assert 0 < usage.occupancy <= 1
         assert usage.shared_bytes == max(need.shared for need in needs)
+
+
+def drawn(count: int) -> list[Problem]:
+    """Different random products, with the element types in turn."""
+    generator = np.random.default_rng(0)
+    return [Problem.make("gemm", **{**operation("gemm").draw(generator), "dtype": ("fp16", "bf16", "fp32")[number % 3]})
+            for number in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["h200", "mi300x", "a100"])
+def test_first_proposals_for_random_products_compile_to_what_the_family_declares(
+        name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    device = gpu(name)
+    for problem in drawn(6):
+        (configuration,) = propose(Task.of(problem, device, [FAMILY]), answers_for(device.backend), 1)
+        needs = TritonCompiler(device).steps(problem, FAMILY, configuration)
+        assert contradictions_of(FAMILY, problem, configuration, device, needs) == [], problem.brief()
 
 
 def test_a_binary_that_does_not_state_its_needs_runs_without_them() -> None:

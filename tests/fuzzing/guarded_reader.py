@@ -123,7 +123,7 @@ def finding_of(target: Target, folder: Path, watch: Watch) -> str | None:
 
 
 def main() -> None:
-    """Read inputs: `python -m benchmarks.robustness.guarded_reader TARGET FIRST END FOLDER`.
+    """Read inputs: `python -m tests.fuzzing.guarded_reader TARGET FIRST END FOLDER`.
 
     The number of an input is printed before it is read, so that the parent knows which one ended the process; then its
     finding, if there is one, as a line of JSON.

@@ -12,11 +12,13 @@ from random import Random
 
 import pytest
 
-from benchmarks.robustness.fuzz import _fuzzed, page
-from benchmarks.robustness.guarded_reader import Watch, finding_of, spoil
-from benchmarks.robustness.mutations import json_structure, mutate_bytes
-from benchmarks.robustness.targets import TARGETS, Target
 from seqtune.errors import FormatError
+from tests.fuzzing.__main__ import fuzzed, main
+from tests.fuzzing.guarded_reader import Watch, finding_of, spoil
+from tests.fuzzing.mutations import json_structure, mutate_bytes
+from tests.fuzzing.targets import TARGETS, Target
+
+QUICK = ("journal", "data set", "T1", "kernel-tuner", "find-db")  # one of each kind of file; the others are slow tests
 
 
 def raises(error: BaseException) -> Callable[[Path], None]:
@@ -80,11 +82,17 @@ def test_the_same_number_spoils_in_the_same_way() -> None:
     assert json_structure(b'{"a": [1, {"b": 2}]}', Random(1))
 
 
-@pytest.mark.parametrize("name", ["journal", "data set", "T1", "kernel-tuner", "find-db"])
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+                                  for name in TARGETS])
 def test_readers_survive_some_malformed_inputs(name: str, tmp_path: Path) -> None:
-    row = _fuzzed(name, 1_000_000, 40, tmp_path)
-    assert row["inputs"] == 40
-    assert row["findings"] == []
+    outcome = fuzzed(name, 1_000_000, 40 if name in QUICK else 20, tmp_path)
+    assert outcome.read == (40 if name in QUICK else 20)
+    assert outcome.findings == []
     assert not os.listdir(tmp_path)
-    results = {"machine": {}, "rows": [row], "inputs": 40, "findings": row["findings"]}
-    assert "no findings" in page(results).claim
+
+
+def test_a_longer_run_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture[str],
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fuzzing", "--inputs", "3", "--target", "problem"])
+    assert main() == 0
+    assert capsys.readouterr().out == "problem: 3 inputs, 0 findings\n"
