@@ -28,7 +28,7 @@ PROGRAMS = ("results", "headline", "network_layers", "gemm", "gemm_int8", "openc
             "miopen_latency", "label_baselines", "live_search", "across", "pages", "runtimes", "runtime_speed",
             "runtimes_left_out", "gpu_day", "gpu_results", "launches", "analytic_gemm", "served_choices",
             "gpu_wheels", "agreement", "confidence", "small_data", "clblast", "clblast_collect", "fleet_scale",
-            "networks", "networks.verification", "network_calls", "linear_layers", "purity")
+            "networks", "networks.verification", "network_calls", "linear_layers")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:

@@ -39,6 +39,7 @@ SMALL = "few data"
 NAMES = (*sorted(path.name for path in SHIPPED.iterdir() if (path / "config.json").is_file()), SMALL)
 DISTINCT, BATCHES = 16, (7, 64)
 SHIFTS = (1, 3, 5, 12)  # floats after the begin of a cache line
+TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp and log
 # The code that answers a prediction, beside `seqtune.predictor.networks.rows`.
 PATH = ("networks/numpy_layers", "times/arrays/fact_vectors", "times/arrays/word_vectors", "times/arrays/numpy_judge",
         "times/arrays/numpy_translator", "times/proposing", "times/checkpoint", "labels/numpy_translator",
@@ -149,6 +150,23 @@ def test_all_processes_give_the_same_bits() -> None:
     first = run(PROGRAM, asked, PYTHONHASHSEED="1", OPENBLAS_NUM_THREADS="1")
     assert len(json.loads(first)) == 3
     assert run(PROGRAM, asked, PYTHONHASHSEED="2", OPENBLAS_CORETYPE="Haswell") == first
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_the_order_is_the_same_with_fewer_of_numpys_vector_instructions(kept: int) -> None:
+    config: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
+    found = config["SIMD Extensions"].get("found", [])
+    if len(found) <= kept:
+        pytest.skip("NumPy has found no vector instructions here that could be switched off")
+    asked = json.dumps([("default", "llvm:0", problem.brief()) for operation in ("conv2d", "gemm")
+                        for problem in sample_problems(operation, 20, 36)])
+    usual, other = (json.loads(run(PROGRAM, asked, **environment)) for environment in (
+        {}, {"NPY_DISABLE_CPU_FEATURES": " ".join(found[kept:])}))
+    for answer, again in zip(usual, other, strict=True):
+        logs = {key: np.log(float.fromhex(probability)) for key, probability in answer}
+        for (key, _), (another, probability) in zip(answer, again, strict=True):
+            # candidates change places only where they are equally probable
+            assert key == another or abs(logs[key] - np.log(float.fromhex(probability))) <= TOLERANCE
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are watched in /proc")
