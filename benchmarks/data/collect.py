@@ -31,7 +31,6 @@ from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import devices, find
 from seqtune.tuner.measuring.runner import Runner
@@ -40,6 +39,7 @@ from .collected_problems import ProblemSplit, problems, smaller_problems
 from .collection import Collection, Proposals
 from .further_problems import further_training
 from .network_problems import ELEMENTS, network_problems
+from .problem_kinds import kind_of
 from .stages import STAGES, Active, Stage
 
 SOURCES = {"conv2d": ("layout", "r", "s", "stride_w"), "gemm": ("trans_a", "trans_b", "k"),

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.seeded import seeded_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 from .collected_problems import problems
 from .locked_problems import locked_problems
+from .seeded_problems import seeded_problems
 
 FURTHER = {"image": 10, "depthwise": 8, "grouped": 10, "dilated": 12, "1x7": 12, "strided": 8, "1x1": 10, "3x3": 8,
            "5x5": 8, "gemm m=1": 8, "gemm odd": 4, "gemm small": 4, "gemm large": 6}  # problems by kind

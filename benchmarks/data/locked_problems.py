@@ -1,7 +1,7 @@
 """The locked test set: problems that no model learns from and no choice is made on, looked at once per release.
 
 Two thirds are layers of networks that the data does not hold, written from the architectures; the others are seeded, so
-that each kind (`kinds.kind_of`) has at least LEAST problems. None is near a training or held-out problem in either
+that each kind (`problem_kinds.kind_of`) has at least LEAST problems. None is near a training or held-out problem in either
 layout.
 """
 
@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
-from seqtune.kernels.problem_sets.seeded import seeded_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 from .collected_problems import problems
+from .problem_kinds import KINDS, kind_of
+from .seeded_problems import seeded_problems
 
 LOCKED_VERSION = 1  # of the set; results of different versions cannot be compared
 LEAST = 10  # problems of each kind; an interval over fewer says little

@@ -23,11 +23,11 @@ from seqtune.kernels.files import replacing
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.kernels.problem_sets.seeded import seeded_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 from .collected_problems import ProblemSplit, problems
 from .locked_problems import locked_problems
+from .seeded_problems import seeded_problems
 
 if TYPE_CHECKING:
     from torch import nn

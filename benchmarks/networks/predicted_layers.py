@@ -15,10 +15,10 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, evaluate
 from benchmarks.common.program import OneLineParser, run_program
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.data.network_problems import ELEMENTS, held_out_networks, network_problems
+from benchmarks.data.problem_kinds import kind_of
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import kind_of
 
 ALL = "all"  # the kind of the last line
 COLUMNS = {("seqtune", 0): "seqtune, first", ("seqtune", 3): "best of 3", ("seqtune", 5): "best of 5",

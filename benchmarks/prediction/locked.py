@@ -28,10 +28,10 @@ from benchmarks.common.page import RESULTS, Page, Results, add_out, check_ready,
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown, today
 from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
+from benchmarks.data.problem_kinds import KINDS, kind_of, traits_of
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, KernelError, SeqtuneError
 from seqtune.kernels.files import read_bounded
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 
 if TYPE_CHECKING:

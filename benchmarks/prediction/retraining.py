@@ -1,6 +1,6 @@
 """A retraining and what it changes, judged live on this machine: `python -m benchmarks.retraining --out docs`.
 
-Problems of every kind (`seqtune.kernels.problem_sets.kinds`) are drawn with --seed, near none of the shipped data and
+Problems of every kind (`benchmarks.data.problem_kinds`) are drawn with --seed, near none of the shipped data and
 none of the locked test set. The first --tuned ones are tuned as a user tunes (`seqtune tune --trials`), and the
 checkpoint is retrained with their records (`seqtune retrain`). On each of the --judged others, the proposals of the
 checkpoint before and after and the safe default run in one contest: all picks together, built three times, interleaved,
@@ -24,10 +24,10 @@ from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown, write_json
 from benchmarks.common.stored_options import check_options
 from benchmarks.data.locked_problems import locked_problems
+from benchmarks.data.problem_kinds import KINDS
+from benchmarks.data.seeded_problems import seeded_problems
 from benchmarks.prediction.locked import COUNTS, JudgedFile, judge_with, until_after
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.kernels.problem_sets.kinds import KINDS
-from seqtune.kernels.problem_sets.seeded import seeded_problems
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.common.left_out import groups, left_out
 from benchmarks.data.locked_problems import locked_problems
+from benchmarks.data.problem_kinds import KINDS
 from benchmarks.prediction import locked, machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from seqtune.data.dataset import Dataset
@@ -18,7 +19,6 @@ from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import KINDS
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 from seqtune.predictor.times.shares import Outcome

@@ -8,7 +8,7 @@ from itertools import combinations
 from benchmarks.data.collected_problems import problems
 from benchmarks.data.further_problems import FURTHER, further_training
 from benchmarks.data.locked_problems import LEAST, locked_problems
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
+from benchmarks.data.problem_kinds import KINDS, kind_of, traits_of
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex, near
 
 

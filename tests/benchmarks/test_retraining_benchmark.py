@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
+from benchmarks.data.problem_kinds import KINDS, kind_of
 from benchmarks.prediction import retraining
 from seqtune.data.dataset import Dataset
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.times.adaptation.retraining_report import NEW, OLD, RetrainingReport
 from seqtune.predictor.times.checkpoint import Checkpoint

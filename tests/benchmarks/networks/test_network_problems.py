@@ -18,9 +18,9 @@ from benchmarks.data.network_problems import (
     network_problems,
     problems_by_network,
 )
+from benchmarks.data.problem_kinds import kind_of
 from benchmarks.networks.models import NETWORKS
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.data.locked_problems import locked_problems
+from benchmarks.data.problem_kinds import KINDS, kind_of
 from seqtune import device_evidence as evidence_module
 from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
 from seqtune.data.device_times import device_times, own_times
@@ -22,7 +23,6 @@ from seqtune.errors import FormatError, InterruptedTuning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.probes import probes
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.space import SearchSpace

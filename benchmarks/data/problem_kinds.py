@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..problem import Problem
+from seqtune.kernels.problem import Problem
 
 IMAGE_CHANNELS = 6  # maximum number of input channels of an image, or of two; vectors of them are nearly empty
 LARGE_PRODUCT = 1e8  # FLOP from which a matrix product is large

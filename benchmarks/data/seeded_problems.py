@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from seqtune.errors import ProblemError
+from seqtune.kernels.operations.draws import choose
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-from ..operations.draws import choose
-from ..operations.feature import Value
-from ..operations.table import operation
-from ..problem import Problem
-from .kinds import PRODUCTS, kind_of
-from .sampler import LARGEST_OPERAND, largest_tensor
-from .similarity import SimilarityIndex
+from .problem_kinds import PRODUCTS, kind_of
 
 DRAWS = 3000  # for each wanted problem; a kind in which fewer fit is refused
 Features = dict[str, Value]
 
 
 def seeded_problems(kind: str, count: int, seed: int, avoid: Sequence[Problem] = ()) -> list[Problem]:
-    """Draw `count` distinct problems of a kind (`kinds.KINDS`), the same for the same arguments.
+    """Draw `count` distinct problems of a kind (`problem_kinds.KINDS`), the same for the same arguments.
 
     Half of the convolutions are NHWC, half of all problems have a bias, and most of these a ReLU; none is near a
     problem of `avoid`, or near another one of the answer. Raises ProblemError if too few such problems exist.
