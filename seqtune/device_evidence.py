@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.correction.correction import Correction
-    from seqtune.predictor.times.proposing import Evidence
+    from seqtune.predictor.proposing import Evidence
     from seqtune.predictor.trees.ranker import Ranker
 
 VERSION = 2  # of the correction's mathematics; a cached fit of another version is not used

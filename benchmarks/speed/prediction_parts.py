@@ -61,8 +61,8 @@ def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], c
     import numpy as np
 
     from seqtune.kernels.task import Task
+    from seqtune.predictor.proposing import Proposals
     from seqtune.predictor.sequence.beam import WIDTH, search_numbers_many
-    from seqtune.predictor.times.proposing import Proposals
     from seqtune.predictor.trees.ranker import PROPOSALS
 
     width = max(WIDTH if model.ranker is None else PROPOSALS, count)

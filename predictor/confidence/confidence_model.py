@@ -41,7 +41,7 @@ _Identity = Annotated[str, Field(max_length=LONGEST_IDENTITY)]
 
 
 class OrderedProposals(Protocol):
-    """The proposals of a task, most probable first (`seqtune.predictor.times.proposing.Proposals`)."""
+    """The proposals of a task, most probable first (`seqtune.predictor.proposing.Proposals`)."""
 
     @property
     def task(self) -> Task:

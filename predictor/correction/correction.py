@@ -18,7 +18,7 @@ from seqtune.errors import CheckpointError, FormatError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from ..times.proposing import Proposals
+from ..proposing import Proposals
 from ..trees.cost_trees import WORST
 from ..trees.forest import Forest
 from ..trees.ranker import Ranker, feature_rows

@@ -31,6 +31,7 @@ from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoi
 from ..confidence.confidence_model import ConfidenceModel
 from ..networks.dimensions import Dimensions
 from ..networks.numpy_layers import Tensors
+from ..proposing import ConfidenceEstimator, Evidence, Proposer, together
 from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
@@ -38,7 +39,6 @@ from ..trees.ranker import Ranker
 from .arrays.numpy_judge import NumpyJudge
 from .arrays.numpy_translator import NumpyTranslator
 from .arrays.word_vectors import described_arrays, shapes
-from .proposing import ConfidenceEstimator, Evidence, Proposer, together
 
 if TYPE_CHECKING:
     from .translator import Translator

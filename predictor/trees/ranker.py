@@ -2,7 +2,7 @@
 
 The translator selects a few good configurations among many thousands. The trees are better at ordering these few, since
 they see each configuration whole, with all derived quantities. A proposal's probability is multiplied by
-exp(-slowness / TAU) (see `seqtune.predictor.times.proposing`); where the trees predict equal times, the translator
+exp(-slowness / TAU) (see `seqtune.predictor.proposing`); where the trees predict equal times, the translator
 decides.
 """
 

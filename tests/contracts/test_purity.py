@@ -26,8 +26,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint_folder import SHIPPED
 from seqtune.predictor.model import load_model
+from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence import beam
-from seqtune.predictor.times.proposing import Proposals
 from seqtune.predictor.times.training import train_tasks
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.devices import device_of
@@ -42,7 +42,7 @@ SHIFTS = (1, 3, 5, 12)  # floats after the begin of a cache line
 TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp and log
 # The code that answers a prediction, beside `seqtune.predictor.networks.rows`.
 PATH = ("networks/numpy_layers", "times/arrays/fact_vectors", "times/arrays/word_vectors", "times/arrays/numpy_judge",
-        "times/arrays/numpy_translator", "times/proposing", "times/checkpoint", "labels/numpy_translator",
+        "times/arrays/numpy_translator", "proposing", "times/checkpoint", "labels/numpy_translator",
         "labels/classifier_chain", "labels/checkpoint", "labels/inputs", "trees/ranker", "trees/forest",
         "trees/descent", "correction/correction", "sequence/beam", "sequence/mixture", "sequence/prefix_batch",
         "sequence/derived_quantities", "sequence/numeric_codes")

@@ -18,8 +18,8 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.confidence import confidence_fitting
 from seqtune.predictor.confidence.confidence_fitting import fit_confidence, observe_with
 from seqtune.predictor.confidence.confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered

@@ -7,11 +7,11 @@ import torch
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.proposing import together
 from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.judge import list_loss
-from seqtune.predictor.times.proposing import together
 from seqtune.predictor.times.targets import ESTIMATED, PrefixTree
 from seqtune.predictor.times.translator import Listed, Source, Translator
 from tests.support.devices import device_of

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
-from ..candidate import Candidate, Confidence
-from ..sequence.beam import WIDTH, NextWord, search_numbers_many
-from ..trees.ranker import PROPOSALS, TAU, Ranker
+from .candidate import Candidate, Confidence
+from .sequence.beam import WIDTH, NextWord, search_numbers_many
+from .trees.ranker import PROPOSALS, TAU, Ranker
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,9 +12,9 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Confidence
+from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.proposing import Proposals
 from seqtune.predictor.times.translator import Translator
 from tests.support.synthetic import WIDE
 
