@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
-from .confidence_model import ConfidenceModel, OrderedProposals, RegretModel, fit_regret, identity, signals_of
+from .confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+
+if TYPE_CHECKING:
+    from ..proposing import Proposals
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
@@ -105,16 +108,7 @@ def machine(device: Device) -> str:
     return f"{device.model or device.architecture} L1 {device.l1_bytes} L2 {device.l2_bytes} L3 {device.l3_bytes}"
 
 
-class NumberedProposals(OrderedProposals, Protocol):
-    """The proposals of a task, and their configurations."""
-
-    @property
-    def numbers(self) -> Numbers:
-        """(proposal,) indices of the configurations in the task."""
-        ...
-
-
-def observe_proposed(propose: Callable[[Task, int], NumberedProposals],
+def observe_proposed(propose: Callable[[Task, int], Proposals],
                      tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
     """Propose among the measured configurations of tasks that no model was fitted to.
 

@@ -13,17 +13,20 @@ Inference for Regression", 2018).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.task import Floats, Task
+from seqtune.kernels.task import Floats
 
 from ..candidate import Confidence
 from ..trees.ranker import TAU
+
+if TYPE_CHECKING:
+    from ..proposing import Proposals
 
 SIGNALS = ("slowness", "regret among members", "disagreement", "doubt")  # older checkpoints lack the last one
 MOST_DOUBT = 10.0  # nats; beyond that the beam search itself is hardly calibrated
@@ -38,30 +41,6 @@ MOST_DEVICES = 100_000
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
 _Identity = Annotated[str, Field(max_length=LONGEST_IDENTITY)]
-
-
-class OrderedProposals(Protocol):
-    """The proposals of a task, most probable first (`seqtune.predictor.proposing.Proposals`)."""
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        ...
-
-    @property
-    def slowness(self) -> Floats:
-        """The expected log(time / best time), (proposal,); NaN if unknown."""
-        ...
-
-    @property
-    def members(self) -> Floats | None:
-        """The same as each member of the ensemble predicts it, (proposal, member)."""
-        ...
-
-    @property
-    def log_probabilities(self) -> Floats:
-        """The log-probabilities of the beam search less slowness / TAU, up to a constant, (proposal,)."""
-        ...
 
 
 class RegretModel(BaseModel):
@@ -118,7 +97,7 @@ class ConfidenceModel(BaseModel):
         added = {*self.devices, *map(identity, devices)}
         return self.model_copy(update={"devices": tuple(sorted(added))})
 
-    def confidences(self, proposals: OrderedProposals) -> list[Confidence] | None:
+    def confidences(self, proposals: Proposals) -> list[Confidence] | None:
         """The confidence of each of the ordered proposals; None if the slowness of one is unknown (NaN)."""
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
