@@ -1,8 +1,8 @@
 """Model: a trained predictor that is kept in a checkpoint folder, and the table of the kinds of models.
 
-A new kind of model is one class that follows `Model` and one line in MODELS; a predictor that is not trained is one
-class that follows `TaskPredictor` and one line in UNTRAINED. The kind of a checkpoint is its config.json's
-`model_type`, which only `load_model` reads.
+A new kind of model is a class that follows `Model`, a class that follows `Learning`, and one entry in MODELS; a
+predictor that is not trained is one class that follows `TaskPredictor` and one line in UNTRAINED. The kind of a
+checkpoint is its config.json's `model_type`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.lookup import resolve
@@ -28,10 +28,21 @@ if TYPE_CHECKING:
     from .candidate import Candidate
     from .sequence.vocabulary import Vocabulary
 
-# `model_type` in config.json -> `module:attribute` of the class
-MODELS: dict[str, str] = {
-    "seqtune-translator": "seqtune.predictor.times.times_model:TimesModel",
-    "seqtune-label-translator": "seqtune.predictor.labels.label_model:LabelModel",
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of models: what a model of it is, and how one is trained and evaluated."""
+
+    model: str  # "module:attribute" of a class that follows `Model`
+    learning: str  # "module:attribute" of a class without arguments that follows `Learning`
+
+
+# `model_type` in config.json -> the kind
+MODELS: dict[str, Kind] = {
+    "seqtune-translator": Kind("seqtune.predictor.times.model:TimesModel",
+                               "seqtune.predictor.times.learning:TimesLearning"),
+    "seqtune-label-translator": Kind("seqtune.predictor.labels.model:LabelModel",
+                                     "seqtune.predictor.labels.learning:LabelLearning"),
 }
 # Name of a checkpoint shipped with seqtune -> the backends that it predicts for
 SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": ("miopen",)}
@@ -127,6 +138,7 @@ class EvaluationRequest:
 class Model(TaskPredictor, Protocol):
     """A trained predictor with its vocabulary and the backends and kernels that it was trained for."""
 
+    model_type: ClassVar[str]  # the name of its kind in MODELS
     vocabulary: Vocabulary
     provenance: Mapping[str, Any]  # data and options of the training
     metrics: Mapping[str, Any]  # results at the end of the training
@@ -150,36 +162,35 @@ class Model(TaskPredictor, Protocol):
         """Write a checkpoint folder, whole or not at all. Raises CheckpointError."""
         ...
 
-    @classmethod
-    def learns_from(cls, data: Dataset) -> bool:
+
+M = TypeVar("M", bound=Model)
+
+
+class Learning(Protocol[M]):
+    """The training, retraining and evaluation of one kind of models, as users request them."""
+
+    def learns_from(self, data: Dataset) -> bool:
         """Return whether this kind of model can be trained and evaluated on the data set."""
         ...
 
-    @classmethod
-    def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[Self, dict[str, Any]]:
+    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
+              say: Say) -> tuple[M, dict[str, Any]]:
         """Train a model on the training part of a data set; return it and a report that JSON can hold."""
         ...
 
-    def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
-        """Adapt the model to new records; return it and a report that JSON can hold. Other devices keep their answers.
+    def retrain(self, model: M, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
+                progress: Callable[[Any], None] | None) -> tuple[M, dict[str, Any]]:
+        """Adapt a model to new records; return the new one and a report that JSON can hold.
 
-        With `scratch` the report also contains the results of a training on the new records alone. Raises MisuseError.
+        Other devices keep their answers. With `scratch` the report also contains the results of a training on the new
+        records alone. Raises MisuseError.
         """
         ...
 
-    def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say, warn: Say) -> Sequence[ResultRow]:
-        """The rows of a table that compares the model with other methods on problems that it was not trained on."""
+    def evaluate(self, model: M, data: Dataset, request: EvaluationRequest, progress: Say,
+                 warn: Say) -> Sequence[ResultRow]:
+        """The rows of a table that compares a model with other methods on problems that it was not trained on."""
         ...
-
-
-def model_class(name: str) -> type[Model]:
-    """The class of a kind of model. Raises CheckpointError if MODELS does not contain the name."""
-    if name not in MODELS:
-        raise CheckpointError(f"no model type {name!r:.60} is known here; there are {', '.join(MODELS)}")
-    model: Any = resolve(MODELS[name])
-    return model  # type: ignore[no-any-return]
 
 
 def load_model(name: str | Path) -> Model:
@@ -187,15 +198,30 @@ def load_model(name: str | Path) -> Model:
     from .checkpoint_folder import find, model_type
 
     folder = find(name)
-    return model_class(model_type(folder)).load(folder)
+    model_class: Any = resolve(_kind(model_type(folder)).model)
+    model: Model = model_class.load(folder)
+    return model
 
 
-def learner(data: Dataset) -> type[Model]:
-    """The kind of model that can be trained on a data set. Raises MisuseError if there is none."""
+def learning_of(model_type: str) -> Learning[Any]:
+    """The training and evaluation of a kind of models. Raises CheckpointError if MODELS does not contain the name."""
+    learning_class: Any = resolve(_kind(model_type).learning)
+    learning: Learning[Any] = learning_class()
+    return learning
+
+
+def _kind(model_type: str) -> Kind:
+    if model_type not in MODELS:
+        raise CheckpointError(f"no model type {model_type!r:.60} is known here; there are {', '.join(MODELS)}")
+    return MODELS[model_type]
+
+
+def learner(data: Dataset) -> Learning[Any]:
+    """The training of the kind of models that learns from a data set. Raises MisuseError if there is none."""
     for name in MODELS:
-        kind = model_class(name)
-        if kind.learns_from(data):
-            return kind
+        learning = learning_of(name)
+        if learning.learns_from(data):
+            return learning
     raise MisuseError("no model learns from this data set: it holds neither measurements nor another tuner's choices")
 
 
@@ -231,6 +257,6 @@ def shipped_learner(data: Dataset) -> str:
     from .checkpoint_folder import find, model_type
 
     for name in SHIPPED:
-        if model_class(model_type(find(name))).learns_from(data):
+        if learning_of(model_type(find(name))).learns_from(data):
             return name
     raise CheckpointError("no shipped checkpoint learns from such a data set; train one and name it (--checkpoint)")

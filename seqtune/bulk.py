@@ -173,8 +173,8 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
 def _proposed(layer: TaskPredictor, tasks: Sequence[Task], top: int,
               known: DeviceEvidence | None) -> list[list[Candidate]]:
     """The proposals of a predictor that answers for all these tasks."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
-    if not isinstance(layer, Checkpoint):
+    if not isinstance(layer, TimesModel):
         return layer.propose(tasks, top)
     return layer.propose(tasks, top, None if known is None else known.correction)

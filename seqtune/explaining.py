@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def explanation_of(predictor: TaskPredictor, task: Task, proposals: Sequence[Configuration]) -> Explanation:
     """Explain the first proposal of a predictor. Only a checkpoint of measured times has trees to ask for costs."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     answering = predictor.on(task.device, task.kernels)
-    ranker = answering.ranker if isinstance(answering, Checkpoint) else None
+    ranker = answering.ranker if isinstance(answering, TimesModel) else None
     return explain(task, proposals, ranker, shipped_winners())
 
 

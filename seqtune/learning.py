@@ -11,6 +11,15 @@ from seqtune.data.provenance import check_measured
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
+from seqtune.predictor.model import (
+    UNTRAINED,
+    EvaluationRequest,
+    TrainingRequest,
+    answers_for,
+    learner,
+    learning_of,
+    shipped_learner,
+)
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
@@ -67,7 +76,6 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import is_shipped, read_training_data
-    from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import is_alone, rank_here
     from seqtune.predictor.training.unfinished import UnfinishedTraining
     from seqtune.tuner.stop_request import interrupted_by_sigterm
@@ -84,12 +92,12 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
                               force=force, protect_held_out=is_shipped(data))
-    kind = learner(dataset)
+    learning = learner(dataset)
     if unfinished is not None and rank_here() == 0:
         unfinished.begin(end_now)
     try:
         with interrupted_by_sigterm():
-            model, report = kind.train(dataset, request, progress, say)
+            model, report = learning.train(dataset, request, progress, say)
             if sampling is not None:
                 report["sampling"] = sampling.to_json()
             written = Written(model.save(out) if rank_here() == 0 else Path(out), report)
@@ -123,7 +131,6 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import read_dataset
-    from seqtune.predictor.model import TrainingRequest
     from seqtune.predictor.training.process_group import check_alone
     from seqtune.tuner.measuring.deadline import Deadline
 
@@ -143,14 +150,12 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     if deadline is not None and deadline.is_over:
         raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
     request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
-    adapted, report = model.retrain(new, old, request, scratch, progress)
+    adapted, report = learning_of(model.model_type).retrain(model, new, old, request, scratch, progress)
     return Written(adapted.save(out), report)
 
 
 def _is_foreign(model: Model, data: Dataset) -> bool:
     """Return whether a model knows no kernel of the libraries whose records are shipped."""
-    from seqtune.predictor.model import shipped_learner
-
     return not set(model.libraries) & set(load_checkpoint(shipped_learner(data)).libraries)
 
 
@@ -172,7 +177,6 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     from seqtune.data.journal import Journal
     from seqtune.kernels.problem_sets.probes import probes
     from seqtune.kernels.registry import can_run
-    from seqtune.predictor.model import UNTRAINED, answers_for
     from seqtune.tuner.backends import discovery
     from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.measuring.runner import Runner
@@ -214,7 +218,6 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
     """
     from seqtune.data.formats.dataset_file import is_shipped
-    from seqtune.predictor.model import EvaluationRequest, shipped_learner
 
     if live and (problems is None or device is None):
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
@@ -227,7 +230,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
         by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
-    return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
+    return Evaluation(tuple(learning_of(model.model_type).evaluate(model, dataset, request, progress, warn)))
 
 
 def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,
@@ -256,6 +259,6 @@ def _queries(problems: object, device: Device | str) -> tuple[tuple[Problem, Dev
 
 
 def _check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
-    if not model.learns_from(dataset):
+    if not learning_of(model.model_type).learns_from(dataset):
         raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "
                           "measured times and another tuner's choices need different kinds of models")

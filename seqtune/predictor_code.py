@@ -40,8 +40,8 @@ def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
 def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool) -> dict[str, Any]:
     from seqtune.kernels.files import write_together
     from seqtune.predictor.c_source.c_file import labels_file, times_file
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.labels.model import LabelModel
+    from seqtune.predictor.times.model import TimesModel
 
     from .inputs import check_free, load_checkpoint
 
@@ -50,9 +50,9 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
     header = out.with_suffix(".h")
     check_free(header, force)
     model = load_checkpoint(checkpoint)
-    if isinstance(model, LabelCheckpoint):
+    if isinstance(model, LabelModel):
         written = labels_file(model, libraries)
-    elif isinstance(model, Checkpoint):
+    elif isinstance(model, TimesModel):
         written = times_file(model, libraries)
     else:
         raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")

@@ -54,10 +54,10 @@ def answering_predictor(problem: Problem, device: Device) -> str:
     name = checkpoint_for(problem, device)
     if name not in SHIPPED or device.backend not in untrained_predictor(SAFE_DEFAULT).backends:
         return name
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     model = load_checkpoint(name)
-    if not isinstance(model, Checkpoint):
+    if not isinstance(model, TimesModel):
         return name
     known = {kernel.name for layer in model.layers for kernel in layer.vocabulary.kernels}
     solving = {kernel.name for kernel in model.task(problem, device).kernels}
@@ -123,10 +123,10 @@ def slowness_for(task: Task) -> Sequence[float]:
             return ()
         import numpy as np
 
-        from seqtune.predictor.times.checkpoint import Checkpoint
+        from seqtune.predictor.times.model import TimesModel
 
         model = predictor_for(task.device, name).on(task.device, task.kernels)
-        if not isinstance(model, Checkpoint) or model.ranker is None:
+        if not isinstance(model, TimesModel) or model.ranker is None:
             return ()
         slowness = model.ranker.slowness(task, np.arange(len(task)))
     except CheckpointError:

@@ -101,10 +101,10 @@ def proposals_of(name: str) -> Proposals | None:
     """The proposals of a checkpoint: its own first ones, and its trees'; None for the name `none`."""
     if name == "none":
         return None
-    from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.checkpoint_parts import parts_of
+    from seqtune.predictor.times.model import TimesModel
 
-    checkpoint = Checkpoint.load(name)
+    checkpoint = TimesModel.load(name)
     trees = parts_of(checkpoint).get("trees")
 
     def propose(task: Task) -> list[Configuration]:

@@ -21,7 +21,6 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError, UnavailableError
 from seqtune.predictor.model import answers_for
 from seqtune.predictor.times.evaluation import evaluate
-from seqtune.predictor.times.times_model import TimesModel
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.proposals import predictor_for
@@ -78,8 +77,7 @@ def trained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
     if day.dry:  # on a busy machine, several threads wait for each other longer than such a small network computes
         options = replace(options, threads=1, lessons=16, width=32, layers=1, heads=2, hidden=32,
                           trees=replace(options.trees, rounds=10, models=1))
-    checkpoint, report = train(data, options, stop_at(until, day.say))
-    model = TimesModel.of(checkpoint)
+    model, report = train(data, options, stop_at(until, day.say))
     if not day.dry:
         model.save(day.folder / "checkpoint")
     methods = METHODS if not day.dry else METHODS[:3]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
 
 METHODS = ("seqtune", "transformer", "trees", "random", "default")  # none of them is fitted to the new data set
@@ -53,7 +53,7 @@ def collect(problem: Problem, device: Device, journal: Journal) -> None:
 
 
 def recorded_outcomes(journal: Journal, device: Device, problems: Sequence[Problem],
-                      checkpoint: Checkpoint) -> list[Outcome]:
+                      checkpoint: TimesModel) -> list[Outcome]:
     """Judge the methods by look-up."""
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.times.evaluation import outcomes
@@ -62,7 +62,7 @@ def recorded_outcomes(journal: Journal, device: Device, problems: Sequence[Probl
     return outcomes(data, checkpoint, METHODS, COUNTS)
 
 
-def live_outcome(journal: Journal, device: Device, problem: Problem, checkpoint: Checkpoint) -> Outcome:
+def live_outcome(journal: Journal, device: Device, problem: Problem, checkpoint: TimesModel) -> Outcome:
     """Judge the methods on one problem by a contest of its own."""
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.times.evaluation import outcomes
@@ -138,12 +138,12 @@ def main() -> None:
     from seqtune.data.journal import Journal
     from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
     from seqtune.predictor.networks.threads import one_thread
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
     from seqtune.tuner.backends.discovery import find
 
     until = time.monotonic() + given.seconds
-    device, checkpoint = find(given.device), Checkpoint.load(given.checkpoint)
+    device, checkpoint = find(given.device), TimesModel.load(given.checkpoint)
     problems = list(map(parse_problem, PROBLEMS) if given.problems is None else problem_set(given.problems))
     state = given.journal.with_name(given.journal.name + ".live.json")
     stored = map(Outcome.from_json, json.loads(state.read_text())) if state.exists() else ()

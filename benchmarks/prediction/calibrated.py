@@ -18,7 +18,7 @@ from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.probing import Probing
 
 if TYPE_CHECKING:
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.trees.ranker import Ranker
 
 PROBES = 600  # what three minutes suffice for on a slow machine, most of them for builds
@@ -29,7 +29,7 @@ PROBLEMS = 39  # as many as `problem_sets.probes` has
 class Corrected:
     """A checkpoint, or trees that rank whole spaces, corrected by the probes of each device."""
 
-    predictor: Checkpoint | Ranker
+    predictor: TimesModel | Ranker
     corrections: Mapping[str, Correction]  # by key of the device
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -49,7 +49,7 @@ class Corrected:
         return [Candidate(task[number]) for number in np.argsort(slowness, kind="stable")[:count].tolist()]
 
 
-def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int,
+def calibrated(predictor: TimesModel | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int,
                probes: int = PROBES) -> tuple[Corrected, dict[str, CorrectionFit]]:
     """Calibrate every device of the tasks; return the predictor that is corrected, and the fits by device name."""
     from seqtune.predictor.trees.ranker import Ranker

@@ -186,9 +186,9 @@ def trees_judge(training: Sequence[MeasuredTask], rounds: int) -> Judge:
 def checkpoint_judge(name: str) -> Judge:
     """The judge of a checkpoint's own proposals."""
     from seqtune.data.measured_tasks import counted
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
-    checkpoint = Checkpoint.load(name)
+    checkpoint = TimesModel.load(name)
     if checkpoint.estimator is None:
         raise MisuseError(f"the checkpoint {name} does not estimate its confidence: train it again")
     proposer, estimator = checkpoint.proposer(), checkpoint.estimator

@@ -110,14 +110,14 @@ def page(results: Results) -> Page:
 
 def main() -> None:
     """Run the command line."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     parser = OneLineParser(__doc__)
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
     data = sample(read_dataset(None))
-    cases = judged_cases(data, Checkpoint.load("default"))
+    cases = judged_cases(data, TimesModel.load("default"))
     if not cases:
         raise MisuseError("the shipped data has no held-out problem that a kernel here solves")
     print(table(cases))

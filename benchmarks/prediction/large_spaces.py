@@ -35,7 +35,7 @@ from seqtune.kernels.files import read_bounded, write_whole
 if TYPE_CHECKING:
     from seqtune.kernels.row_index import Numbers
     from seqtune.kernels.task import MeasuredTask, Task
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
 Estimates = NDArray[np.floating]  # (configuration,) log(time / best time), up to a constant
 
@@ -55,9 +55,9 @@ WAYS = {
 }
 
 
-def train(spaces: LargeSpaces, epochs: int, rounds: int, width: int) -> Checkpoint:
+def train(spaces: LargeSpaces, epochs: int, rounds: int, width: int) -> TimesModel:
     """Train trees and a translator on the known times of the training problems."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.training import fit
     from seqtune.predictor.times.training_examples import make_examples, make_teacher, vocabulary_of
     from seqtune.predictor.times.training_options import TrainingOptions
@@ -77,10 +77,10 @@ def train(spaces: LargeSpaces, epochs: int, rounds: int, width: int) -> Checkpoi
     model = Translator.of(vocabulary, width=width, layers=options.layers, heads=options.heads, hidden=options.hidden,
                           dropout=options.dropout, judge=options.judge)
     state = fit(model, vocabulary, examples, [], options, lambda step: _say(f"{spaces.name}: {step!s:.100}"))
-    return Checkpoint.of_model(state.kept.eval(), vocabulary, seed=options.seed, ranker=Ranker.of(teacher))
+    return TimesModel.of_model(state.kept.eval(), vocabulary, seed=options.seed, ranker=Ranker.of(teacher))
 
 
-def judge_task(measured: MeasuredTask, checkpoint: Checkpoint) -> dict[str, Row]:
+def judge_task(measured: MeasuredTask, checkpoint: TimesModel) -> dict[str, Row]:
     """The shares of the best speed that each way reaches on one task, and its milliseconds."""
     from seqtune.data.measured_tasks import counted
 
@@ -107,7 +107,7 @@ def judge_task(measured: MeasuredTask, checkpoint: Checkpoint) -> dict[str, Row]
     return rows
 
 
-def ways_of(checkpoint: Checkpoint) -> Mapping[str, Callable[[Task], Numbers]]:
+def ways_of(checkpoint: TimesModel) -> Mapping[str, Callable[[Task], Numbers]]:
     """The ways to propose configurations of a task, by name; each gives their numbers in order."""
     from dataclasses import replace
 
@@ -130,7 +130,7 @@ def ways_of(checkpoint: Checkpoint) -> Mapping[str, Callable[[Task], Numbers]]:
     }
 
 
-def _trees(checkpoint: Checkpoint, task: Task, numbers: Numbers) -> Estimates:
+def _trees(checkpoint: TimesModel, task: Task, numbers: Numbers) -> Estimates:
     assert checkpoint.ranker is not None
     return checkpoint.ranker.slowness(task, numbers)
 
@@ -147,7 +147,7 @@ def _timed(call: Callable[[], Numbers], repeats: int) -> tuple[float, Numbers]:
     return min(seconds), result
 
 
-def judge_spaces(spaces: LargeSpaces, checkpoint: Checkpoint) -> list[Row]:
+def judge_spaces(spaces: LargeSpaces, checkpoint: TimesModel) -> list[Row]:
     """Make a row for each way: geometric mean shares over the judged problems, and median milliseconds."""
     from seqtune.predictor.networks.threads import one_thread
 
@@ -234,7 +234,7 @@ def _say(line: str) -> None:
 def main() -> None:
     """Run the command line."""
     from seqtune.errors import MisuseError
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     parser = OneLineParser(__doc__)
     add_out(parser)
@@ -266,7 +266,7 @@ def main() -> None:
             if not folder.exists():
                 train(spaces, given.epochs, given.rounds, given.width).save(folder)
             if not given.prepare:
-                write_whole(stored, json.dumps(judge_spaces(spaces, Checkpoint.load(folder))))
+                write_whole(stored, json.dumps(judge_spaces(spaces, TimesModel.load(folder))))
         if stored.exists():
             rows += json.loads(read_bounded(stored, LARGEST_FILE))
     if not rows:

@@ -99,8 +99,8 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
           journal: Journal) -> int:
     """Judge the problems that are not judged yet, until the time is over; return how many remain."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.evaluation import EvaluateOptions, fitted
+    from seqtune.predictor.times.model import TimesModel
 
     until = until_after(given.minutes)
     if all(problem.key in judged.outcomes for problem in problems):
@@ -108,7 +108,7 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
     data = read_dataset(None)
     alike = data.rows["device"].isin(data.named(device.name))  # the baselines learn from devices of the same name only
     training = measured_tasks(replace(data, rows=data.rows[alike]), held_out=False)
-    proposers = fitted(training, Checkpoint.load(given.checkpoint), METHODS, _say)
+    proposers = fitted(training, TimesModel.load(given.checkpoint), METHODS, _say)
     return judge_with(proposers, METHODS, device, problems, judged, journal, given.trials, until,
                       EvaluateOptions(sample=RANDOM))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
     from seqtune.predictor.training.loop import Progress
 
@@ -96,7 +96,7 @@ def judge_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], d
     return rows, training
 
 
-def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
+def methods(predictor: TimesModel | Ranker) -> dict[str, Predictor]:
     """A predictor and its parts, by the names of their methods."""
     from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
 
@@ -115,19 +115,19 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
     return Ranker.of(Trees(training, options)), {"cases": len(training)}
 
 
-def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
+def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict[str, Any]]:
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.training import train
     from seqtune.predictor.times.training_options import TrainingOptions
 
     if given.checkpoint is not None:
-        return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
+        return TimesModel.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
     folder = given.work / f"without {split.name}".replace(":", "-").replace(" ", "-")
     check_options(given.work / f"{folder.name}.json", {
         "seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()}, folder)
     if folder.exists():
-        return Checkpoint.load(folder), {"checkpoint": folder.name}
+        return TimesModel.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"{folder.name}-training")
     checkpoint, report = train(split.without, options, _progress)
@@ -137,8 +137,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     return checkpoint, {name: report[name] for name in ("problems", "cases", "epochs", "seconds")}
 
 
-def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
-               old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
+def adapted_to(given: argparse.Namespace, predictor: TimesModel | Ranker, few: Dataset,
+               old: Dataset) -> tuple[TimesModel | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
     from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
     from seqtune.predictor.times.adaptation.retraining_report import OLD

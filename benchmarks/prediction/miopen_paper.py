@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from seqtune.data.labels import Labels, SolverTimings
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.methods import LabelMethod
+    from seqtune.predictor.labels.model import LabelModel
 
 FEW = 500  # training labels of a solver that is included in the averages
 MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
@@ -76,7 +76,7 @@ CAVEATS = (
 METRICS = (("exact", FEW), ("exact_top5", FEW), ("per_parameter", FEW), ("teacher_forced", MANY))
 
 
-def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, methods: Sequence[str],
+def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods: Sequence[str],
               epochs: int) -> tuple[list[Row], dict[str, int]]:
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
     from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions
@@ -160,7 +160,7 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
     return {solver: total / count for solver, (total, count) in totals.items()}
 
 
-def choice_results(races: SolverTimings, checkpoint: LabelCheckpoint, most: int | None) -> Row:
+def choice_results(races: SolverTimings, checkpoint: LabelModel, most: int | None) -> Row:
     """Evaluate the choice of solvers by device, and that of boosted trees.
 
     The trees are trained on the solver timings that the checkpoint was trained on, on at most `most` of them.
@@ -251,8 +251,8 @@ def main() -> None:
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_solver_timings
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.label_options import LabelOptions
+    from seqtune.predictor.labels.model import LabelModel
     from seqtune.predictor.labels.whole_training import train_whole
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -278,7 +278,7 @@ def main() -> None:
     if given.train_only:
         print(path)
         return
-    checkpoint = LabelCheckpoint.load(path)
+    checkpoint = LabelModel.load(path)
     with one_thread():
         rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
                                  given.methods.split(","), given.epochs)

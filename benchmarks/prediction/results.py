@@ -224,8 +224,8 @@ def run(given: argparse.Namespace) -> None:
     """Evaluate the methods and write the results."""
     from seqtune.learning import read_measurements
     from seqtune.predictor.networks.threads import one_thread
-    from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.evaluation import check_methods, outcomes
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import rows as rows_of
 
     check_ready(given.out)
@@ -233,7 +233,7 @@ def run(given: argparse.Namespace) -> None:
     check_methods(methods)
     data = read_measurements(given.data)
     with one_thread():
-        judged = outcomes(data, Checkpoint.load(given.checkpoint), methods, COUNTS,
+        judged = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS,
                           progress=lambda step: print(step, file=sys.stderr))
     rows = [row.to_json() for row in rows_of(judged)]
     judged_on = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])

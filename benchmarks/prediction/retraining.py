@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
 
 BEFORE, DEFAULT = "before", "default"  # methods beside `shares.OURS`, which is the retrained checkpoint
@@ -72,12 +72,12 @@ def tune_until(problems: Sequence[Problem], device: Device, given: argparse.Name
     return 0
 
 
-def retrained(given: argparse.Namespace, work: Path) -> Checkpoint:
+def retrained(given: argparse.Namespace, work: Path) -> TimesModel:
     """Retrain the checkpoint with all records of the journal, or load the one of an earlier call."""
     import seqtune
     from seqtune.data.dataset import Dataset
     from seqtune.data.journal import Journal
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     adapted = work / "adapted"
     if not adapted.exists():
@@ -86,7 +86,7 @@ def retrained(given: argparse.Namespace, work: Path) -> Checkpoint:
         _say("retraining")
         seqtune.retrain(given.checkpoint, work / "new.parquet", adapted, seed=given.seed,
                         minutes=given.retraining_minutes, progress=lambda step: _say(step.text))
-    return Checkpoint.load(adapted)
+    return TimesModel.load(adapted)
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
@@ -174,8 +174,8 @@ def run(given: argparse.Namespace) -> None:
     from seqtune.predictor.checkpoint_folder import digests
     from seqtune.predictor.checkpoint_folder import find as find_folder
     from seqtune.predictor.times.baselines import Default
-    from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.evaluation import EvaluateOptions
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import OURS
     from seqtune.tuner.backends.discovery import find
 
@@ -195,7 +195,7 @@ def run(given: argparse.Namespace) -> None:
         return
     after = retrained(given, work)
     judged = JudgedFile(work / "judged.jsonl", {"before": weights, "after": digests(work / "adapted")})
-    proposers: dict[str, Predictor] = {OURS: after, BEFORE: Checkpoint.load(given.checkpoint), DEFAULT: Default()}
+    proposers: dict[str, Predictor] = {OURS: after, BEFORE: TimesModel.load(given.checkpoint), DEFAULT: Default()}
     with Journal(work / "journal.sqlite") as journal:
         left = judge_with(proposers, list(proposers), device, others, judged, journal, 0, until,
                           EvaluateOptions(sample=0))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Task
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
 
 KNOWN, WITHOUT, CORRECTED = "seqtune", "without its data", ", calibrated"
@@ -50,7 +50,7 @@ Row = dict[str, Any]
 class WithEvidence:
     """A checkpoint whose proposals are corrected by the measurements of a device."""
 
-    checkpoint: Checkpoint
+    checkpoint: TimesModel
     evidence: DeviceEvidence
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -72,11 +72,11 @@ def proposers_on(device: Device, folders: Mapping[str, str], evidence: Path | No
     """The checkpoints of a device by method, each corrected as well where there is evidence, and the safe default."""
     from seqtune.device_evidence import device_evidence
     from seqtune.predictor.times.baselines import Default
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
 
     proposers: dict[str, Predictor] = {}
     for method, folder in folders.items():
-        checkpoint = Checkpoint.load(folder)
+        checkpoint = TimesModel.load(folder)
         proposers[method] = checkpoint
         known = None if evidence is None else device_evidence(checkpoint.on(device), device, evidence)
         if known is not None:

@@ -33,9 +33,9 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.c_file import CFile, labels_file, times_file
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.times.checkpoint_parts import parts_of
+from seqtune.predictor.times.model import TimesModel
 from seqtune.tuner.cost_models.machine_ratios import jittered
 
 LIBRARIES = ("llvm", "opencl", "miopen")
@@ -56,14 +56,14 @@ class Contestants:
         self.library = library
         self.task: Callable[[Problem, Device], Task] = Task.of
         if library == "miopen":
-            loaded = LabelCheckpoint.load("miopen")
+            loaded = LabelModel.load("miopen")
             alone = replace(loaded, chains={})
             self.written: CFile = labels_file(loaded)
             self.task = loaded.task
             self.python: Answers = lambda task: alone.propose([task], FIVE)[0]
             self.devices = gpus()
         else:
-            checkpoint = Checkpoint.load("default")
+            checkpoint = TimesModel.load("default")
             part = parts_of(checkpoint)["transformer"]
             self.written = times_file(checkpoint, [library])
             self.python = lambda task: part.propose([task], FIVE)[0]

@@ -217,7 +217,7 @@ def measure(given: argparse.Namespace) -> None:
     """Measure, and write the results."""
     from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 
@@ -235,7 +235,7 @@ def measure(given: argparse.Namespace) -> None:
              "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
              "beside_busy": beside(given.checkpoint, names[0], given.problems, given.times),
              "bulk": bulk(given.checkpoint, first, sample_problems("conv2d", given.bulk, SEED + 3))}
-    if isinstance(model, Checkpoint):
+    if isinstance(model, TimesModel):
         results["warm_parts"] = [warm_parts(model, find(name), problems, BEAM) for name in names]
     written = page(results)
     print(f"{written.tables}\n\n{written.measured}")

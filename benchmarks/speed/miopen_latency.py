@@ -32,7 +32,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator
 from seqtune.predictor.sequence.beam import NextWord, beam_search
 
@@ -61,7 +61,7 @@ def milliseconds(answer: Callable[[Any], object], queries: Sequence[Any]) -> dic
 
 def measure(checkpoint: str, problems: int) -> dict[str, Any]:
     """Measure all figures of the page."""
-    loaded, generator = LabelCheckpoint.load(checkpoint), np.random.default_rng(SEED)
+    loaded, generator = LabelModel.load(checkpoint), np.random.default_rng(SEED)
     kernel = loaded.kernels()[PREFIX + SOLVER]
     pairs: list[tuple[Problem, Device]] = []
     while len(pairs) < max(problems + WARM_UP, BATCH):

@@ -14,13 +14,13 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.registry import is_registered, kernel, table
 
-from ..labels.checkpoint import LabelCheckpoint
 from ..labels.inputs import FACTS
+from ..labels.model import LabelModel
 from ..networks.dimensions import Dimensions
 from ..networks.row_text import GELU_TAIL
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
-from ..times.checkpoint import Checkpoint
+from ..times.model import TimesModel
 from ..trees.ranker import PROPOSALS, TAU
 from .c_facts import FactTables
 from .c_header import MOST_PROPOSALS, header
@@ -60,7 +60,7 @@ class CFile:
     parameters: int  # SEQTUNE_PARAMETERS
 
 
-def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
+def times_file(checkpoint: TimesModel, libraries: Sequence[str] = ()) -> CFile:
     """Write a translator of measured times with its judge. Its trees are left out.
 
     `libraries` are those whose kernels are wanted, by default all.
@@ -90,7 +90,7 @@ def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
     return _file(library, constants, weights, tables, model, pieces, answers + missing, True)
 
 
-def labels_file(checkpoint: LabelCheckpoint, libraries: Sequence[str] = ()) -> CFile:
+def labels_file(checkpoint: LabelModel, libraries: Sequence[str] = ()) -> CFile:
     """Write a label translator. Its chains of boosted trees are left out. Raises as `times_file` does."""
     size, vocabulary = checkpoint.size, checkpoint.vocabulary
     kernels = _wanted([family for family in checkpoint.kernels().values() if family.operation == OPERATION], libraries,
@@ -156,7 +156,7 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
             "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU), **tail}
 
 
-def _registered(checkpoint: Checkpoint) -> list[str]:
+def _registered(checkpoint: TimesModel) -> list[str]:
     """The names of the vocabulary's kernels, in the order in which tasks have them."""
     known = [declared.name for declared in checkpoint.vocabulary.kernels if is_registered(declared.name)]
     ordered = [name for backend in checkpoint.vocabulary.backends for name in table(backend) if name in known]

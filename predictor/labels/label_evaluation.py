@@ -13,15 +13,15 @@ from seqtune.errors import MisuseError
 
 from ..networks.threads import one_thread
 from ..say import Say, silent
-from .checkpoint import LabelCheckpoint
 from .methods import Beam
+from .model import LabelModel
 from .scores import LabelRow, SolverChoiceRow, judge, solver_choice_rows
 from .solver_choice import choose
 
 BY = ("direction", "dtype")  # features whose values get a part each
 
 
-def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, by_feature: bool = False,
+def evaluate_labels(checkpoint: LabelModel, data: Dataset, *, by_feature: bool = False,
                     progress: Say = silent, warn: Say = silent) -> list[LabelRow | SolverChoiceRow]:
     """Score a checkpoint: rows by device and solver for the labels of a data set, then by device for its timings.
 
@@ -38,7 +38,7 @@ def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, by_feature: b
     return rows
 
 
-def unlearned(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings: SolverTimings | None,
+def unlearned(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: SolverTimings | None,
               warn: Say = silent) -> tuple[dict[str, Labels], SolverTimings | None]:
     """The labels, by kernel in the checkpoint's words, and the timings that the checkpoint has not learned from.
 
@@ -59,7 +59,7 @@ def unlearned(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings
     return judged, judged_timings
 
 
-def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings: SolverTimings | None,
+def judged_rows(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: SolverTimings | None,
                 say: Say = silent) -> list[dict[str, Any]]:
     """Score a checkpoint on the held-out problems: JSON objects by device and solver, then by device."""
     kernels = checkpoint.kernels()
@@ -81,5 +81,5 @@ def training_part(labels: Mapping[str, Labels],
     return {name: part for name, part in training.items() if len(part)}, training_timings
 
 
-def _unlearned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
+def _unlearned(labels: Labels, checkpoint: LabelModel) -> Labels:
     return labels.take(np.flatnonzero(~checkpoint.learned.contains(labels.queries.hashes)))

@@ -17,10 +17,10 @@ from ..say import Say, silent
 from ..training.loop import Progress
 from ..training.state import describe
 from ..training.unfinished import FINISH
-from .checkpoint import LabelCheckpoint
 from .label_evaluation import judged_rows, training_part
 from .label_options import LabelOptions
 from .mixture_weights import Chains, best_weights, grow
+from .model import LabelModel
 from .seen_problems import SeenProblems
 from .training import LabelTrainingResult, split_validation, train
 from .translator import LabelTranslator
@@ -30,7 +30,7 @@ FINISH_EPOCHS, FINISH_RATE = 3, 0.2  # on all problems; the rate is a share of t
 
 def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = False, trees: bool = True,
                 progress: Callable[[Progress], None] | None = None,
-                say: Say = silent) -> tuple[LabelCheckpoint, dict[str, Any]]:
+                say: Say = silent) -> tuple[LabelModel, dict[str, Any]]:
     """Train on the labels and timings of a data set, except those of the held-out tenth of the problems.
 
     Returns the checkpoint and a report. With `trees` chains of boosted trees are mixed with the transformer. With
@@ -58,7 +58,7 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
         chains = grow(known, options.threads, options.seed)
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
-    checkpoint = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data),
+    checkpoint = LabelModel(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data),
                                  chains, weight, weights, _learned(fitting, fitting_timings), provenance, metrics,
                                  options.seed)
     if everything and not options.end_now:
@@ -66,9 +66,9 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     return checkpoint, trained.report
 
 
-def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: SolverTimings | None,
+def _finished(checkpoint: LabelModel, labels: dict[str, Labels], timings: SolverTimings | None,
               options: LabelOptions,
-              progress: Callable[[Progress], None] | None, say: Say) -> LabelCheckpoint:
+              progress: Callable[[Progress], None] | None, say: Say) -> LabelModel:
     """Judge the checkpoint on the held-out problems, then train it on all problems."""
     with one_thread():
         held_out: Any = judged_rows(checkpoint, labels, timings, say)

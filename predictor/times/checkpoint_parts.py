@@ -19,7 +19,7 @@ from ..model import Predictor
 from ..trees.ranker import Ranker
 
 if TYPE_CHECKING:
-    from .checkpoint import Checkpoint
+    from .model import TimesModel
 
 
 class RankerAlone:
@@ -38,7 +38,7 @@ class RankerAlone:
 class CheckpointTrees:
     """The trees of each layer of a checkpoint, all of which have some, for the tasks that the layer answers."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: TimesModel) -> None:
         self.checkpoint = checkpoint
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -58,9 +58,9 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
     """
     if predictor is None:
         return {}
-    from .checkpoint import Checkpoint
+    from .model import TimesModel
 
-    if not isinstance(predictor, Checkpoint):
+    if not isinstance(predictor, TimesModel):
         return {}
     parts: dict[str, Predictor] = {"transformer": _without_trees(predictor)}
     if all(layer.ranker is not None for layer in predictor.layers):
@@ -68,6 +68,6 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
     return parts
 
 
-def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
+def _without_trees(checkpoint: TimesModel) -> TimesModel:
     former = None if checkpoint.former is None else _without_trees(checkpoint.former)
     return replace(checkpoint, ranker=None, former=former)

@@ -32,9 +32,9 @@ from ..training.loop import fit as fit_network
 from ..training.state import OUTSIDE, TrainingState, describe
 from ..trees.cost_trees import Trees
 from ..trees.ranker import Ranker
-from .checkpoint import Checkpoint
 from .decoding import TranslatorWords
 from .loss import sentence_loss
+from .model import TimesModel
 from .targets import TargetSentences
 from .training_examples import (
     TrainingExample,
@@ -52,7 +52,7 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 
 def train(data: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+          on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
     """Train a checkpoint on the training part of a data set; return it and a report that JSON can hold.
 
     The same seed, data and machine give the same weights. Ctrl-C raises KeyboardInterrupt where the options name a
@@ -65,7 +65,7 @@ def train(data: Data, options: TrainingOptions | None = None,
 
 def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
                 options: TrainingOptions | None = None,
-                on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+                on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
     """Train as `train` does, on these tasks; no sampled problem is near one of `held_out`."""
     options = options or TrainingOptions()
     if not training:
@@ -91,7 +91,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
     provenance = {"trained_on": about, "options": describe(options)}
-    checkpoint = Checkpoint.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    checkpoint = TimesModel.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation
@@ -115,8 +115,8 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
 
 
-def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence[MeasuredTask],
-            report: dict[str, Any]) -> Checkpoint:
+def _chosen(best: TimesModel, state: TrainingState[Translator], judged: Sequence[MeasuredTask],
+            report: dict[str, Any]) -> TimesModel:
     """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
 
     Epochs are compared by the beam alone, whose score is noisy, while answers need the judge and the trees, too. The
@@ -131,7 +131,7 @@ def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence
     return candidates[chosen]
 
 
-def answer_shares(checkpoint: Checkpoint, judged: Sequence[MeasuredTask]) -> dict[int, float]:
+def answer_shares(checkpoint: TimesModel, judged: Sequence[MeasuredTask]) -> dict[int, float]:
     """The share of the best measured speed that the best of COUNTED proposals reach on `judged` (geometric means).
 
     `judged` contain only measured rows.
@@ -156,8 +156,8 @@ def _ranker(teacher: Trees | None) -> Ranker | None:
     return None if teacher is None else Ranker.of(teacher)
 
 
-def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
-               options: TrainingOptions) -> Checkpoint:
+def _completed(checkpoint: TimesModel, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
+               options: TrainingOptions) -> TimesModel:
     """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
     if options.confidence:

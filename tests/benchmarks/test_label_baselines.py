@@ -18,7 +18,7 @@ from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_bas
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import judge, solver_choice_rows
 from tests.support import label_toys
 from tests.support.label_toys import MLIR, QUICK, TREES, Parts
@@ -81,7 +81,7 @@ def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_ma
 def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
     strangers = label_toys.read(perf_files(tmp_path, seed=5))  # the checkpoint has seen next to none of these problems
     notes: list[str] = []
-    rows = judged_beside_baselines(LabelCheckpoint.load(label_checkpoint), strangers, notes.append)
+    rows = judged_beside_baselines(LabelModel.load(label_checkpoint), strangers, notes.append)
     assert rows
     assert {row["method"] for row in rows} == {"seqtune"}
     assert any("no baselines" in note for note in notes)

@@ -16,7 +16,7 @@ from benchmarks.prediction import retraining
 from seqtune.data.dataset import Dataset
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.times.adaptation.retraining_report import NEW, OLD, RetrainingReport
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.results import Written
 from tests.support.measuring.instant import Instant
 
@@ -57,7 +57,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace
         tuned = Dataset.read(data)
         assert len(tuned.problems()) == 2
         assert not tuned.held_out
-        made = Checkpoint.load(checkpoint)
+        made = TimesModel.load(checkpoint)
         assert made.ranker is not None
         worse = {name: tuple(forests[:1]) for name, forests in made.ranker.forests.items()}
         replace(made, metrics=REPORT.to_json(), ranker=replace(made.ranker, forests=worse)).save(out)

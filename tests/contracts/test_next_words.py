@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.classifier_chain import ChainWords
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
-from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.decoding import TranslatorWords
+from seqtune.predictor.times.model import TimesModel
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,14 +28,14 @@ CONVOLUTIONS = tuple(Problem.make("conv2d", c=c, h=14, w=14, k=k, r=1, s=1) for 
 
 
 @cache
-def labels() -> LabelCheckpoint:
+def labels() -> LabelModel:
     """The shipped model of labels."""
-    return LabelCheckpoint.load("miopen")
+    return LabelModel.load("miopen")
 
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the name of the class
-    "NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
-    "TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").model, Checkpoint.load("default").vocabulary),
+    "NumpyTranslator": lambda: TimesModel.load("default").next_word(),
+    "TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").model, TimesModel.load("default").vocabulary),
     "ArrayTranslator": lambda: ArrayTranslator(labels().size, labels().state, labels().vocabulary),
     "LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
     "ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),

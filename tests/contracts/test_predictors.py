@@ -100,6 +100,7 @@ def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> 
     assert {model_type(find(name)) for name in SHIPPED} == set(MODELS)
     for name, backends in SHIPPED.items():
         model = load_checkpoint(name)
+        assert model.model_type == model_type(find(name))
         assert set(backends) == set(model.backends)
         assert all(shipped_for(backend) == name for backend in backends)
         assert set(model.libraries) == set(backends)

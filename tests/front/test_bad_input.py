@@ -26,7 +26,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 
 DEVICE = Device("llvm:sse:1", "llvm", "x86-64", "sse", threads=1, toolchain="test")
@@ -38,7 +38,7 @@ CONV = ["conv2d", "c=64", "h=56", "w=56", "k=64", "r=3", "s=3"]
 def checkpoint(folder: Path, *kernels: str) -> None:
     vocabulary = Vocabulary.build([kernel(name) for name in kernels], [DEVICE])
     torch.manual_seed(0)
-    Checkpoint.of_model(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
+    TimesModel.of_model(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
 
 
 def edited(path: Path, change: Callable[[dict[str, object]], object]) -> None:

@@ -13,7 +13,7 @@ from seqtune.cli import tables
 from seqtune.errors import MisuseError
 from seqtune.inputs import load_checkpoint
 from seqtune.predictor.candidate import Candidate, Confidence
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from tests.support import untrained
 
 GEMM = "gemm m=8 n=16 k=8"
@@ -28,14 +28,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every checkpoint expects 0.9, 0.8, ... of the best speed."""
-    propose = Checkpoint.propose
+    propose = TimesModel.propose
 
-    def confident(self: Checkpoint, tasks: object, count: int, *more: object) -> list[list[Candidate]]:
+    def confident(self: TimesModel, tasks: object, count: int, *more: object) -> list[list[Candidate]]:
         return [[replace(candidate, confidence=Confidence(0.9 - rank / 10, 0.5, 1.0))
                  for rank, candidate in enumerate(candidates)]
                 for candidates in propose(self, tasks, count, *more)]  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Checkpoint, "propose", confident)
+    monkeypatch.setattr(TimesModel, "propose", confident)
 
 
 @pytest.mark.usefixtures("sure")

@@ -14,7 +14,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Confidence
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 from tests.support.synthetic import WIDE
 
@@ -22,7 +22,7 @@ KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8))
                 (), ())
 TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 VOCABULARY = Vocabulary.build([KERNEL], [WIDE])
-CHECKPOINT = Checkpoint.of_model(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
+CHECKPOINT = TimesModel.of_model(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
 
 
 class Backwards:

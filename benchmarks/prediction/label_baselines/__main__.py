@@ -24,9 +24,9 @@ from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.table import find_files
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 from seqtune.errors import MisuseError
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.label_evaluation import training_part, unlearned
 from seqtune.predictor.labels.methods import Beam, LabelMethod
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import judge, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import choose
 from seqtune.predictor.networks.threads import one_thread
@@ -36,7 +36,7 @@ from .solver_trees import TreeChoice, with_trees
 from .table import fit_baselines
 
 
-def judged_beside_baselines(checkpoint: LabelCheckpoint, data: Dataset, say: Say) -> list[Row]:
+def judged_beside_baselines(checkpoint: LabelModel, data: Dataset, say: Say) -> list[Row]:
     """A row for each method, device and solver, then a row for each device about the choice of solvers.
 
     A kind of baseline is left out, and `say` receives the reason, where there is less to learn from than to judge.
@@ -57,7 +57,7 @@ def judged_beside_baselines(checkpoint: LabelCheckpoint, data: Dataset, say: Say
     return rows
 
 
-def _learned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
+def _learned(labels: Labels, checkpoint: LabelModel) -> Labels:
     return labels.take(np.flatnonzero(checkpoint.learned.contains(labels.queries.hashes))).known()
 
 
@@ -69,7 +69,7 @@ def _fitted(judged: Mapping[str, Labels], fitting: Mapping[str, Labels], say: Sa
     return {} if lacking or not judged else fit_baselines(fitting, say)
 
 
-def _choice_rows(checkpoint: LabelCheckpoint, judged: SolverTimings, fitting: SolverTimings | None,
+def _choice_rows(checkpoint: LabelModel, judged: SolverTimings, fitting: SolverTimings | None,
                  say: Say) -> list[Row]:
     rows = solver_choice_rows(judged, choose(checkpoint.translator, judged))
     if fitting is None or len(fitting) < len(judged):
@@ -89,7 +89,7 @@ def main() -> None:
     from seqtune.inputs import load_checkpoint
 
     checkpoint = load_checkpoint(given.checkpoint)
-    if not isinstance(checkpoint, LabelCheckpoint):
+    if not isinstance(checkpoint, LabelModel):
         raise MisuseError(f"{given.checkpoint} is not a checkpoint of labels")
     rows = judged_beside_baselines(checkpoint, read_files(find_files("miopen", given.paths))[0],
                                    lambda step: print(step, file=sys.stderr, flush=True))

@@ -34,8 +34,8 @@ from ...training.state import describe
 from ...trees.boosters import boosters_of
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
-from ..checkpoint import Checkpoint
 from ..evaluation import judge_tasks
+from ..model import TimesModel
 from ..shares import Outcome
 from ..training import fit, train
 from ..training_examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
@@ -86,9 +86,9 @@ class Selection:
                    [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*judged}])
 
 
-def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
+def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = False,
-            deadline: Deadline | None = None) -> tuple[Checkpoint, RetrainingReport]:
+            deadline: Deadline | None = None) -> tuple[TimesModel, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     It goes on from the layer that answers for the new records or, where several do, from the newest of these.
@@ -125,7 +125,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
-    after = replace(Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
+    after = replace(TimesModel.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                         joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after, old_after = (judge_tasks(tasks, after) for tasks in (new_judged, old_judged))
@@ -159,13 +159,13 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     return replace(after, provenance=provenance, metrics=content), report
 
 
-def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
+def _start(checkpoint: TimesModel, fresh: Sequence[MeasuredTask]) -> TimesModel:
     """The newest of the layers that answer for these tasks."""
     answering = [checkpoint.on(measured.device, measured.task.kernels) for measured in fresh]
     return next(layer for layer in checkpoint.layers if layer in answering)
 
 
-def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehearsal:
+def _changing(former: TimesModel, selection: Selection, rehearsal: Data) -> Rehearsal:
     """The old records of the devices whose answers the retraining can change.
 
     These are the devices of the new records, and all of a backend with a kernel that the former checkpoint lacks.
@@ -227,8 +227,8 @@ def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
     return rehearsed + examples + measured * (repeats - 1)
 
 
-def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
-                  on_progress: OnProgress | None) -> Checkpoint:
+def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
+                  on_progress: OnProgress | None) -> TimesModel:
     """A checkpoint of the same size that is trained on the new records alone."""
     size = checkpoint.size
     alone = TrainingOptions(
@@ -239,12 +239,12 @@ def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
     return train(new, alone, on_progress)[0]
 
 
-def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: Checkpoint) -> bool:
+def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: TimesModel) -> bool:
     """Whether the retrained checkpoint can answer a task: its vocabulary or its former checkpoint knows the kernels."""
     return not vocabulary.differences(measured.task.kernels) or former.knows(measured.task.kernels)
 
 
-def _judged(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
+def _judged(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
     """The checkpoint's outcomes on held-out tasks; None if its vocabulary lacks a kernel of them."""
     try:
         return judge_tasks(tasks, checkpoint)

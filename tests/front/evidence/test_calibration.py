@@ -28,7 +28,7 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -163,20 +163,20 @@ def evidence_journal(path: Path, device: Device = MIDDLE) -> None:
         run(journal, Synthetic(), turns=6)
 
 
-def checkpoint() -> Checkpoint:
+def checkpoint() -> TimesModel:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
     translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return Checkpoint.of_model(translator, vocabulary, ranker=ranker())
+    return TimesModel.of_model(translator, vocabulary, ranker=ranker())
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TimesModel:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return checkpoint()
 
 
 def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
-        model: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "probes.sqlite"
     assert device_evidence(model, MIDDLE, path) is None, "a missing journal is no evidence, and is not created"
     assert not path.exists()
@@ -196,7 +196,7 @@ def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
         evidence.correction.changes(task, np.arange(5)), abs=1e-5)
 
 
-def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_fitted_again(model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "probes.sqlite"
     evidence_journal(path)
     device_evidence(model, MIDDLE, path)
@@ -207,7 +207,7 @@ def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path, monk
 
 
 def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
-        model: Checkpoint, tmp_path: Path) -> None:
+        model: TimesModel, tmp_path: Path) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     evidence_journal(first)
     second.write_bytes(first.read_bytes())
@@ -218,7 +218,7 @@ def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
         assert device_evidence(model, MIDDLE, first) is not None
 
 
-def test_a_named_journal_that_is_damaged_is_refused(model: Checkpoint, tmp_path: Path) -> None:
+def test_a_named_journal_that_is_damaged_is_refused(model: TimesModel, tmp_path: Path) -> None:
     path = tmp_path / "damaged.sqlite"
     path.write_bytes(b"x" * 500)
     with pytest.raises(FormatError, match="not a journal"):

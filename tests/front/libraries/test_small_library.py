@@ -20,7 +20,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.small.small_options import small_options
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.trees.cost_trees import TreesOptions
@@ -91,7 +91,7 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     with pytest.raises(CheckpointError, match="was not trained for llvm devices"):
         seqtune.predict("gemm m=8 n=8 k=8", "llvm:0", checkpoint=adapted, evidence=False)
     with pytest.raises(CheckpointError, match=r"llvm.gemm is not in it \(it knows kernels of stencil\)"):
-        Checkpoint.load(adapted).check_kernels([kernel("llvm.gemm")])
+        TimesModel.load(adapted).check_kernels([kernel("llvm.gemm")])
 
 
 @needs("torch")

@@ -17,9 +17,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.c_file import CFile, labels_file, times_file
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.times.checkpoint_parts import parts_of
+from seqtune.predictor.times.model import TimesModel
 from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
 
 LARGEST_SOURCE = 6_000_000  # bytes
@@ -79,12 +79,12 @@ int main(void) {
 
 
 @pytest.fixture(scope="module")
-def small() -> Checkpoint:
+def small() -> TimesModel:
     return small_checkpoint(CPU)
 
 
 @pytest.fixture(scope="module")
-def written(small: Checkpoint) -> CFile:
+def written(small: TimesModel) -> CFile:
     return times_file(small)
 
 
@@ -102,7 +102,7 @@ def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
+def test_c_proposes_what_python_proposes(small: TimesModel, written: CFile, tmp_path: Path,
                                          options: tuple[str, ...]) -> None:
     predictor = compiled(written, tmp_path, *options)
     for problem, device in queries(8):
@@ -116,7 +116,7 @@ def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_
 @needs_compiler
 @pytest.mark.slow
 def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.load("default")
+    checkpoint = TimesModel.load("default")
     written = times_file(checkpoint, ["llvm"])
     assert len(written.source) < LARGEST_SOURCE
     assert "trees of the checkpoint are left out" in str(written.report["answers"])
@@ -129,7 +129,7 @@ def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_
 @needs_compiler
 @pytest.mark.slow
 def test_a_label_translator_in_c_proposes_what_it_proposes_in_python(tmp_path: Path) -> None:
-    checkpoint = LabelCheckpoint.load("miopen")
+    checkpoint = LabelModel.load("miopen")
     written = labels_file(checkpoint)
     assert len(written.source) < LARGEST_SOURCE
     predictor, alone, generator = compiled(written, tmp_path, "-O0"), replace(checkpoint, chains={}), \
@@ -160,7 +160,7 @@ def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tupl
     assert refused > 20
 
 
-def test_checkpoints_that_c_cannot_hold_are_refused(small: Checkpoint) -> None:
+def test_checkpoints_that_c_cannot_hold_are_refused(small: TimesModel) -> None:
     with pytest.raises(MisuseError, match="heads of 8"):
         times_file(replace(small, size=replace(small.size, heads=4)))
     with pytest.raises(MisuseError, match="knows no kernel of cuda"):

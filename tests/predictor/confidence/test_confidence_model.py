@@ -19,7 +19,7 @@ from seqtune.predictor.confidence import confidence_fitting
 from seqtune.predictor.confidence.confidence_fitting import fit_confidence, observe_with
 from seqtune.predictor.confidence.confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
 from seqtune.predictor.proposing import Proposals
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered
@@ -161,9 +161,9 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
 
 def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Path) -> None:
     folder = untrained.save(tmp_path / "plain")
-    plain = Checkpoint.load(folder)
+    plain = TimesModel.load(folder)
     assert plain.estimator is None
-    saved = Checkpoint.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
+    saved = TimesModel.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
     assert saved.estimator == model_of("a device")
     content = json.loads((tmp_path / "sure" / "seqtune.json").read_text())
     for damage in ({"known": content["confidence"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
@@ -173,16 +173,16 @@ def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Pa
         bad["confidence"]["first"].update(damage)
         (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(bad))
         with pytest.raises(CheckpointError):
-            Checkpoint.load(tmp_path / "sure")
+            TimesModel.load(tmp_path / "sure")
     older = content["confidence"]
     for model in (older["first"], older["other"]):
         model["weights"] = model["weights"][:3]
         del model["usual_doubt"], model["scales"]
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
-    estimator = Checkpoint.load(tmp_path / "sure").estimator
+    estimator = TimesModel.load(tmp_path / "sure").estimator
     assert isinstance(estimator, ConfidenceModel), "checkpoints from before the doubt and the scales are read"
     assert estimator.first.expected(np.full((1, 4), 0.5)) == pytest.approx(
         older["first"]["constant"] + 0.5 * sum(older["first"]["weights"]))
     del content["confidence"]
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
-    assert Checkpoint.load(tmp_path / "sure").estimator is None
+    assert TimesModel.load(tmp_path / "sure").estimator is None

@@ -24,7 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 
@@ -101,7 +101,7 @@ def plainly(kernel: Kernel, device: Device, problem: Problem, configuration: Con
 
 
 def test_decodes_of_every_solver_are_valid() -> None:
-    checkpoint, generator = LabelCheckpoint.load("miopen"), np.random.default_rng(3)
+    checkpoint, generator = LabelModel.load("miopen"), np.random.default_rng(3)
     columns, count, invalid = draw(DRAWN, generator), 0, list[str]()
     for kernel in checkpoint.kernels().values():
         pairs = [pair for pair in solved(kernel, columns, gpus(), GREEDY, generator) if kernel.why_not(*pair) is None]

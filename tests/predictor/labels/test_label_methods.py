@@ -15,8 +15,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam, LabelPredictions, allowed_values
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import Score, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import choose
 from seqtune.predictor.labels.training import vocabulary_of
@@ -63,7 +63,7 @@ def probabilities(candidates: Sequence[Candidate]) -> list[float]:
 
 
 def test_greedy_batches_propose_what_look_ahead_proposes(label_checkpoint: Path, label_parts: Parts) -> None:
-    loaded = LabelCheckpoint.load(label_checkpoint)
+    loaded = LabelModel.load(label_checkpoint)
     for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # needs look-ahead
         for labels in label_parts[1].values():
             quick = Greedy(words).predict(labels, 1).proposed
@@ -75,7 +75,7 @@ def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, l
     timings = read_solver_timings(label_data)
     assert timings is not None
     held_out = timings.take(np.flatnonzero(timings.queries.held_out))
-    loaded = LabelCheckpoint.load(label_checkpoint)
+    loaded = LabelModel.load(label_checkpoint)
     chosen = choose(loaded.translator, held_out)
     (row,) = solver_choice_rows(held_out, chosen)
     assert row.top1 > 0.9

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import LabelRow, judge
 from seqtune.predictor.labels.training import train
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
@@ -22,7 +22,7 @@ from tests.support.label_toys import MLIR, QUICK, Parts
 
 
 def test_a_translator_learns_all_solvers_and_devices_at_once(label_checkpoint: Path, label_parts: Parts) -> None:
-    loaded = LabelCheckpoint.load(label_checkpoint)
+    loaded = LabelModel.load(label_checkpoint)
     torch.manual_seed(0)
     untrained = LabelTranslator(loaded.model.size, loaded.vocabulary).eval()
     before, alone = (judge(Beam(LabelWords(model, loaded.vocabulary)), label_parts[1])

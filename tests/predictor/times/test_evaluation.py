@@ -21,9 +21,9 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import TreesMethod, random_log_share
-from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.checkpoint_parts import CheckpointTrees
 from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.usefixtures("fake_kernel", "few_trees")
 DATA = data(10, held_out=4, sampled=80)
 
 
-def _checkpoint() -> Checkpoint:
+def _checkpoint() -> TimesModel:
     import torch
 
     torch.manual_seed(0)
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    return Checkpoint.of_model(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    return TimesModel.of_model(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
 
 
 def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:

@@ -25,8 +25,8 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -43,13 +43,13 @@ def task(device: Device) -> Task:
     return Task.of(PROBLEM, device)
 
 
-def tiny(seed: int, former: Checkpoint | None = None, *devices: Device, kernels: tuple[Kernel, ...] = (DIRECT,)
-         ) -> Checkpoint:
+def tiny(seed: int, former: TimesModel | None = None, *devices: Device, kernels: tuple[Kernel, ...] = (DIRECT,)
+         ) -> TimesModel:
     """An untrained checkpoint, retrained for the devices by its own account."""
     torch.manual_seed(seed)
     vocabulary = Vocabulary.build(kernels, [WIDE])
     translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return replace(Checkpoint.of_model(translator, vocabulary, seed=seed), former=former,
+    return replace(TimesModel.of_model(translator, vocabulary, seed=seed), former=former,
                    retrained_for=frozenset(device.key for device in devices))
 
 
@@ -109,11 +109,11 @@ def test_all_layers_are_stored_in_one_another_and_answer_the_same_when_they_come
     assert (folder / "former" / "former" / "model.safetensors").is_file()
     assert list(json.loads((folder / "seqtune.json").read_text())["sha256"]) == ["model.safetensors",
                                                                                 "former/seqtune.json"]
-    loaded = Checkpoint.load(folder)
+    loaded = TimesModel.load(folder)
     assert [layer.retrained_for for layer in loaded.layers] == [{MIDDLE.key}, {NARROW.key}, set()]
     tasks = [task(device) for device in DEVICES]
     assert loaded.propose(tasks, 5) == LAYERED.propose(tasks, 5)
-    assert Checkpoint.load(folder / "former").on(MIDDLE).seed == 0
+    assert TimesModel.load(folder / "former").on(MIDDLE).seed == 0
     BASE.save(folder)
     assert not (folder / "former").exists(), "a checkpoint without a former one replaces the whole folder"
 
@@ -150,7 +150,7 @@ def test_a_damaged_former_checkpoint_is_refused_in_one_line(
     folder = LAYERED.save(tmp_path / "toy")
     damage(folder)
     with pytest.raises(CheckpointError, match=message) as caught:
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
     assert "\n" not in str(caught.value)
 
 

@@ -10,8 +10,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.proposing import together
 from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.judge import list_loss
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import ESTIMATED, PrefixTree
 from seqtune.predictor.times.translator import Listed, Source, Translator
 from tests.support.devices import device_of
@@ -91,7 +91,7 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
     torch.manual_seed(1)
     vocabulary, task, _ = landscape_of(8)
     model = Translator.of(vocabulary, width=16, layers=2, heads=2, hidden=16, judge=24).eval()
-    checkpoint = Checkpoint.of_model(model, vocabulary)
+    checkpoint = TimesModel.of_model(model, vocabulary)
     assert checkpoint.judge is not None
     numbers = np.random.default_rng(0).permutation(len(task))[:50]
     source = Source.of(SourceBatch.of([vocabulary.source(task.problem, task.device)]))

@@ -21,9 +21,9 @@ from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
-from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.loss import sentence_loss
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import TargetSentences
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import away_from, make_examples, make_teacher, vocabulary_of
@@ -36,11 +36,11 @@ from tests.support.synthetic import Data
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 
-def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
+def _share(checkpoint: TimesModel, where: Data = DATA) -> float:
     return math.exp(float(np.mean([verdict.log_shares["seqtune", 0] for verdict in judge(where, checkpoint)])))
 
 
-def _weights(checkpoint: Checkpoint) -> torch.Tensor:
+def _weights(checkpoint: TimesModel) -> torch.Tensor:
     return torch.cat([tensor.flatten().float() for tensor in checkpoint.model.state_dict().values()])
 
 
@@ -49,7 +49,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
-    untrained = Checkpoint.of_model(model, vocabulary)
+    untrained = TimesModel.of_model(model, vocabulary)
     reports: list[Progress] = []
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert torch.equal(_weights(first), _weights(second))
     assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
     first.save(tmp_path / "kept")
-    assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
+    assert torch.equal(_weights(TimesModel.load(tmp_path / "kept")), _weights(first))
 
 
 @pytest.mark.parametrize(("lessons", "measured"), [(41, 24), (20, 13)])

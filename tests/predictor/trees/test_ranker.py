@@ -21,7 +21,7 @@ from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
@@ -39,9 +39,9 @@ RANKER = Ranker.of(TREES)
 VOCABULARY = vocabulary_of(TRAINING)
 
 
-def made(ranker: Ranker | None = RANKER) -> Checkpoint:
+def made(ranker: Ranker | None = RANKER) -> TimesModel:
     torch.manual_seed(0)
-    return Checkpoint.of_model(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
+    return TimesModel.of_model(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
                       ranker=ranker)
 
 
@@ -115,10 +115,10 @@ def a_device(request: pytest.FixtureRequest) -> Device:
 
 
 def test_a_saved_ranker_comes_back_and_orders_the_same(tmp_path: Path) -> None:
-    loaded = Checkpoint.load(made().save(tmp_path / "with"))
+    loaded = TimesModel.load(made().save(tmp_path / "with"))
     for measured in TEST:
         assert loaded.propose([measured.task], 5) == made().propose([measured.task], 5)
-    plain = Checkpoint.load(made(None).save(tmp_path / "without"))
+    plain = TimesModel.load(made(None).save(tmp_path / "without"))
     assert plain.ranker is None
     assert not (tmp_path / "without" / "trees.safetensors").exists()
 
@@ -151,7 +151,7 @@ def test_damaged_trees_are_refused_in_one_line(name: str, tmp_path: Path) -> Non
     folder = made().save(tmp_path / "toy")
     DAMAGE[name](folder / "trees.safetensors")
     with pytest.raises(CheckpointError) as caught:
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
     assert 10 < len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
 
@@ -160,7 +160,7 @@ def test_enormous_trees_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = made().save(tmp_path / "toy")
     monkeypatch.setattr(forests, "LARGEST_FILE", 100)
     with pytest.raises(CheckpointError, match=r"trees\.safetensors has \d+ bytes"):
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
 
 
 def test_trees_that_know_other_features_are_refused() -> None:

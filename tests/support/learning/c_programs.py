@@ -15,7 +15,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 
 CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2, vector_bits=256, vector_registers=16,
@@ -23,21 +23,21 @@ CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: cc is not found, and CC names none")
 
 
-def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
+def small_checkpoint(device: Device, judge: int = 32) -> TimesModel:
     """A checkpoint with random weights whose rows are not a multiple of four panels."""
     return _checkpoint([kernel(name) for name in table(device.backend)], device, judge)
 
 
-def library_checkpoint(library: Library, device: Device) -> Checkpoint:
+def library_checkpoint(library: Library, device: Device) -> TimesModel:
     """A checkpoint with random weights that knows the kernels of a declared library, which is in use."""
     return _checkpoint([kernel(name) for name in library.kernels], device, 32)
 
 
-def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> Checkpoint:
+def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> TimesModel:
     vocabulary = Vocabulary.build(families, [device])
     torch.manual_seed(5)
     model = Translator.of(vocabulary, width=32, layers=2, decoder_layers=1, heads=2, hidden=48, judge=judge)
-    return Checkpoint.of_model(model, vocabulary)
+    return TimesModel.of_model(model, vocabulary)
 
 
 def run_program(source: Path, *options: str) -> str:

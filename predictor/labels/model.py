@@ -1,4 +1,4 @@
-"""LabelCheckpoint: a folder with a label model, its vocabulary and, if it has any, its boosted trees.
+"""LabelModel: a translator trained on another tuner's choices with its vocabulary and boosted trees, in a folder.
 
 The files are config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary,
 kernels, tables of solvers, provenance, metrics) and trees.zlib (chains as plain arrays in a compressed safetensors
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +81,10 @@ class _About(About):
 
 
 @dataclass(eq=False)
-class LabelCheckpoint:
-    """A label model: a translator mixed with chains of boosted trees. See `load` and `save`."""
+class LabelModel:
+    """A translator trained on the configurations that MIOpen chose, mixed with chains of boosted trees."""
+
+    model_type: ClassVar[str] = MODEL_TYPE
 
     size: Dimensions
     state: Tensors  # the translator's tensors by name
@@ -97,7 +99,7 @@ class LabelCheckpoint:
     seed: int = 0
 
     @classmethod
-    def load(cls, name: str | Path) -> LabelCheckpoint:
+    def load(cls, name: str | Path) -> Self:
         """Load a checkpoint from a folder, or by the name of a shipped one. Raises CheckpointError."""
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary, size = folder.about, folder.vocabulary, folder.size

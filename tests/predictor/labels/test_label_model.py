@@ -16,17 +16,17 @@ from seqtune.__main__ import main
 from seqtune.errors import CheckpointError
 from seqtune.inputs import load_checkpoint
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.labels.checkpoint import TREES as PACKED
-from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
+from seqtune.predictor.labels.model import TREES as PACKED
+from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 
 
 def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoint: Path, tmp_path: Path,
                                                                   label_parts: Parts) -> None:
-    loaded = LabelCheckpoint.load(label_checkpoint)
-    again = LabelCheckpoint.load(loaded.save(tmp_path / "copy"))
+    loaded = LabelModel.load(label_checkpoint)
+    again = LabelModel.load(loaded.save(tmp_path / "copy"))
     labels = label_parts[1][MLIR]
     first, second = (Beam(checkpoint.next_word()).predict(labels, 5).proposed for checkpoint in (loaded, again))
     assert (first == second).all()
@@ -35,7 +35,7 @@ def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoi
 
 @pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
 def test_inconsistent_trees_are_refused(damage: str, label_checkpoint: Path, tmp_path: Path) -> None:
-    copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
+    copy = LabelModel.load(label_checkpoint).save(tmp_path / "copy")
     trees = load(zlib.decompress((copy / PACKED).read_bytes()))
     name = next(key for key in trees if key.endswith(f"/{damage}") or damage == "missing")
     if damage == "missing":
@@ -49,14 +49,14 @@ def test_inconsistent_trees_are_refused(damage: str, label_checkpoint: Path, tmp
     (copy / PACKED).write_bytes(zlib.compress(save(trees)))
     remove_digests(copy)
     with pytest.raises(CheckpointError, match=r"trees\.zlib: its tree"):
-        LabelCheckpoint.load(copy)
+        LabelModel.load(copy)
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["as it is", "with more types of numbers"])
 def test_trees_of_a_type_that_numpy_lacks_are_refused(label_checkpoint: Path, tmp_path: Path, known: bool) -> None:
     if known:
         pytest.importorskip("ml_dtypes")  # teaches NumPy bfloat16 for the rest of the process
-    copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
+    copy = LabelModel.load(label_checkpoint).save(tmp_path / "copy")
     remove_digests(copy)
     for kind in (torch.bfloat16, torch.float8_e4m3fn):
         (copy / PACKED).write_bytes(zlib.compress(save({"0/0/value": torch.zeros(2).to(kind)})))
@@ -64,7 +64,7 @@ def test_trees_of_a_type_that_numpy_lacks_are_refused(label_checkpoint: Path, tm
         with pytest.raises(CheckpointError, match="is no safetensors file"):
             read_arrays(tmp_path / "trees.safetensors")
         with pytest.raises(CheckpointError, match=r"trees\.zlib is no compressed safetensors file"):
-            LabelCheckpoint.load(copy)
+            LabelModel.load(copy)
 
 
 def remove_digests(folder: Path) -> None:
@@ -77,7 +77,7 @@ def remove_digests(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", PACKED])
 def test_a_flipped_bit_in_weights_or_trees_is_found(name: str, label_checkpoint: Path, tmp_path: Path,
                                                     capsys: pytest.CaptureFixture[str]) -> None:
-    copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
+    copy = LabelModel.load(label_checkpoint).save(tmp_path / "copy")
     content = bytearray((copy / name).read_bytes())
     content[-200] ^= 1
     (copy / name).write_bytes(content)
@@ -90,19 +90,19 @@ def test_a_flipped_bit_in_weights_or_trees_is_found(name: str, label_checkpoint:
 
 def test_trees_that_unpack_to_too_many_bytes_are_refused(label_checkpoint: Path, tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
+    copy = LabelModel.load(label_checkpoint).save(tmp_path / "copy")
     (copy / PACKED).write_bytes(zlib.compress(bytes(50_000_000)))
     remove_digests(copy)
-    monkeypatch.setattr("seqtune.predictor.labels.checkpoint.MOST_TREES", 1_000_000)
+    monkeypatch.setattr("seqtune.predictor.labels.model.MOST_TREES", 1_000_000)
     tracemalloc.start()
     with pytest.raises(CheckpointError, match=r"trees\.zlib unpacks to more than"):
-        LabelCheckpoint.load(copy)
+        LabelModel.load(copy)
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
 
 
 def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(label_checkpoint: Path, tmp_path: Path) -> None:
-    copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
+    copy = LabelModel.load(label_checkpoint).save(tmp_path / "copy")
     text = (copy / "seqtune.json").read_text()
     for wrong in ('{"format": 2}', text.replace('"weight":', '"wait":'), text[:100]):
         (copy / "seqtune.json").write_text(wrong)
@@ -118,9 +118,9 @@ def test_a_shipped_checkpoint_without_its_tables_or_trees_is_refused(tmp_path: P
     about["tables"] = {name: [] for name in about["tables"]}
     (copy / "seqtune.json").write_text(json.dumps(about))
     with pytest.raises(CheckpointError, match="has no row"):
-        LabelCheckpoint.load(copy)
+        LabelModel.load(copy)
     (copy / "seqtune.json").write_text(text)
     (copy / PACKED).unlink()
     (copy / PACKED).mkdir()
     with pytest.raises(CheckpointError, match=r"trees\.zlib is not the file"):
-        LabelCheckpoint.load(copy)
+        LabelModel.load(copy)

@@ -1,10 +1,10 @@
-"""TimesModel: the kind of model that is trained on measured times."""
+"""TimesLearning: trains, retrains and evaluates models of measured times, as users request it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqtune.errors import MisuseError, check_installed
 from seqtune.kernels.devices.device import Device
@@ -16,7 +16,7 @@ from seqtune.kernels.task import Task
 from ..model import EvaluationRequest, TrainingRequest
 from ..networks.threads import one_thread
 from ..say import Say
-from .checkpoint import Checkpoint
+from .model import TimesModel
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -27,25 +27,18 @@ if TYPE_CHECKING:
 Options = TypeVar("Options", bound="TrainingOptions")
 
 
-class TimesModel(Checkpoint):
-    """A translator trained on measured times, and the ranker that orders its proposals."""
+class TimesLearning:
+    """The learning of translators from measured times, with the rankers that order their proposals."""
 
-    @classmethod
-    def of(cls, checkpoint: Checkpoint) -> Self:
-        """Make the model of a checkpoint."""
-        return cls(**{field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)})
-
-    @classmethod
-    def learns_from(cls, data: Dataset) -> bool:
+    def learns_from(self, data: Dataset) -> bool:
         """Return whether the data set holds measurements, whatever their device."""
         from seqtune.data.labels import holds_labels
 
         return not holds_labels(data)
 
-    @classmethod
-    def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[Self, dict[str, Any]]:
-        """Train a model; see `Model.train`. `progress` is called after every epoch.
+    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
+              say: Say) -> tuple[TimesModel, dict[str, Any]]:
+        """Train a model; see `Learning.train`. `progress` is called after every epoch.
 
         The options follow from the number of problems; few problems are also cross-validated.
         """
@@ -72,24 +65,25 @@ class TimesModel(Checkpoint):
         if is_small(training):
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
-            checkpoint, report = train_small(training, held_out, options, progress, say, request.force)
+            model, report = train_small(training, held_out, options, progress, say, request.force)
         else:
-            checkpoint, report = train_tasks(training, held_out, _requested(options, request), progress)
+            model, report = train_tasks(training, held_out, _requested(options, request), progress)
         learned = {task.problem for task in training}
         report |= {"left_out": len({task.problem for task in measured} - learned), "not_judged": list(briefs(near))}
-        return cls.of(checkpoint), report
+        return model, report
 
-    def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
-        """Adapt the model to new records; see `Model.retrain`."""
+    def retrain(self, model: TimesModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
+                progress: Callable[[Any], None] | None) -> tuple[TimesModel, dict[str, Any]]:
+        """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
         minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
         options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
-        checkpoint, report = retrain(self, new, old, options, progress, scratch, request.deadline)
-        return self.of(checkpoint), report.to_json()
+        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
+        return adapted, report.to_json()
 
-    def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say, warn: Say) -> Sequence[EvaluationRow]:
+    def evaluate(self, model: TimesModel, data: Dataset, request: EvaluationRequest, progress: Say,
+                 warn: Say) -> Sequence[EvaluationRow]:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
 
         The request's queries are measured during the evaluation, all on one device; `warn` receives the number of their
@@ -102,62 +96,63 @@ class TimesModel(Checkpoint):
         methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
         check_methods(methods)
         if request.queries is not None:
-            return self._evaluate_live(data, methods, request.queries, progress, warn)
+            return _evaluate_live(model, data, methods, request.queries, progress, warn)
         data = data if request.protect_held_out else _judging(data, warn)
         with one_thread():
-            validated = None if _holds_out(data) else self._cross_validated(data, methods, progress, warn)
-            return evaluate(data, self, methods, progress=progress) if validated is None else validated
-
-    def _cross_validated(self, data: Dataset, methods: Sequence[str], progress: Say,
-                         warn: Say) -> Sequence[EvaluationRow] | None:
-        """The rows of a cross-validation of this checkpoint's training; None if it was another training or a large one.
-        """
-        from seqtune.data.measured_tasks import measured_tasks
-
-        from .evaluation import COUNTS
-        from .shares import OURS
-        from .small.folds import folds_of
-        from .small.small_options import is_small, options_of
-
-        training = measured_tasks(data, held_out=False)
-        options = options_of(self, training) if is_small(training) else None
-        if options is None:
-            return None
-        check_installed("train", "torch")
-        from .small.cross_validation import cross_validate
-
-        wanted = methods if OURS in methods else [OURS, *methods]
-        validated = cross_validate(folds_of(training, self.seed), options, progress, wanted, COUNTS)
-        if validated is None:
-            raise KeyboardInterrupt
-        warn(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
-             f"{validated.description}")
-        return [row for row in validated.rows() if row.method in methods]
-
-    def _evaluate_live(self, data: Dataset, methods: Sequence[str], queries: Sequence[tuple[Problem, Device]],
-                       progress: Say, warn: Say) -> Sequence[EvaluationRow]:
-        from .evaluation import evaluate
-        from .live import LiveContest
-
-        for problem, device in queries:
-            Task.of(problem, device)  # raises KernelError before anything is measured
-        near_training = _trained_on(data, [problem for problem, _ in queries])
-        if near_training:
-            warn(f"{len(near_training)} of {len(set(queries))} problems are, or nearly are, training problems of the "
-                 "data set: the baselines have learned from them, and so has a checkpoint that was trained on it")
-
-        def skip(problem: Problem, reason: str) -> None:
-            near_training.discard(problem)
-            warn(f"left out: {reason}")
-
-        with one_thread(), LiveContest(queries[0][1], progress) as measure:
-            rows = evaluate(data, self, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
-        return [replace(row, trained_on=len(near_training)) for row in rows]
+            validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
+            return evaluate(data, model, methods, progress=progress) if validated is None else validated
 
 
 def _requested(options: Options, request: TrainingRequest) -> Options:
     return replace(options, epochs=options.epochs if request.epochs is None else request.epochs,
                    extra=options.extra if request.extra_problems is None else request.extra_problems)
+
+
+def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], progress: Say,
+                     warn: Say) -> Sequence[EvaluationRow] | None:
+    """The rows of a cross-validation of a model's training; None if it was another training or a large one."""
+    from seqtune.data.measured_tasks import measured_tasks
+
+    from .evaluation import COUNTS
+    from .shares import OURS
+    from .small.folds import folds_of
+    from .small.small_options import is_small, options_of
+
+    training = measured_tasks(data, held_out=False)
+    options = options_of(model, training) if is_small(training) else None
+    if options is None:
+        return None
+    check_installed("train", "torch")
+    from .small.cross_validation import cross_validate
+
+    wanted = methods if OURS in methods else [OURS, *methods]
+    validated = cross_validate(folds_of(training, model.seed), options, progress, wanted, COUNTS)
+    if validated is None:
+        raise KeyboardInterrupt
+    warn(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
+         f"{validated.description}")
+    return [row for row in validated.rows() if row.method in methods]
+
+
+def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
+                   queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say) -> Sequence[EvaluationRow]:
+    from .evaluation import evaluate
+    from .live import LiveContest
+
+    for problem, device in queries:
+        Task.of(problem, device)  # raises KernelError before anything is measured
+    near_training = _trained_on(data, [problem for problem, _ in queries])
+    if near_training:
+        warn(f"{len(near_training)} of {len(set(queries))} problems are, or nearly are, training problems of the "
+             "data set: the baselines have learned from them, and so has a checkpoint that was trained on it")
+
+    def skip(problem: Problem, reason: str) -> None:
+        near_training.discard(problem)
+        warn(f"left out: {reason}")
+
+    with one_thread(), LiveContest(queries[0][1], progress) as measure:
+        rows = evaluate(data, model, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
+    return [replace(row, trained_on=len(near_training)) for row in rows]
 
 
 def _judging(data: Dataset, warn: Say) -> Dataset:

@@ -1,4 +1,4 @@
-"""Checkpoint: a trained translator with its vocabulary and ranker, stored in a folder.
+"""TimesModel: a translator trained on measured times with its vocabulary and ranker, stored in a checkpoint folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
 provenance, metrics) and, if there is a ranker, trees.safetensors. A retrained checkpoint answers for some devices only;
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, JsonValue
@@ -56,8 +56,8 @@ class _About(About):
 
 
 @dataclass(eq=False)
-class Checkpoint:
-    """A translator with its vocabulary and the ranker of its proposals.
+class TimesModel:
+    """A translator trained on measured times with its vocabulary, and the ranker that orders its proposals.
 
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
 
@@ -65,6 +65,8 @@ class Checkpoint:
     changes. It is the newest layer, its former one the next. `propose` asks the layer that answers for a task;
     `ranker`, `expected` and so on are of this layer alone, and `on` gives the layer to ask.
     """
+
+    model_type: ClassVar[str] = MODEL_TYPE
 
     size: Dimensions
     state: Tensors  # the translator's tensors by name
@@ -74,7 +76,7 @@ class Checkpoint:
     seed: int = 0
     ranker: Ranker | None = None
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
-    former: Checkpoint | None = None
+    former: TimesModel | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
 
     @classmethod
@@ -85,7 +87,7 @@ class Checkpoint:
         return cls(model.size, model.arrays(), vocabulary, provenance or {}, metrics or {}, seed, ranker, estimator)
 
     @classmethod
-    def load(cls, name: str | Path = "default") -> Checkpoint:
+    def load(cls, name: str | Path = "default") -> Self:
         """Read a checkpoint from a folder, or by name: a shipped one, or one in the user's data folder.
 
         Raises CheckpointError.
@@ -93,7 +95,7 @@ class Checkpoint:
         return cls._read(name, MOST_LAYERS)
 
     @classmethod
-    def _read(cls, name: str | Path, layers: int) -> Checkpoint:
+    def _read(cls, name: str | Path, layers: int) -> Self:
         """Read a checkpoint that has at most this number of layers."""
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary = folder.about, folder.vocabulary
@@ -129,11 +131,11 @@ class Checkpoint:
         return Path(path)
 
     @property
-    def layers(self) -> tuple[Checkpoint, ...]:
+    def layers(self) -> tuple[TimesModel, ...]:
         """This checkpoint and all former ones, the newest first."""
         return (self,) if self.former is None else (self, *self.former.layers)
 
-    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Checkpoint:
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> TimesModel:
         """The layer that answers for a device: the newest one that was retrained for it, or else the oldest.
 
         A layer that lacks the device's backend or one of these kernels is passed over; then the newest other one
@@ -147,7 +149,7 @@ class Checkpoint:
                 if device.backend in layer.vocabulary.backends and not layer.vocabulary.differences(kernels))
         return next(able, self)
 
-    def former_for(self, devices: Iterable[Device]) -> Checkpoint:
+    def former_for(self, devices: Iterable[Device]) -> TimesModel:
         """The checkpoint that goes on answering for all devices but these, without layers that answer for none.
 
         Raises MisuseError if it has as many layers as a former checkpoint can have.
@@ -158,7 +160,7 @@ class Checkpoint:
                               "more is not possible: train one on the records of all of them (seqtune train)")
         return former
 
-    def _without(self, keys: frozenset[str]) -> Checkpoint:
+    def _without(self, keys: frozenset[str]) -> TimesModel:
         """This checkpoint without the layers that were retrained for none but these devices."""
         if self.former is None:
             return self
@@ -242,7 +244,7 @@ class Checkpoint:
 
         Tasks of a layer are searched together, which changes no number.
         """
-        answered: dict[Checkpoint, list[int]] = {}  # the indices of the tasks that each layer answers
+        answered: dict[TimesModel, list[int]] = {}  # the indices of the tasks that each layer answers
         for index, task in enumerate(tasks):
             answered.setdefault(self.on(task.device, task.kernels), []).append(index)
         candidates: dict[int, list[Candidate]] = {}

@@ -24,8 +24,8 @@ from seqtune.predictor import checkpoint_folder as checkpoint_files
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times import checkpoint as checkpoints
-from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times import model as checkpoints
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 from tests.support.interpreter import loaded_after
 from tests.support.tasks import task_of
@@ -38,10 +38,10 @@ PROBLEM = Problem.make("conv2d", c=64, h=56, w=56, k=48, r=3, s=3)
 VOCABULARY = Vocabulary.build([KERNEL], [DEVICE])
 
 
-def made(seed: int = 0) -> Checkpoint:
+def made(seed: int = 0) -> TimesModel:
     torch.manual_seed(seed)
     model = Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32)
-    return Checkpoint.of_model(model, VOCABULARY, {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
+    return TimesModel.of_model(model, VOCABULARY, {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def folder(tmp_path: Path) -> Path:
     return made().save(tmp_path / "toy")
 
 
-def answer(checkpoint: Checkpoint) -> list[tuple[str, float | None]]:
+def answer(checkpoint: TimesModel) -> list[tuple[str, float | None]]:
     found = beam_search(checkpoint.next_word(), task_of(SearchSpace(KERNEL, PROBLEM, DEVICE)), 8, 8)
     return [(candidate.configuration.key, candidate.log_probability) for candidate in found]
 
 
 def test_what_was_saved_comes_back_and_answers_the_same(folder: Path) -> None:
-    loaded = Checkpoint.load(folder)
+    loaded = TimesModel.load(folder)
     assert loaded.vocabulary == VOCABULARY
     assert (loaded.provenance, loaded.metrics, loaded.seed) == ({"data": "toy.parquet", "rows": 12}, {"share": 0.93}, 0)
     assert answer(loaded) == answer(made())
@@ -67,11 +67,11 @@ def test_what_was_saved_comes_back_and_answers_the_same(folder: Path) -> None:
 
 
 def test_a_loaded_checkpoint_can_be_trained_and_saved_again(folder: Path) -> None:
-    loaded = Checkpoint.load(folder)
+    loaded = TimesModel.load(folder)
     assert all(weight.requires_grad for weight in loaded.model.parameters())
     loaded.metrics = {"share": 0.95}
     loaded.save(folder)
-    assert Checkpoint.load(folder).metrics == {"share": 0.95}
+    assert TimesModel.load(folder).metrics == {"share": 0.95}
     assert [path.name for path in folder.parent.iterdir()] == ["toy"], "nothing is left beside it"
 
 
@@ -94,7 +94,7 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 
 
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
-    found = Checkpoint.load(find("default"))
+    found = TimesModel.load(find("default"))
     untrained = ("llvm.attention_bf16", "llvm.gemm_int8")  # their safe defaults are the first proposals
     families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl.")) and name not in untrained]
     assert found.vocabulary.differences(families) == []
@@ -118,22 +118,22 @@ def test_names_are_looked_up_among_the_shipped_and_the_users_own(
     monkeypatch.setattr(checkpoint_files, "user_folder", lambda: tmp_path / "own")
     made(1).save(tmp_path / "shipped" / "default")
     made(2).save(tmp_path / "own" / "mine")
-    assert Checkpoint.load().seed == 1
-    assert Checkpoint.load("mine").seed == 2
+    assert TimesModel.load().seed == 1
+    assert TimesModel.load("mine").seed == 2
     with pytest.raises(CheckpointError, match="default, mine"):
-        Checkpoint.load("other")
+        TimesModel.load("other")
     with pytest.raises(CheckpointError, match="no checkpoint"):
-        Checkpoint.load(tmp_path / "absent")
+        TimesModel.load(tmp_path / "absent")
     for name in ("", ".", "..", "a" * 5000, "a\0b", "../default", "a/" * 3000):
         with pytest.raises(CheckpointError) as caught:
-            Checkpoint.load(name)
+            TimesModel.load(name)
         assert len(str(caught.value)) < 600
 
 
 def test_a_checkpoint_of_another_vocabulary_says_what_differs(folder: Path) -> None:
     here = Kernel("toy.direct", "conv2d", ("toy",), (Parameter("tile_w", (1, 2, 4, 8)), KERNEL.parameters[1]), (), ())
     with pytest.raises(CheckpointError, match=r"toy\.direct\.tile_w has the values 1,2,4,7 in it and 1,2,4,8 here"):
-        Checkpoint.load(folder).vocabulary.check([here])
+        TimesModel.load(folder).vocabulary.check([here])
 
 
 class Trap:
@@ -243,18 +243,18 @@ def test_a_kernel_that_is_newer_than_the_training_leaves_the_others_in_the_task(
                               ([kernel("llvm.gemm")], [direct, grouped])):
         vocabulary = Vocabulary.build(trained, [device])
         model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=32)
-        checkpoint = Checkpoint.of_model(model, vocabulary, {}, {}, 0)
+        checkpoint = TimesModel.of_model(model, vocabulary, {}, {}, 0)
         assert list(checkpoint.task(problem, device).kernels) == expected
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_checkpoint_is_refused_in_one_line(
         name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Checkpoint.load(folder)
+    TimesModel.load(folder)
     monkeypatch.chdir(folder)
     HOSTILE[name](folder)
     with pytest.raises(CheckpointError) as caught:
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
     assert 10 < len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
     assert not (folder / "sprung").exists()
@@ -266,9 +266,9 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
     content[-100] ^= 1
     weights.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not the file"):
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
     _json("seqtune.json", lambda found: found.pop("sha256"))(folder)
-    Checkpoint.load(folder)  # older checkpoints have no digests
+    TimesModel.load(folder)  # older checkpoints have no digests
 
 
 @pytest.mark.parametrize(("limit", "file"), [
@@ -276,7 +276,7 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
 def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_files, limit, 100)
     with pytest.raises(CheckpointError, match=rf"{file} .*bytes"):
-        Checkpoint.load(folder)
+        TimesModel.load(folder)
 
 
 def test_a_prediction_in_a_new_process_imports_neither_torch_nor_pandas() -> None:
