@@ -77,7 +77,7 @@ def train(spaces: LargeSpaces, epochs: int, rounds: int, width: int) -> TimesMod
     model = Translator.of(vocabulary, width=width, layers=options.layers, heads=options.heads, hidden=options.hidden,
                           dropout=options.dropout, judge=options.judge)
     state = fit(model, vocabulary, examples, [], options, lambda step: _say(f"{spaces.name}: {step!s:.100}"))
-    return TimesModel.of_model(state.kept.eval(), vocabulary, seed=options.seed, ranker=Ranker.of(teacher))
+    return TimesModel.of_translator(state.kept.eval(), vocabulary, seed=options.seed, ranker=Ranker.of(teacher))
 
 
 def judge_task(measured: MeasuredTask, checkpoint: TimesModel) -> dict[str, Row]:

@@ -80,11 +80,13 @@ class TimesModel:
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
 
     @classmethod
-    def of_model(cls, model: Translator, vocabulary: Vocabulary, provenance: Mapping[str, JsonValue] | None = None,
-                 metrics: Mapping[str, JsonValue] | None = None, seed: int = 0, ranker: Ranker | None = None,
-                 estimator: ConfidenceEstimator | None = None) -> Self:
-        """Make a checkpoint of a trained translator."""
-        return cls(model.size, model.arrays(), vocabulary, provenance or {}, metrics or {}, seed, ranker, estimator)
+    def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
+                      provenance: Mapping[str, JsonValue] | None = None,
+                      metrics: Mapping[str, JsonValue] | None = None, seed: int = 0, ranker: Ranker | None = None,
+                      estimator: ConfidenceEstimator | None = None) -> Self:
+        """Make a model of a trained translator."""
+        return cls(translator.size, translator.arrays(), vocabulary, provenance or {}, metrics or {}, seed, ranker,
+                   estimator)
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Self:

@@ -91,7 +91,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
     provenance = {"trained_on": about, "options": describe(options)}
-    checkpoint = TimesModel.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    checkpoint = TimesModel.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation

@@ -38,7 +38,7 @@ CONV = ["conv2d", "c=64", "h=56", "w=56", "k=64", "r=3", "s=3"]
 def checkpoint(folder: Path, *kernels: str) -> None:
     vocabulary = Vocabulary.build([kernel(name) for name in kernels], [DEVICE])
     torch.manual_seed(0)
-    TimesModel.of_model(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
+    TimesModel.of_translator(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
 
 
 def edited(path: Path, change: Callable[[dict[str, object]], object]) -> None:

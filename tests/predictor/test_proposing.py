@@ -22,7 +22,7 @@ KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8))
                 (), ())
 TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 VOCABULARY = Vocabulary.build([KERNEL], [WIDE])
-CHECKPOINT = TimesModel.of_model(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
+CHECKPOINT = TimesModel.of_translator(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
 
 
 class Backwards:

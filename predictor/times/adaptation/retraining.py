@@ -125,8 +125,8 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
-    after = replace(TimesModel.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
-                                        joined(start.ranker, teacher), estimator),
+    after = replace(TimesModel.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
+                                             joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after, old_after = (judge_tasks(tasks, after) for tasks in (new_judged, old_judged))
     seconds = time.monotonic() - began

@@ -166,7 +166,7 @@ def evidence_journal(path: Path, device: Device = MIDDLE) -> None:
 def checkpoint() -> TimesModel:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
     translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return TimesModel.of_model(translator, vocabulary, ranker=ranker())
+    return TimesModel.of_translator(translator, vocabulary, ranker=ranker())
 
 
 @pytest.fixture

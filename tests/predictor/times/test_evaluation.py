@@ -42,7 +42,8 @@ def _checkpoint() -> TimesModel:
 
     torch.manual_seed(0)
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    return TimesModel.of_model(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    translator = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
+    return TimesModel.of_translator(translator.eval(), vocabulary)
 
 
 def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:

@@ -49,7 +49,7 @@ def tiny(seed: int, former: TimesModel | None = None, *devices: Device, kernels:
     torch.manual_seed(seed)
     vocabulary = Vocabulary.build(kernels, [WIDE])
     translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return replace(TimesModel.of_model(translator, vocabulary, seed=seed), former=former,
+    return replace(TimesModel.of_translator(translator, vocabulary, seed=seed), former=former,
                    retrained_for=frozenset(device.key for device in devices))
 
 

@@ -91,7 +91,7 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
     torch.manual_seed(1)
     vocabulary, task, _ = landscape_of(8)
     model = Translator.of(vocabulary, width=16, layers=2, heads=2, hidden=16, judge=24).eval()
-    checkpoint = TimesModel.of_model(model, vocabulary)
+    checkpoint = TimesModel.of_translator(model, vocabulary)
     assert checkpoint.judge is not None
     numbers = np.random.default_rng(0).permutation(len(task))[:50]
     source = Source.of(SourceBatch.of([vocabulary.source(task.problem, task.device)]))

@@ -41,7 +41,7 @@ VOCABULARY = Vocabulary.build([KERNEL], [DEVICE])
 def made(seed: int = 0) -> TimesModel:
     torch.manual_seed(seed)
     model = Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32)
-    return TimesModel.of_model(model, VOCABULARY, {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
+    return TimesModel.of_translator(model, VOCABULARY, {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_kernel_that_is_newer_than_the_training_leaves_the_others_in_the_task(
                               ([kernel("llvm.gemm")], [direct, grouped])):
         vocabulary = Vocabulary.build(trained, [device])
         model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=32)
-        checkpoint = TimesModel.of_model(model, vocabulary, {}, {}, 0)
+        checkpoint = TimesModel.of_translator(model, vocabulary, {}, {}, 0)
         assert list(checkpoint.task(problem, device).kernels) == expected
 
 

@@ -49,7 +49,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
-    untrained = TimesModel.of_model(model, vocabulary)
+    untrained = TimesModel.of_translator(model, vocabulary)
     reports: list[Progress] = []
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1

@@ -41,8 +41,8 @@ VOCABULARY = vocabulary_of(TRAINING)
 
 def made(ranker: Ranker | None = RANKER) -> TimesModel:
     torch.manual_seed(0)
-    return TimesModel.of_model(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
-                      ranker=ranker)
+    translator = Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32)
+    return TimesModel.of_translator(translator.eval(), VOCABULARY, ranker=ranker)
 
 
 def test_the_arrays_say_what_xgboost_says() -> None:

@@ -37,7 +37,7 @@ def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> Times
     vocabulary = Vocabulary.build(families, [device])
     torch.manual_seed(5)
     model = Translator.of(vocabulary, width=32, layers=2, decoder_layers=1, heads=2, hidden=48, judge=judge)
-    return TimesModel.of_model(model, vocabulary)
+    return TimesModel.of_translator(model, vocabulary)
 
 
 def run_program(source: Path, *options: str) -> str:
