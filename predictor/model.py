@@ -9,24 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from seqtune.errors import CheckpointError, MisuseError
+from seqtune.errors import CheckpointError, MisuseError, shown
+from seqtune.kernels.files import reason
 from seqtune.kernels.lookup import resolve
 
 from .say import Say
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
-    from seqtune.kernels.task import Task
+    from seqtune.kernels.row_index import Numbers
+    from seqtune.kernels.task import Floats, Task
     from seqtune.tuner.measuring.deadline import Deadline
 
     from .candidate import Candidate
+    from .proposing import Evidence
     from .sequence.vocabulary import Vocabulary
+    from .trees.ranker import Ranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +100,34 @@ class TaskPredictor(Predictor, Protocol):
         """The task of a problem on a device with the kernels that it knows. Raises KernelError."""
         ...
 
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether it was made for a kernel of one of these names, perhaps for another version of it."""
+        ...
+
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Check that it can propose configurations of these kernels. Raises CheckpointError."""
         ...
 
     def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> TaskPredictor:
         """The predictor that answers for these kernels on a device: itself, unless devices have one of their own."""
+        ...
+
+    @property
+    def ranker(self) -> Ranker | None:
+        """The boosted trees that expect times, which measurements of a device correct; None if it has none."""
+        ...
+
+    @property
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """The tensors of its network by name; empty without a network."""
+        ...
+
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """The slowness log(time / best) of configurations by all its parts, (configuration,); NaN if unknown."""
+        ...
+
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
+        """Propose as every predictor does. The evidence corrects the times that the ranker expects, if there is one."""
         ...
 
 
@@ -201,6 +230,27 @@ def load_model(name: str | Path) -> Model:
     model_class: Any = resolve(_kind(model_type(folder)).model)
     model: Model = model_class.load(folder)
     return model
+
+
+def cached_model(name: str | Path) -> Model:
+    """The model of a checkpoint, kept until its files change. Raises CheckpointError."""
+    from .checkpoint_folder import FORMER, MOST_LAYERS, find
+
+    if not isinstance(name, str | Path):
+        raise CheckpointError(f"checkpoint={shown(name)} is not the name or the path of a checkpoint")
+    folder = find(name)
+    layers = [folder.joinpath(*[FORMER] * depth) for depth in range(MOST_LAYERS)]
+    try:
+        stamps = tuple((path.name, path.stat().st_mtime_ns) for layer in layers if layer.is_dir()
+                       for path in sorted(layer.iterdir()))
+    except OSError as error:  # a link to nothing or to itself, or a folder that is replaced right now
+        raise CheckpointError(f"{folder} is no checkpoint: cannot read {error.filename}: {reason(error)}") from None
+    return _loaded(str(folder), stamps)
+
+
+@lru_cache(maxsize=4)
+def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Model:
+    return load_model(Path(folder))
 
 
 def learning_of(model_type: str) -> Learning[Any]:

@@ -19,27 +19,26 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import answering
+from seqtune.predictor.model import cached_model
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.measured_rates import doubt
 from seqtune.tuner.measuring.budget import SECONDS
 
 from .bulk import BulkAnswer, predict_many
-from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError, shown
 from .exchange import export, import_data
 from .families import check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
-from .inputs import as_device, as_problem, check_positive, check_predictable, check_share, load_checkpoint
+from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
-from .proposals import answering_predictor, doubt_about, predictor_for, propose
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
 from .tuning.tuning_results import Tuned, TuningReport
 from .tuning.tuning_run import tune
 
 if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate
-    from seqtune.predictor.confidence.explanation import Explanation
 
 __all__ = [
     "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
@@ -80,8 +79,6 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     `explain` adds why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no
     kernel solves the problem, SeqtuneError where nothing runs.
     """
-    from seqtune.predictor.model import UNTRAINED
-
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
         raise MisuseError(f"top={shown(top)}; at least one configuration must be asked for")
@@ -91,21 +88,18 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     check_share("min_confidence", min_confidence)
     check_predictable(problem, device)
     device = as_device(device)
-    name = answering_predictor(problem, device) if checkpoint is None else checkpoint
-    predictor = predictor_for(device, name)
-    task = predictor.task(problem, device)
-    note = UNTRAINED[str(name)].note if name in UNTRAINED else ""
+    asked = answering(problem, device, checkpoint)
+    task, note = asked.task, asked.note
     if verify:
         discovery.check_present(device)
         check_runnable(task.kernels)
     progress("predicting")
-    answering = predictor.on(device, task.kernels)
-    known = device_evidence(answering, device, journal, verified=not verify) if evidence else None
+    known = asked.evidence(journal, verified=not verify) if evidence else None
     count = 0 if known is None else known.measurements
-    proposals = propose(task, name, max(top, 2) if explain else top, known)
-    why = _explanation(task, name, proposals) if explain else None
+    proposals = asked.propose(max(top, 2) if explain else top, known)
+    why = asked.explanation(list(proposals)) if explain else None
     proposals = dict(islice(proposals.items(), top))
-    doubt = None if min_confidence is None else doubt_about(next(iter(proposals.values())), min_confidence)
+    doubt = None if min_confidence is None else _doubt_about(next(iter(proposals.values())), min_confidence)
     if verify and (min_confidence is None or doubt is not None):
         prediction = _verify(task, proposals, seconds, cache, journal, progress)
         note = "" if prediction.verified else note
@@ -117,13 +111,18 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         elif verify:
             reached = f"the first proposal is {prediction.confidence}, which suffices"
             prediction = replace(prediction, unverified=reached)
-    return replace(prediction, predictor=str(name), note=note, explanation=why, evidence=count)
+    return replace(prediction, predictor=str(asked.name), note=note, explanation=why, evidence=count)
 
 
-def _explanation(task: Task, name: str | Path, proposals: Mapping[Configuration, Candidate]) -> Explanation:
-    from .explaining import explanation_of
-
-    return explanation_of(predictor_for(task.device, name), task, list(proposals))
+def _doubt_about(candidate: Candidate, least: float) -> str | None:
+    """The reason why a candidate is not expected to reach the share `least` of the best speed; None if it is."""
+    confidence = candidate.confidence
+    if confidence is None:
+        return "the predictor does not estimate its confidence, so the safe default answers (--verify measures)"
+    if confidence.share >= least:
+        return None
+    return (f"the first proposal is {confidence}, less than {100 * least:g} %, so the safe default answers (--verify "
+            "measures)")
 
 
 def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Prediction:
@@ -181,7 +180,7 @@ def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, jour
     """Predict and verify two ResNet-18 layers on every device found."""
     check_positive("seconds", seconds)
     if checkpoint is not None:
-        load_checkpoint(checkpoint)
+        cached_model(checkpoint)
     here = devices()
     unavailable = dict(here.unavailable)
     predictions = []

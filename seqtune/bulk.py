@@ -17,16 +17,15 @@ from typing import Any
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
+from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_together
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.model import TaskPredictor, answers_for
+from seqtune.predictor.correction.device_evidence import device_evidence
+from seqtune.predictor.model import answers_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each, usable_jobs
 
-from .device_evidence import DeviceEvidence, device_evidence
-from .errors import KernelError, MisuseError, SeqtuneError, shown
+from .errors import MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problems
-from .proposals import checkpoint_for, predictor_for
 from .results import Proposal
 
 BATCH = 32  # problems that a process answers at once; they are searched together, which changes no number
@@ -84,17 +83,17 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
         if not isinstance(count, int) or count < 1:
             raise MisuseError(f"{name}={shown(count)}; at least one is needed")
     device = as_device(device)
-    predictor = _checkpoint_for(wanted, device) if checkpoint is None else checkpoint
-    model = predictor_for(device, predictor)
+    chosen = _common_name(wanted, device) if checkpoint is None else checkpoint
+    predictor = predictor_for(device, chosen).on(device)
     if evidence:
-        device_evidence(model.on(device), device, journal)  # like the line before, it raises before the first answer
-    run = partial(_answer, device=device, name=predictor, top=top, journal=journal, evidence=evidence)
+        device_evidence(predictor, device, journal)  # like the line before, it raises before the first answer
+    run = partial(_answer, device=device, name=chosen, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)
 
 
-def _checkpoint_for(problems: Sequence[Problem], device: Device) -> str:
-    """The predictor that answers for all problems. Raises MisuseError if several would."""
-    names = dict.fromkeys(checkpoint_for(problem, device) for problem in dict.fromkeys(problems))
+def _common_name(problems: Sequence[Problem], device: Device) -> str:
+    """The name of the predictor that answers for all problems. Raises MisuseError if several would."""
+    names = dict.fromkeys(predictor_name(problem, device) for problem in dict.fromkeys(problems))
     if len(names) > 1:
         raise MisuseError(f"different checkpoints answer for these problems ({', '.join(names)}); ask for each "
                           "library's problems separately, or name a checkpoint")
@@ -150,31 +149,9 @@ def _begin(libraries: list[dict[str, Any]]) -> None:
 def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int, journal: str | Path | None,
             evidence: bool) -> list[BulkAnswer]:
     """The answers to one batch."""
-    predictor = predictor_for(device, name)
-    answers: dict[Problem, BulkAnswer] = {}
-    tasks = []
-    for problem in problems:
-        try:
-            tasks.append((problem, predictor.task(problem, device)))
-        except KernelError as error:
-            answers[problem] = BulkAnswer(problem, device.name, (), str(error))
-    by_layer: dict[TaskPredictor, list[tuple[Problem, Task]]] = {}
-    for problem, task in tasks:
-        by_layer.setdefault(predictor.on(device, task.kernels), []).append((problem, task))
-    for layer, own in by_layer.items():
-        layer.check_kernels({kernel.name: kernel for _, task in own for kernel in task.kernels}.values())
-        known = device_evidence(layer, device, journal) if evidence else None
-        proposed = _proposed(layer, [task for _, task in own], top, known)
-        for (problem, _), candidates in zip(own, proposed, strict=True):
-            answers[problem] = BulkAnswer(problem, device.name, tuple(candidates))
+    answered, unsolved = answering_many(problems, device, name)
+    proposed = propose_together(list(answered.values()), top, journal, evidence)
+    answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
+    answers |= {problem: BulkAnswer(problem, device.name, tuple(candidates))
+                for problem, candidates in zip(answered, proposed, strict=True)}
     return [answers[problem] for problem in problems]
-
-
-def _proposed(layer: TaskPredictor, tasks: Sequence[Task], top: int,
-              known: DeviceEvidence | None) -> list[list[Candidate]]:
-    """The proposals of a predictor that answers for all these tasks."""
-    from seqtune.predictor.times.model import TimesModel
-
-    if not isinstance(layer, TimesModel):
-        return layer.propose(tasks, top)
-    return layer.propose(tasks, top, None if known is None else known.correction)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import FORMATS, find_files, format_of
 from seqtune.kernels.devices.device import Device
+from seqtune.predictor.model import answers_for, cached_model
 from seqtune.predictor.say import Say
 
 from .errors import MisuseError
-from .inputs import as_problem, check_ending, check_folder, check_free, check_journal, load_checkpoint, warned
+from .inputs import as_problem, check_ending, check_folder, check_free, check_journal, warned
 from .predictor_code import CODE, code_writer
 from .results import Written
 
@@ -92,7 +93,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
-        lambda: load_checkpoint(checkpoint or "miopen").tables, serving, _proposer(checkpoint),
+        lambda: cached_model(checkpoint or "miopen").tables, serving, _proposer(checkpoint),
         _driver_facts, force)
     return Written(Path(out), chosen.write(request, Path(out)))
 
@@ -100,12 +101,10 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
 def _proposer(checkpoint: str | Path | None) -> Propose:
     """The proposals of a checkpoint, or of the predictor that answers for a device, as formats call them."""
     from seqtune.kernels.task import Task
-    from seqtune.predictor.model import answers_for
-
-    from .proposals import propose
+    from seqtune.predictor.answering import Answering
 
     def proposals(problem: Problem, device: Device, count: int) -> Sequence[Configuration]:
-        return list(propose(Task.of(problem, device), checkpoint or answers_for(device.backend), count))
+        return list(Answering.of(Task.of(problem, device), checkpoint or answers_for(device.backend)).propose(count))
 
     return proposals
 

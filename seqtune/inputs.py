@@ -8,22 +8,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import cannot_write, check_writable, reason
+from seqtune.kernels.files import cannot_write, check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, SeqtuneWarning, shown
-
-if TYPE_CHECKING:
-    from seqtune.predictor.model import Model
+from .errors import DeviceError, MisuseError, ProblemError, SeqtuneWarning, shown
 
 Check = TypeVar("Check", bound=Callable[..., None])
 # Endings that say what a file holds, where it is something that one could expect of an output here.
@@ -75,29 +71,6 @@ def as_device(device: Device | str) -> Device:
     if isinstance(device, str) and device.startswith("gfx"):
         raise DeviceError(f"no device {device!r:.60}; MIOpen's GPU is named {'miopen:' + device!r:.70}")
     return device if isinstance(device, Device) else discovery.find(device)
-
-
-def load_checkpoint(name: str | Path) -> Model:
-    """The model of a checkpoint, cached until the files change. Raises CheckpointError."""
-    from seqtune.predictor.checkpoint_folder import FORMER, MOST_LAYERS, find
-
-    if not isinstance(name, str | Path):
-        raise CheckpointError(f"checkpoint={shown(name)} is not the name or the path of a checkpoint")
-    folder = find(name)
-    layers = [folder.joinpath(*[FORMER] * depth) for depth in range(MOST_LAYERS)]
-    try:
-        stamps = tuple((path.name, path.stat().st_mtime_ns) for layer in layers if layer.is_dir()
-                       for path in sorted(layer.iterdir()))
-    except OSError as error:  # a link to nothing or to itself, or a folder that is replaced right now
-        raise CheckpointError(f"{folder} is no checkpoint: cannot read {error.filename}: {reason(error)}") from None
-    return _loaded(str(folder), stamps)
-
-
-@lru_cache(maxsize=4)
-def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Model:
-    from seqtune.predictor.model import load_model
-
-    return load_model(Path(folder))
 
 
 def several(problems: object) -> list[object]:

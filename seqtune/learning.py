@@ -11,11 +11,12 @@ from seqtune.data.provenance import check_measured
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
+from seqtune.predictor.answering import named_predictor
 from seqtune.predictor.model import (
-    UNTRAINED,
     EvaluationRequest,
     TrainingRequest,
     answers_for,
+    cached_model,
     learner,
     learning_of,
     shipped_learner,
@@ -23,9 +24,8 @@ from seqtune.predictor.model import (
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
-from .device_evidence import Correctable
 from .errors import DeviceError, InterruptedTraining, MisuseError, SeqtuneError, check_installed, shown
-from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
+from .inputs import as_device, as_problems, check_free, check_positive, warned
 from .results import Evaluation, Written
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
         deadline = Deadline(60 * minutes)
     new = read_dataset(data)
     check_measured(new.provenance, data)
-    model = load_checkpoint(checkpoint)
+    model = cached_model(checkpoint)
     old = _without_rows(new) if rehearse is None and _is_foreign(model, new) else read_dataset(rehearse)
     check_measured(old.provenance, rehearse)
     _check_learns(model, new, checkpoint, data)
@@ -156,7 +156,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
 
 def _is_foreign(model: Model, data: Dataset) -> bool:
     """Return whether a model knows no kernel of the libraries whose records are shipped."""
-    return not set(model.libraries) & set(load_checkpoint(shipped_learner(data)).libraries)
+    return not set(model.libraries) & set(cached_model(shipped_learner(data)).libraries)
 
 
 def _without_rows(data: Dataset) -> Dataset:
@@ -189,8 +189,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     target = as_device(device)
     name = answers_for(target.backend) if checkpoint is None else checkpoint
-    model = None if name in UNTRAINED else load_checkpoint(name).on(target)
-    if not isinstance(model, Correctable) or model.ranker is None or target.backend not in model.backends:
+    predictor = named_predictor(name).on(target)
+    if predictor.ranker is None or target.backend not in predictor.backends:
         raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
                           "correct; `seqtune tune` measures there")
     if not can_run(target.backend):
@@ -199,8 +199,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     discovery.check_present(target)
     with Journal(journal) as records, Runner(target) as runner:
         runner.start()
-        count, fit = calibration.calibrate(wanted, target, model.ranker, records, runner, deadline, seed,
-                                            progress or (lambda turn: None), model.expected)
+        count, fit = calibration.calibrate(wanted, target, predictor.ranker, records, runner, deadline, seed,
+                                            progress or (lambda turn: None), predictor.expected)
         return calibration.Calibrated(
             target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)
 
@@ -224,7 +224,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
     dataset = _judged(data, form, None if live else device, warn)
-    model = load_checkpoint(shipped_learner(dataset) if checkpoint is None else checkpoint)
+    model = cached_model(shipped_learner(dataset) if checkpoint is None else checkpoint)
     _check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),

@@ -39,23 +39,16 @@ def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
 
 def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool) -> dict[str, Any]:
     from seqtune.kernels.files import write_together
-    from seqtune.predictor.c_source.c_file import labels_file, times_file
-    from seqtune.predictor.labels.model import LabelModel
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.c_source.c_file import c_file
+    from seqtune.predictor.model import cached_model
 
-    from .inputs import check_free, load_checkpoint
+    from .inputs import check_free
 
     if out.suffix != ".c":
         raise MisuseError(f"{out} is not the name of a C file; choose one that ends with .c")
     header = out.with_suffix(".h")
     check_free(header, force)
-    model = load_checkpoint(checkpoint)
-    if isinstance(model, LabelModel):
-        written = labels_file(model, libraries)
-    elif isinstance(model, TimesModel):
-        written = times_file(model, libraries)
-    else:
-        raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")
+    written = c_file(cached_model(checkpoint), libraries)
     write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}
 

@@ -13,13 +13,13 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import seeds_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import processors
 
 from .errors import KernelError, MisuseError, shown
 from .families import kernels
 from .learning import read_measurements
-from .proposals import seeds_for
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset

@@ -18,13 +18,14 @@ from seqtune.kernels.kernel import Kernel, Parameter, Setting
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.predictor.model import cached_model
 
 from .errors import CheckpointError, MisuseError
-from .inputs import load_checkpoint
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.sequence.declaration import Declaration
+    from seqtune.predictor.sequence.vocabulary import Vocabulary
 
 PROPOSALS = 8  # with which a search begins; as many as a predictor's seeds in `seqtune tune`
 
@@ -48,7 +49,7 @@ class WarmStart:
     _declared: Mapping[str, Declaration] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        vocabulary = load_checkpoint(self.checkpoint).vocabulary
+        vocabulary = cached_model(self.checkpoint).vocabulary
         prefix = f"{BACKEND}."
         declared = {kernel.name.removeprefix(prefix): kernel for kernel in vocabulary.kernels
                     if kernel.name.startswith(prefix)}
@@ -72,7 +73,8 @@ class WarmStart:
         names = [name for name, _ in declaration.parameters]
         lacking = next((name for name in names if name not in values), None)
         fixed = {name: setting(_plain(column[0])) for name, column in values.items() if len(column) == 1}
-        known = self._feature_names()
+        model = cached_model(self.checkpoint)
+        known = _feature_names(model.vocabulary)
         unknown = [name for name in values if name not in names and not (name in fixed and name in known)]
         if lacking is not None or unknown:
             raise MisuseError(f"the checkpoint's kernel {declaration.name} has the parameters {' '.join(names)}, "
@@ -85,7 +87,6 @@ class WarmStart:
         if not len(space):
             raise MisuseError(f"the checkpoint knows no configuration of this search space of {declaration.name}: all "
                               "have values that its training lacked")
-        model = load_checkpoint(self.checkpoint)
         task = Task(problem, space.device, (space,))
         model.check_kernels(task.kernels)
         return [dict(candidate.configuration.settings) for candidate in model.propose([task], self.count)[0]]
@@ -100,11 +101,6 @@ class WarmStart:
             return next(iter(self._declared.values()))
         raise MisuseError(f"the checkpoint knows the kernels {', '.join(self._declared)}, not {given}; name "
                           "one of them (kernel=)")
-
-    def _feature_names(self) -> set[str]:
-        """The features of problems that the checkpoint knows."""
-        names = load_checkpoint(self.checkpoint).vocabulary.names
-        return {name.removeprefix("recorded.") for name in names if name.startswith("recorded.")}
 
     def _problem(self, declaration: Declaration, options: Any, fixed: Settings, known: set[str]) -> Problem:
         given = self.problem
@@ -132,6 +128,11 @@ class WarmStart:
                  for index, column in zip(indices, columns, strict=True)] for configuration in listed]
         table = np.array(rows, np.int16).reshape(len(listed), len(columns))
         return SearchSpace.of_rows(kernel, problem, device, table[(table >= 0).all(axis=1)])
+
+
+def _feature_names(vocabulary: Vocabulary) -> set[str]:
+    """The features of problems that a vocabulary knows."""
+    return {name.removeprefix("recorded.") for name in vocabulary.names if name.startswith("recorded.")}
 
 
 def _plain(value: Any) -> Any:

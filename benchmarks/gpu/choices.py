@@ -24,11 +24,12 @@ PREDICTED = 5  # proposals of a problem, and of an anchor for each family, in th
 
 def proposals(task: Task, count: int, checkpoint: Path | None = None) -> tuple[Configuration, ...]:
     """The first `count` proposals of a checkpoint (None: of the backend's own predictor); empty without one."""
+    from seqtune.predictor.answering import Answering
     from seqtune.predictor.model import answers_for
-    from seqtune.proposals import propose
 
     try:
-        return tuple(propose(task, answers_for(task.device.backend) if checkpoint is None else checkpoint, count))
+        name = answers_for(task.device.backend) if checkpoint is None else checkpoint
+        return tuple(Answering.of(task, name).propose(count))
     except CheckpointError:
         return ()
 

@@ -100,10 +100,10 @@ def judged_rows(data: Dataset, progress: Callable[[str], None]) -> list[Row]:
     from dataclasses import replace
 
     from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.answering import predictor_for
     from seqtune.predictor.model import answers_for
     from seqtune.predictor.times.evaluation import replayed
     from seqtune.predictor.times.shares import OURS, rows
-    from seqtune.proposals import predictor_for
 
     swept = replace(data, rows=data.rows[data.rows["run"] == SWEEP].reset_index(drop=True))
     groups: dict[str, list[Any]] = {}

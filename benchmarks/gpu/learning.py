@@ -19,11 +19,11 @@ from benchmarks.gpu.slices import SliceOutcome
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError, UnavailableError
+from seqtune.predictor.answering import predictor_for
 from seqtune.predictor.model import answers_for
 from seqtune.predictor.times.evaluation import evaluate
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_options import TrainingOptions
-from seqtune.proposals import predictor_for
 
 SHARE_OF_TRAINING = 0.7  # of the slice's time; the rest is for judging
 METHODS = ("seqtune", "random", "default", "nearest", "trees")  # the best fixed ones take as long as all of these

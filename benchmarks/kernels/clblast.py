@@ -51,14 +51,14 @@ Choices = dict[Problem, dict[str, list[Configuration]]]
 
 def choices(folder: Folder, device_name: str, checkpoint: str) -> Choices:
     """The configurations of each method for each held-out product."""
-    from seqtune.proposals import propose
+    from seqtune.predictor.answering import Answering
 
     device, times, chosen = find(device_name), folder.times(), {}
     compared, only_held_out = folder.compared(), folder.plan.for_held_out()
     shared = folder.plan.configurations()[:DRAWN]
     for problem in held_out():
         task = Task.of(problem, device, FAMILIES)
-        proposals = list(propose(task, checkpoint, BUDGET))
+        proposals = list(Answering.of(task, checkpoint).propose(BUDGET))
         near = min(training(), key=lambda other: distance(problem, other))
         seconds = typical(compared[near])
         nearest = [configuration for configuration in sorted(seconds, key=seconds.__getitem__)

@@ -28,7 +28,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask
 from seqtune.predictor.analytic.analytic_predictor import AnalyticPredictor
-from seqtune.proposals import SEEDS
+from seqtune.predictor.answering import SEEDS
 from seqtune.strategy_replay import recorded_spaces
 from seqtune.tuner.cost_models.analytic import Constants, estimates, terms_of
 from seqtune.tuner.cost_models.gpu_rates import GpuRates

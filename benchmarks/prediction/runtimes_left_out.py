@@ -31,11 +31,11 @@ from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.problem_sets.parse import parse_problem
 
 if TYPE_CHECKING:
-    from seqtune.device_evidence import DeviceEvidence
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task
     from seqtune.predictor.candidate import Candidate
+    from seqtune.predictor.correction.device_evidence import DeviceEvidence
     from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
@@ -70,7 +70,7 @@ def problems_on(devices: Sequence[Device], texts: Sequence[str], drawn: int, see
 
 def proposers_on(device: Device, folders: Mapping[str, str], evidence: Path | None) -> dict[str, Predictor]:
     """The checkpoints of a device by method, each corrected as well where there is evidence, and the safe default."""
-    from seqtune.device_evidence import device_evidence
+    from seqtune.predictor.correction.device_evidence import device_evidence
     from seqtune.predictor.times.baselines import Default
     from seqtune.predictor.times.model import TimesModel
 

@@ -26,7 +26,7 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.proposals import seeds_for, slowness_for
+from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.strategies.table import strategy_entry
 from seqtune.tuner.tune import Budget, TuningOptions, TuningProgress, TuningRun

@@ -37,9 +37,9 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.predictor.checkpoint_folder import digests, find
 from seqtune.predictor.model import answers_for
-from seqtune.proposals import seeds_for, slowness_for
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.strategies.table import strategy_factory

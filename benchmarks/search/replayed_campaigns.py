@@ -147,7 +147,7 @@ def translator(data: Dataset, device: str, repeats: int, finished: FinishedSearc
     """Compare the trials of searches that begin with the translator's proposals with random search."""
     import numpy as np
 
-    from seqtune.proposals import seeds_for
+    from seqtune.predictor.answering import seeds_for
     from seqtune.strategy_replay import recorded_spaces
 
     spaces = recorded_spaces(data, devices=[device], complete=True, held_out=True)
@@ -214,7 +214,7 @@ def campaigns(data: Dataset, device: str, finished: FinishedSearches) -> list[Ro
 def searched(measured_tasks: Sequence[MeasuredTask], trials: int, budget: str) -> list[float]:
     """Run a campaign that begins with an empty journal; return its mean share and its mean trials."""
     from seqtune.data.journal import Journal
-    from seqtune.proposals import seeds_for
+    from seqtune.predictor.answering import seeds_for
     from seqtune.tuner.campaign import BATCH, campaign
     from seqtune.tuner.tune import Budget, Finals, TuningOptions, no_seeds, tune_all
 

@@ -62,13 +62,13 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
 
 def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
     """Make a row for each device: milliseconds of new problems, and of the same problems again."""
-    from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.kernels.task import Task
+    from seqtune.predictor.model import cached_model
     from seqtune.tuner.backends.discovery import find
 
-    loaded = load_checkpoint(checkpoint)
+    loaded = cached_model(checkpoint)
     products = max(1, count // 5)
     problems = sample_problems("conv2d", WARM_UP, SEED) + sample_problems("gemm", WARM_UP, SEED)
     problems += sample_problems("conv2d", count - products, SEED + 1) + sample_problems("gemm", products, SEED + 1)
@@ -93,13 +93,13 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
 
 def beside(checkpoint: str, name: str, count: int, rounds: int) -> list[dict[str, Any]]:
     """Make a row for each number of busy processes: milliseconds of known convolutions on one device."""
-    from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.kernels.task import Task
+    from seqtune.predictor.model import cached_model
     from seqtune.tuner.backends.discovery import find
 
-    loaded, device = load_checkpoint(checkpoint), find(name)
+    loaded, device = cached_model(checkpoint), find(name)
 
     def answer(problem: Problem) -> None:
         loaded.propose([Task.of(problem, device)], BEAM)
@@ -215,13 +215,13 @@ def run(given: argparse.Namespace) -> None:
 
 def measure(given: argparse.Namespace) -> None:
     """Measure, and write the results."""
-    from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 
-    words = load_checkpoint(given.checkpoint).vocabulary.words
+    model = TimesModel.load(given.checkpoint)
+    words = model.vocabulary.words
     names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in words]
     if not names:
         raise SeqtuneError("the checkpoint knows none of the devices here; name another with --checkpoint")
@@ -229,14 +229,12 @@ def measure(given: argparse.Namespace) -> None:
     dispatch = calls(20 * given.times + 1)
     rows = warm(given.checkpoint, names, given.problems)
     first, problems = find(names[0]), sample_problems("conv2d", given.problems, SEED + 2)
-    model = load_checkpoint(given.checkpoint)
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch, "width": PROPOSALS,
              "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
              "beside_busy": beside(given.checkpoint, names[0], given.problems, given.times),
+             "warm_parts": [warm_parts(model, find(name), problems, BEAM) for name in names],
              "bulk": bulk(given.checkpoint, first, sample_problems("conv2d", given.bulk, SEED + 3))}
-    if isinstance(model, TimesModel):
-        results["warm_parts"] = [warm_parts(model, find(name), problems, BEAM) for name in names]
     written = page(results)
     print(f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results)

@@ -30,10 +30,11 @@ def done(name):
     seconds[name] = time.perf_counter() - begin - sum(seconds.values())
 import seqtune.api as api
 done("imports")
-from seqtune.inputs import as_device, load_checkpoint
+from seqtune.inputs import as_device
+from seqtune.predictor.model import cached_model
 device = as_device(sys.argv[1])
 done("device and its facts")
-model = load_checkpoint(sys.argv[2])
+model = cached_model(sys.argv[2])
 done("checkpoint")
 task = model.task(api.as_problem(sys.argv[3]), device)
 done("space")

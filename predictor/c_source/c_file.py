@@ -16,6 +16,7 @@ from seqtune.kernels.registry import is_registered, kernel, table
 
 from ..labels.inputs import FACTS
 from ..labels.model import LabelModel
+from ..model import Model
 from ..networks.dimensions import Dimensions
 from ..networks.row_text import GELU_TAIL
 from ..sequence.beam import WIDTH
@@ -60,12 +61,20 @@ class CFile:
     parameters: int  # SEQTUNE_PARAMETERS
 
 
-def times_file(checkpoint: TimesModel, libraries: Sequence[str] = ()) -> CFile:
-    """Write a translator of measured times with its judge. Its trees are left out.
+def c_file(model: Model, libraries: Sequence[str] = ()) -> CFile:
+    """Write a model of any kind that has a form in C; `libraries` are those whose kernels are wanted, by default all.
 
-    `libraries` are those whose kernels are wanted, by default all.
     Raises MisuseError, CheckpointError, ExpressionError.
     """
+    if isinstance(model, LabelModel):
+        return labels_file(model, libraries)
+    if isinstance(model, TimesModel):
+        return times_file(model, libraries)
+    raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
+
+
+def times_file(checkpoint: TimesModel, libraries: Sequence[str] = ()) -> CFile:
+    """Write a translator of measured times with its judge. Its trees are left out. Raises as `c_file` does."""
     size, vocabulary = checkpoint.size, checkpoint.vocabulary
     kernels = _wanted([kernel(name) for name in _registered(checkpoint)], libraries, checkpoint.libraries)
     checkpoint.check_kernels(kernels)
@@ -91,7 +100,7 @@ def times_file(checkpoint: TimesModel, libraries: Sequence[str] = ()) -> CFile:
 
 
 def labels_file(checkpoint: LabelModel, libraries: Sequence[str] = ()) -> CFile:
-    """Write a label translator. Its chains of boosted trees are left out. Raises as `times_file` does."""
+    """Write a label translator. Its chains of boosted trees are left out. Raises as `c_file` does."""
     size, vocabulary = checkpoint.size, checkpoint.vocabulary
     kernels = _wanted([family for family in checkpoint.kernels().values() if family.operation == OPERATION], libraries,
                       checkpoint.libraries)

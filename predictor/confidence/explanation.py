@@ -12,6 +12,8 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +25,9 @@ from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.task import Task
 
 from ..trees.ranker import Ranker
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
 
 MOST_KNOWN, MOST_FACTS = 3, 5  # rows that are shown
 FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
@@ -85,6 +90,25 @@ def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | Non
     """Explain the first of the proposals, of which there is at least one."""
     return Explanation(tuple(steps_of(task, proposals[0], ranker)), tuple(nearest(task, known)),
                        tuple(fact_weights(task, proposals, ranker, known)))
+
+
+@lru_cache(maxsize=1)
+def shipped_winners() -> tuple[KnownProblem, ...]:
+    """The training problems of the shipped data set on each device, with their fastest configurations."""
+    from seqtune.data.dataset import Dataset
+
+    return tuple(winners(Dataset.shipped()))
+
+
+def winners(data: Dataset) -> list[KnownProblem]:
+    """The training problems of a data set on each device, with their fastest configurations."""
+    from seqtune.data.dataset import configuration
+
+    rows = data.rows[(data.rows["status"] == "correct") & ~data.rows["problem"].isin(data.held_out)]
+    fastest = rows.loc[rows.groupby(["problem", "device"], observed=True)["seconds"].idxmin()]
+    columns = [fastest[name].tolist() for name in ("problem", "device", "kernel", "configuration", "seconds")]
+    return [KnownProblem(data.known_problems[problem], data.devices[device], configuration(kernel, text), seconds)
+            for problem, device, kernel, text, seconds in zip(*columns, strict=True)]
 
 
 def steps_of(task: Task, configuration: Configuration, ranker: Ranker | None) -> list[ValueStep]:

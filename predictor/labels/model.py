@@ -28,7 +28,8 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, find_solver
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import About, CheckpointFolder, facts
@@ -46,6 +47,7 @@ from .seen_problems import LARGEST as LARGEST_LEARNED
 from .seen_problems import SeenProblems
 
 if TYPE_CHECKING:
+    from ..proposing import Evidence
     from .translator import LabelTranslator
 
 MODEL_TYPE = "seqtune-label-translator"
@@ -177,9 +179,22 @@ class LabelModel:
         """Check that the vocabulary contains the kernels. Raises CheckpointError."""
         self.vocabulary.check(kernels)
 
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether the model was trained with a kernel of one of these names."""
+        return not {kernel.name for kernel in kernels}.isdisjoint(declared.name for declared in self.vocabulary.kernels)
+
     def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Self:
         """The same checkpoint: it answers for all devices."""
         return self
+
+    @property
+    def ranker(self) -> None:
+        """There are no trees that expect times: the choices of another tuner have none."""
+        return None
+
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """NaN, which means unknown, for every configuration."""
+        return np.full(len(numbers), np.nan)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task in MIOpen's terms, with the kernels that the model knows or, without any, with all kernels.
@@ -193,7 +208,7 @@ class LabelModel:
         """The source of next words for the beam search: the translator, mixed with the chains if there are any."""
         return self._words
 
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """The beam's most probable configurations of each task. Searching tasks together changes no number."""
         return [candidates for begin in range(0, len(tasks), beam.TOGETHER) for candidates in beam_search_many(
             self.next_word(), tasks[begin:begin + beam.TOGETHER], max(WIDTH, count), count)]

@@ -189,12 +189,20 @@ class TimesModel:
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Check that the vocabulary of a layer contains the kernels. Raises CheckpointError."""
         wanted = tuple(kernels)
-        if self.former is None or not self.knows(wanted):
+        if self.former is None or not self.fits(wanted):
             self.vocabulary.check(wanted)
 
-    def knows(self, kernels: Sequence[Kernel]) -> bool:
-        """Return whether the vocabulary of a layer contains all these kernels."""
+    def fits(self, kernels: Sequence[Kernel]) -> bool:
+        """Return whether the vocabulary of a layer contains all these kernels as they are."""
         return any(not layer.vocabulary.differences(kernels) for layer in self.layers)
+
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether a layer was trained with a kernel of one of these names."""
+        return any(kernel.name in self._kernel_names for kernel in kernels)
+
+    @cached_property
+    def _kernel_names(self) -> frozenset[str]:
+        return frozenset(kernel.name for layer in self.layers for kernel in layer.vocabulary.kernels)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.
@@ -202,8 +210,7 @@ class TimesModel:
         Where all are new they stay, and `check_kernels` names them. Raises KernelError.
         """
         task = Task.of(problem, device)
-        names = {kernel.name for layer in self.layers for kernel in layer.vocabulary.kernels}
-        known = [kernel for kernel in task.kernels if kernel.name in names]
+        known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
         return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known)
 
     def next_word(self) -> NumpyTranslator:

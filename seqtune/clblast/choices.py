@@ -100,6 +100,6 @@ def tune(queue: Any, problem: object, *, seconds: float = SECONDS,
 
 
 def _proposals(problem: Problem, device: Device, checkpoint: str | Path, count: int) -> list[Configuration]:
-    from ..proposals import propose
+    from seqtune.predictor.answering import Answering
 
-    return list(propose(Task.of(problem, device, FAMILIES), checkpoint, count))
+    return list(Answering.of(Task.of(problem, device, FAMILIES), checkpoint).propose(count))

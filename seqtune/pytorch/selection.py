@@ -21,6 +21,7 @@ from torch import Tensor
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.answering import answering
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.measured_rates import doubt
@@ -30,7 +31,6 @@ from seqtune.tuner.measuring.verification import HOPELESS, RULE
 
 from ..api import predict, predict_many
 from ..errors import CheckpointError, KernelError, one_line
-from ..proposals import answering_predictor
 from ..results import Prediction
 from .choice_memory import ChoiceMemory
 from .contestants import contestants
@@ -100,7 +100,7 @@ class LayerSelection:
         groups: dict[tuple[str, str | Path], list[Problem]] = {}
         for problem in problems:
             try:
-                name = answering_predictor(problem, device) if self.checkpoint is None else self.checkpoint
+                name = answering(problem, device).name if self.checkpoint is None else self.checkpoint
             except KernelError as reason:
                 self._say_unsolved(reason)
                 answered[problem] = Choice(problem, None)
@@ -113,7 +113,7 @@ class LayerSelection:
             except CheckpointError as error:
                 self._check_attention(kind, error)
                 answers = [answer for problem in asked for answer in predict_many(
-                    [problem], device, TOP, checkpoint=answering_predictor(problem, device), journal=self.journal)]
+                    [problem], device, TOP, checkpoint=answering(problem, device).name, journal=self.journal)]
             for answer in answers:
                 if not answer.candidates:
                     self._say_unsolved(answer.reason)

@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.task import Task
-from seqtune.predictor.model import UNTRAINED
+from seqtune.predictor.answering import Answering, answering_many, named_predictor, propose_together
 
-from ..errors import CheckpointError, KernelError
-from ..inputs import load_checkpoint
-from ..proposals import predictor_for
+from ..errors import CheckpointError
 from .cases import Cases
 
 MOST_CASES = 300  # that are drawn: ten seconds
@@ -29,8 +26,7 @@ def forecasts(cases: Cases, checkpoint: str | Path, seed: int = 0) -> dict[str, 
     A point has the machine, the problem, the expected share with its interval of 80 %, the measured share (None if that
     configuration was not measured) and whether the problem is held out. Raises CheckpointError.
     """
-    if checkpoint not in UNTRAINED:
-        load_checkpoint(checkpoint)
+    named_predictor(checkpoint)  # raises before anything is drawn
     held_out = np.isin(np.array(cases.problems), sorted(cases.measurements.held_out))[cases.problem]
     order = np.random.default_rng(seed).permutation(len(cases))
     drawn = order[np.argsort(~held_out[order], kind="stable")][:MOST_CASES]
@@ -53,25 +49,28 @@ def _points(cases: Cases, machine: int, own: list[int], held_out: Any, checkpoin
     if device is None:
         refused["the facts of the machine are not stored"] += len(own)
         return []
-    tasks: list[tuple[int, Task]] = []
+    problems = {case: cases.measurements.problems[cases.problems[cases.problem[case]]] for case in own}
     try:
-        predictor = predictor_for(device, checkpoint)
-        for case in own:
-            try:
-                task = predictor.task(cases.measurements.problems[cases.problems[cases.problem[case]]], device)
-                predictor.check_kernels(task.kernels)
-                tasks.append((case, task))
-            except (KernelError, CheckpointError) as error:
-                refused[str(error)[:200]] += 1
+        answered, unsolved = answering_many(list(problems.values()), device, checkpoint)
     except CheckpointError as error:
         refused[str(error)[:200]] += len(own)
-    if not tasks:
         return []
-    kernels = {kernel.name: kernel for _, task in tasks for kernel in task.kernels}
-    proposed = predictor.on(device, kernels.values()).propose([task for _, task in tasks], 1)
-    shares = _shares(cases, {case for case, _ in tasks})
+    asked: dict[int, Answering] = {}
+    for case, problem in problems.items():
+        if problem in unsolved:
+            refused[str(unsolved[problem])[:200]] += 1
+            continue
+        try:
+            answered[problem].check_kernels()
+            asked[case] = answered[problem]
+        except CheckpointError as error:
+            refused[str(error)[:200]] += 1
+    if not asked:
+        return []
+    proposed = propose_together(list(asked.values()), 1, evidence=False)
+    shares = _shares(cases, {*asked})
     points = []
-    for (case, _), candidates in zip(tasks, proposed, strict=True):
+    for case, candidates in zip(asked, proposed, strict=True):
         first = candidates[0]
         confidence = first.confidence
         points.append({

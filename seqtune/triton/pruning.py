@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,10 @@ from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
+from seqtune.predictor.answering import Answering, answering
 from seqtune.predictor.model import answers_for
 
 from ..errors import MisuseError, SeqtuneError, SeqtuneWarning, shown
-from ..proposals import predictor_for, propose
 from .configs import check_names, config_of, family_of, nearest, settings_of
 from .running_device import running_device
 
@@ -91,10 +92,14 @@ class Pruning:
         device = running_device(self.device)
         problem = Problem.make(self.kind, **self.problem_features(arguments))
         name = answers_for(device.backend) if self.checkpoint is None else self.checkpoint
-        task = predictor_for(device, name).task(problem, device) if self.family is None else Task.of(
-            problem, device, [self.family])
         present = frozenset(name for config in configs for name in settings_of(config, self.names))
-        proposals = propose(_expressible(task, self.names, present), name, self.top)
+        if self.family is None:
+            asked = answering(problem, device, name)
+            asked = replace(asked, task=_expressible(asked.task, self.names, present))
+        else:
+            task = Task.of(problem, device, [self.family])
+            asked = Answering.of(_expressible(task, self.names, present), name)
+        proposals = asked.propose(self.top)
         nvidia = device.architecture.startswith("sm_")
         return [self.config(configuration, configs, nvidia, present) for configuration in proposals]
 

@@ -14,12 +14,12 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.tuner.backends import discovery
 
 from ..errors import InterruptedTuning, MisuseError, UnpreparedError, shown
 from ..families import check_allowed, kernels
 from ..inputs import as_device, as_problems, check_positive
-from ..proposals import seeds_for, slowness_for
 from .tuning_results import Tuned, TuningReport
 
 if TYPE_CHECKING:

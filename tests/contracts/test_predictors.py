@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.inputs import load_checkpoint
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find, model_type
-from seqtune.predictor.model import MODELS, SHIPPED, UNTRAINED, Predictor, shipped_for, untrained_predictor
+from seqtune.predictor.model import (
+    MODELS,
+    SHIPPED,
+    UNTRAINED,
+    Predictor,
+    TaskPredictor,
+    cached_model,
+    shipped_for,
+    untrained_predictor,
+)
 from seqtune.predictor.times.baselines import BASELINES
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.devices import device_of
@@ -35,14 +44,14 @@ def baseline(name: str) -> tuple[Predictor, tuple[Task, ...]]:
 
 
 @cache
-def shipped(name: str) -> tuple[Predictor, tuple[Task, ...]]:
+def shipped(name: str) -> tuple[TaskPredictor, tuple[Task, ...]]:
     """A shipped model, and tasks on a device of each backend that it speaks for."""
-    model = load_checkpoint(name)
+    model = cached_model(name)
     return model, tuple(model.task(problem, device_of(backend)) for backend in SHIPPED[name] for problem in PROBLEMS)
 
 
 @cache
-def untrained(name: str) -> tuple[Predictor, tuple[Task, ...]]:
+def untrained(name: str) -> tuple[TaskPredictor, tuple[Task, ...]]:
     """An untrained predictor, and tasks on a GPU of each of its backends; of one that it does not know, too."""
     predictor = untrained_predictor(name)
     tasks = [predictor.task(problem, device) for backend in UNTRAINED[name].backends for problem in PROBLEMS
@@ -96,10 +105,24 @@ class TestPredictor:
             assert len(candidates) == 4 if fills else 1 <= len(candidates) <= 4
 
 
+@pytest.mark.parametrize("name", [*SHIPPED, *UNTRAINED])
+def test_a_predictor_knows_the_kernels_of_its_tasks_and_expects_times_only_of_trees(name: str) -> None:
+    predictor, (task, *_) = shipped(name) if name in SHIPPED else untrained(name)
+    assert predictor.on(task.device, task.kernels) is predictor
+    assert predictor.knows(task.kernels)
+    predictor.check_kernels(task.kernels)
+    stranger = replace(task.kernels[0], name="nobody.knows")
+    assert predictor.knows([stranger]) == (name in UNTRAINED)
+    assert predictor.knows([stranger, *task.kernels])
+    expected = predictor.expected(task, np.arange(min(5, len(task))))
+    assert expected.shape == (min(5, len(task)),)
+    assert np.isnan(expected).all() == (predictor.ranker is None)
+
+
 def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:
     assert {model_type(find(name)) for name in SHIPPED} == set(MODELS)
     for name, backends in SHIPPED.items():
-        model = load_checkpoint(name)
+        model = cached_model(name)
         assert model.model_type == model_type(find(name))
         assert set(backends) == set(model.backends)
         assert all(shipped_for(backend) == name for backend in backends)

@@ -57,10 +57,10 @@ print(json.dumps([[[candidate.configuration.key, candidate.probability.hex()]
 # CPU time of this process's other threads: BLAS has some since NumPy was imported, and they may not be used.
 THREADS = """
 import os, threading
-from seqtune.inputs import load_checkpoint
+from seqtune.predictor.model import cached_model
 from tests.support.devices import device_of
 from seqtune.kernels.problem_sets.parse import parse_problem
-model = load_checkpoint("default")
+model = cached_model("default")
 task = model.task(parse_problem("conv2d n=1 c=64 h=28 w=28 k=96 r=3 s=3 pad=1"), device_of("llvm"))
 def ticks():
     main = threading.get_native_id()

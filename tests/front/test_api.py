@@ -13,12 +13,13 @@ from torch import nn
 import seqtune
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
-from seqtune.inputs import _loaded, as_problem, as_problems
+from seqtune.inputs import as_problem, as_problems
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import names
+from seqtune.predictor.model import _loaded
 from seqtune.results import Proposal
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import seqtune
-from seqtune import proposals
 from seqtune.cli import tables
 from seqtune.errors import MisuseError
-from seqtune.inputs import load_checkpoint
+from seqtune.predictor import answering
 from seqtune.predictor.candidate import Candidate, Confidence
+from seqtune.predictor.model import cached_model
 from seqtune.predictor.times.model import TimesModel
 from tests.support import untrained
 
@@ -84,7 +84,7 @@ def test_a_wanted_confidence_is_a_share(share: object, checkpoint: Path) -> None
 def test_an_operation_that_the_shipped_checkpoint_was_not_trained_on_gets_a_safe_default(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = untrained.save(tmp_path / "checkpoint", None, "llvm.gemm")
-    monkeypatch.setattr(proposals, "load_checkpoint", lambda name: load_checkpoint(shipped))
+    monkeypatch.setattr(answering, "cached_model", lambda name: cached_model(shipped))
     answer = seqtune.predict("attention heads=2 q_len=20 head_dim=16", top=3)
     assert answer.predictor == "safe-default"
     assert answer.winner.configuration == answer.default.configuration

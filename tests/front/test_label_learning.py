@@ -12,13 +12,13 @@ from seqtune.__main__ import main
 from seqtune.api import evaluate, predict
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
-from seqtune.inputs import load_checkpoint
 from seqtune.kernels.miopen.gpus import device
 from seqtune.learning import train as train_command
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.whole_training import train_whole
+from seqtune.predictor.model import cached_model
 from tests.support.label_toys import QUICK, TREES, WINOGRAD
 
 
@@ -71,7 +71,7 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)
     assert said == ["reading the labels", "growing trees"]
     assert report.report["epochs"] == 1
-    assert isinstance(load_checkpoint(tmp_path / "out"), LabelModel)
+    assert isinstance(cached_model(tmp_path / "out"), LabelModel)
 
 
 def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
@@ -99,7 +99,7 @@ def test_devices_told_by_the_user_are_judged_too(label_checkpoint: Path, label_f
 
 
 def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
-    loaded = load_checkpoint("miopen")
+    loaded = cached_model("miopen")
     assert isinstance(loaded, LabelModel)
     assert json.loads((find("miopen") / "seqtune.json").read_text())["sha256"].keys() == {"model.safetensors", PACKED}
     for name in ("gfx906_60", "gfx942130", "gfx1030_36"):

@@ -115,7 +115,7 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.exchange.load_checkpoint",
+    monkeypatch.setattr("seqtune.exchange.cached_model",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
     asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):

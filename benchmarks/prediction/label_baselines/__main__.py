@@ -24,6 +24,7 @@ from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.table import find_files
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 from seqtune.errors import MisuseError
+from seqtune.predictor.checkpoint_folder import find, model_type
 from seqtune.predictor.labels.label_evaluation import training_part, unlearned
 from seqtune.predictor.labels.methods import Beam, LabelMethod
 from seqtune.predictor.labels.model import LabelModel
@@ -86,12 +87,9 @@ def main() -> None:
     parser.add_argument("--checkpoint", required=True, help="a checkpoint of labels, such as `miopen`")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     given: argparse.Namespace = parser.parse_args()
-    from seqtune.inputs import load_checkpoint
-
-    checkpoint = load_checkpoint(given.checkpoint)
-    if not isinstance(checkpoint, LabelModel):
+    if model_type(find(given.checkpoint)) != LabelModel.model_type:
         raise MisuseError(f"{given.checkpoint} is not a checkpoint of labels")
-    rows = judged_beside_baselines(checkpoint, read_files(find_files("miopen", given.paths))[0],
+    rows = judged_beside_baselines(LabelModel.load(given.checkpoint), read_files(find_files("miopen", given.paths))[0],
                                    lambda step: print(step, file=sys.stderr, flush=True))
     if given.json:
         print(json.dumps({"rows": rows}))

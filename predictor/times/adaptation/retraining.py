@@ -172,7 +172,7 @@ def _changing(former: TimesModel, selection: Selection, rehearsal: Data) -> Rehe
     """
     retrained = {measured.device.key for measured in selection.fresh}
     kernels = {kernel for measured in (*selection.fresh, *selection.old) for kernel in measured.task.kernels}
-    backends = {backend for kernel in kernels if not former.knows([kernel]) for backend in kernel.backends}
+    backends = {backend for kernel in kernels if not former.fits([kernel]) for backend in kernel.backends}
     devices = {name: device for name, device in rehearsal.devices.items()
                if device.key in retrained or device.backend in backends}
     return Rehearsal(rehearsal.frame[rehearsal.frame["device"].isin(list(devices))], devices, rehearsal.kernels)
@@ -241,7 +241,7 @@ def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
 
 def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: TimesModel) -> bool:
     """Whether the retrained checkpoint can answer a task: its vocabulary or its former checkpoint knows the kernels."""
-    return not vocabulary.differences(measured.task.kernels) or former.knows(measured.task.kernels)
+    return not vocabulary.differences(measured.task.kernels) or former.fits(measured.task.kernels)
 
 
 def _judged(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:

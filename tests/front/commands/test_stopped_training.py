@@ -18,10 +18,10 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import InterruptedTraining
-from seqtune.inputs import load_checkpoint
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.model import cached_model
 from seqtune.tuner.backends.discovery import find
 from tests.support.installation.optional import needs
 
@@ -98,7 +98,7 @@ def test_it_ends_now_with_what_it_has_learned(
     assert main([*words, "--out", str(out), "--end-now", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["epochs"], report["interrupted"]) == (2, True)
-    assert load_checkpoint(out).metrics["epochs"] == 2
+    assert cached_model(out).metrics["epochs"] == 2
     assert not state.exists()
 
 

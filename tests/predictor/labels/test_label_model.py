@@ -14,11 +14,11 @@ from safetensors.torch import load, save, save_file
 
 from seqtune.__main__ import main
 from seqtune.errors import CheckpointError
-from seqtune.inputs import load_checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.model import cached_model
 from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 
@@ -30,7 +30,7 @@ def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoi
     labels = label_parts[1][MLIR]
     first, second = (Beam(checkpoint.next_word()).predict(labels, 5).proposed for checkpoint in (loaded, again))
     assert (first == second).all()
-    assert load_checkpoint(label_checkpoint).vocabulary == loaded.vocabulary
+    assert cached_model(label_checkpoint).vocabulary == loaded.vocabulary
 
 
 @pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(label_checkpoint:
     for wrong in ('{"format": 2}', text.replace('"weight":', '"wait":'), text[:100]):
         (copy / "seqtune.json").write_text(wrong)
         with pytest.raises(CheckpointError) as caught:
-            load_checkpoint(copy)
+            cached_model(copy)
         assert "\n" not in str(caught.value)
 
 

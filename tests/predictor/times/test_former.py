@@ -16,7 +16,6 @@ from seqtune.api import predict
 from seqtune.bulk import predict_many
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
-from seqtune.inputs import load_checkpoint
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.libraries.library import Library
@@ -24,6 +23,7 @@ from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
+from seqtune.predictor.model import cached_model
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
 from seqtune.predictor.times.model import TimesModel
@@ -158,9 +158,8 @@ def test_predictions_of_one_problem_and_of_many_and_their_evidence_are_of_the_la
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LAYERED.save(tmp_path / "toy")
     asked: list[int] = []
-    for module in ("api", "bulk"):
-        monkeypatch.setattr(f"seqtune.{module}.device_evidence",
-                            lambda model, *others, **options: asked.append(model.seed))
+    for module in ("predictor.answering", "bulk"):
+        monkeypatch.setattr(f"seqtune.{module}.device_evidence", lambda model, *others: asked.append(model.seed))
     for device, layer in zip(DEVICES, (BASE, NARROWER, LAYERED), strict=True):
         wanted = [candidate.configuration for candidate in layer.on(device).propose([task(device)], 3)[0]]
         assert [proposal.configuration for proposal in predict(
@@ -191,15 +190,15 @@ def test_a_link_to_nothing_or_to_itself_is_refused_in_one_line(link: str, target
         shutil.rmtree(folder / "former")
     os.symlink(target, folder / link)
     with pytest.raises(CheckpointError, match="cannot read"):
-        load_checkpoint(folder)
+        cached_model(folder)
 
 
 def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
     folder = LAYERED.save(tmp_path / "toy")
-    assert load_checkpoint(folder) is load_checkpoint(folder)
-    before = load_checkpoint(folder)
+    assert cached_model(folder) is cached_model(folder)
+    before = cached_model(folder)
     os.utime(folder / "former" / "former" / "seqtune.json", (1, 1))
-    assert load_checkpoint(folder) is not before
+    assert cached_model(folder) is not before
 
 
 def test_the_parts_of_a_retrained_checkpoint_are_those_of_the_layer_that_answers() -> None:

@@ -19,8 +19,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import Answering
 from seqtune.predictor.model import answers_for
-from seqtune.proposals import propose
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_step import resource_usage
 from seqtune.tuner.backends.triton.calls import resources_of
@@ -76,7 +76,7 @@ def test_first_proposals_for_random_products_compile_to_what_the_family_declares
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     device = gpu(name)
     for problem in drawn(6):
-        (configuration,) = propose(Task.of(problem, device, [FAMILY]), answers_for(device.backend), 1)
+        (configuration,) = Answering.of(Task.of(problem, device, [FAMILY]), answers_for(device.backend)).propose(1)
         needs = TritonCompiler(device).steps(problem, FAMILY, configuration)
         assert contradictions_of(FAMILY, problem, configuration, device, needs) == [], problem.brief()
 

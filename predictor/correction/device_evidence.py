@@ -1,4 +1,4 @@
-"""DeviceEvidence: what the journal knows of this device, as corrections of a checkpoint's proposals.
+"""DeviceEvidence: what the journal knows of this device, as corrections of a predictor's proposals.
 
 A fitted correction is kept in the user's cache folder, under a name that holds all that it depends on: the trees and
 the judge, the device and the state of the journal. So only the first prediction after a measurement fits it.
@@ -8,51 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.errors import FormatError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, replacing
-from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
-from .errors import FormatError, SeqtuneError
-from .inputs import warned
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from seqtune.predictor.candidate import Candidate
-    from seqtune.predictor.correction.correction import Correction
-    from seqtune.predictor.proposing import Evidence
-    from seqtune.predictor.trees.ranker import Ranker
+    from ..model import TaskPredictor
+    from ..trees.ranker import Ranker
+    from .correction import Correction
 
 VERSION = 2  # of the correction's mathematics; a cached fit of another version is not used
 LARGEST_FILE = 5_000_000  # bytes of a cached correction
 MEASUREMENTS = "number of measurements"  # array of a file; no kernel has a blank in its name
 KEPT_FILES = 8  # cached corrections; the oldest ones are deleted
 _known: dict[tuple[object, ...], DeviceEvidence | None] = {}  # of this process, the latest only
-
-
-@runtime_checkable
-class Correctable(Protocol):
-    """A model whose proposals evidence of a device can correct."""
-
-    ranker: Ranker | None
-    state: Mapping[str, NDArray[Any]]  # the network's tensors by name
-
-    def expected(self, task: Task, numbers: Numbers) -> Floats:
-        """The slowness log(time / best) of configurations, which measurements correct: (configuration,)."""
-        ...
-
-    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose configurations of each task, corrected by evidence."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +42,9 @@ class DeviceEvidence:
     measurements: int
 
 
-def device_evidence(model: object, device: Device, journal: str | Path | None,
+def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Path | None,
                     verified: bool = True) -> DeviceEvidence | None:
-    """The evidence of a device in a journal (None: the default one); None if there is none or the model takes none.
+    """The evidence of a device in a journal (None: the default one); None if there is none or no trees to correct.
 
     Without `verified`, verifications do not count: what is verified must not depend on earlier verifications, or the
     same command would measure again and again. A default journal that cannot be read is not used, with a warning; one
@@ -74,28 +53,30 @@ def device_evidence(model: object, device: Device, journal: str | Path | None,
     from seqtune.data.journal import default_path
 
     path = default_path() if journal is None else Path(journal)
-    if not isinstance(model, Correctable) or model.ranker is None or not (path.is_file() and path.stat().st_size):
+    if predictor.ranker is None or not (path.is_file() and path.stat().st_size):
         return None
-    key = (str(path), _stamp(path), device, id(model.ranker), verified)
+    key = (str(path), _stamp(path), device, id(predictor.ranker), verified)
     with suppress(KeyError):  # read once: other threads replace it
         return _known[key]
     try:
-        evidence = _read(model, model.ranker, device, path, verified)
+        evidence = _read(predictor, predictor.ranker, device, path, verified)
     except SeqtuneError as error:
         if journal is not None:
             raise
-        warned(f"the proposals are not corrected by earlier measurements: {error}")
+        warnings.warn(f"the proposals are not corrected by earlier measurements: {error}", SeqtuneWarning, stacklevel=3)
         evidence = None
     _known.clear()
     _known[key] = evidence
     return evidence
 
 
-def _read(model: Correctable, ranker: Ranker, device: Device, path: Path, verified: bool) -> DeviceEvidence | None:
+def _read(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path,
+          verified: bool) -> DeviceEvidence | None:
     from seqtune.data.device_times import device_times, own_times
     from seqtune.data.journal import Journal
-    from seqtune.predictor.correction.correction import Correction
-    from seqtune.predictor.correction.observations import LEAST_ROWS, MAX_ROWS
+
+    from .correction import Correction
+    from .observations import LEAST_ROWS, MAX_ROWS
 
     known: dict[tuple[object, ...], Floats | None] = {}
 
@@ -110,15 +91,15 @@ def _read(model: Correctable, ranker: Ranker, device: Device, path: Path, verifi
         state = records.state(device.key)
         if not any(state):
             return None
-        name = _digest(model, ranker, device, path, state, verified)
+        name = _digest(predictor, ranker, device, path, state, verified)
         kept = _load(name)
         if kept is not None:
             arrays, measurements = kept
             with suppress(FormatError):
-                correction = Correction.of_arrays(ranker, arrays, own, model.expected)
+                correction = Correction.of_arrays(ranker, arrays, own, predictor.expected)
                 return DeviceEvidence(correction, measurements) if measurements else None
         measured = device_times(records, device, MAX_ROWS // LEAST_ROWS, verified)
-    correction, _ = Correction.fit(ranker, measured, own, model.expected)
+    correction, _ = Correction.fit(ranker, measured, own, predictor.expected)
     measurements = sum(int(np.isfinite(task.seconds).sum()) for task in measured)
     _keep(name, correction.arrays(), measurements)
     return DeviceEvidence(correction, measurements) if measurements else None
@@ -134,7 +115,7 @@ def _stamp(path: Path) -> tuple[object, ...]:
     return tuple(stamps)
 
 
-def _digest(model: Correctable, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
+def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
 
@@ -144,7 +125,7 @@ def _digest(model: Correctable, ranker: Ranker, device: Device, path: Path, stat
     for name, forests in sorted(ranker.forests.items()):
         for forest in forests:
             digest.update(name.encode() + forest.value.tobytes())
-    for name, array in sorted(model.state.items()):
+    for name, array in sorted(predictor.state.items()):
         if name.startswith("judge."):  # no training changes the rest alone
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
@@ -161,7 +142,7 @@ def _load(name: str) -> tuple[dict[str, NDArray[Any]], int] | None:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    from seqtune.predictor.trees.forest import UNREADABLE
+    from ..trees.forest import UNREADABLE
 
     with suppress(FormatError, OSError, SafetensorError, ValueError, IndexError, *UNREADABLE):
         arrays = load(read_bounded(_folder() / f"{name}.safetensors", LARGEST_FILE, only_regular=True))

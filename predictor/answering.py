@@ -1,0 +1,201 @@
+"""Answering: who answers a problem on a device, with which task, evidence and note.
+
+Predictions of one problem and of many, explanations, the seeds of a search, reports and the hooks of other software
+all ask here: the predictor is looked up once, and the task is built once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seqtune.errors import CheckpointError, KernelError
+from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
+
+from .correction.device_evidence import DeviceEvidence, device_evidence
+from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
+from .networks.threads import one_thread
+
+if TYPE_CHECKING:
+    from seqtune.kernels.devices.device import Device
+    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem import Problem
+    from seqtune.kernels.task import Task
+
+    from .candidate import Candidate
+    from .confidence.explanation import Explanation
+    from .model import TaskPredictor
+
+SEEDS = 8  # proposals of the predictor with which a search begins
+MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The predictor that answers a problem on a device, and the problem's task."""
+
+    name: str | Path  # of the checkpoint (its folder, or its name) or of the untrained predictor
+    predictor: TaskPredictor  # of a retrained checkpoint: the layer that answers for the device
+    task: Task
+
+    @classmethod
+    def of(cls, task: Task, name: str | Path) -> Answering:
+        """The predictor of a name, with a task that was made before. Raises CheckpointError as `predictor_for` does."""
+        return cls(name, predictor_for(task.device, name).on(task.device, task.kernels), task)
+
+    @property
+    def note(self) -> str:
+        """The warning that belongs to answers of an untrained predictor; empty for those of a checkpoint."""
+        return UNTRAINED[str(self.name)].note if self.name in UNTRAINED else ""
+
+    def check_kernels(self) -> None:
+        """Check that the predictor knows the task's kernels. Raises CheckpointError."""
+        self.predictor.check_kernels(self.task.kernels)
+
+    def evidence(self, journal: str | Path | None, verified: bool = True) -> DeviceEvidence | None:
+        """The measurements of the task's device in a journal, as corrections of proposals; see `device_evidence`."""
+        return device_evidence(self.predictor, self.task.device, journal, verified)
+
+    def propose(self, count: int, evidence: DeviceEvidence | None = None) -> dict[Configuration, Candidate]:
+        """Propose up to `count` configurations as candidates, the most probable first.
+
+        Raises CheckpointError if the predictor does not know the task's kernels.
+        """
+        self.check_kernels()
+        with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # others do not need torch
+            (candidates,) = self.predictor.propose([self.task], count,
+                                                   None if evidence is None else evidence.correction)
+        return {candidate.configuration: candidate for candidate in candidates}
+
+    def explanation(self, proposals: Sequence[Configuration]) -> Explanation:
+        """Explain the first proposal; the known problems are those of the shipped data set."""
+        from .confidence.explanation import explain, shipped_winners
+
+        return explain(self.task, proposals, self.predictor.ranker, shipped_winners())
+
+
+def answering(problem: Problem, device: Device, name: str | Path | None = None) -> Answering:
+    """The predictor of a name, and the task of a problem on a device.
+
+    Without a name it is that of `predictor_name`, or SAFE_DEFAULT where a shipped checkpoint knows no kernel that
+    solves the problem. Raises CheckpointError, and KernelError if no kernel solves the problem.
+    """
+    chosen = predictor_name(problem, device) if name is None else name
+    predictor = predictor_for(device, chosen)
+    task = predictor.task(problem, device)
+    if name is None and chosen in SHIPPED and not predictor.knows(task.kernels):
+        defaults = untrained_predictor(SAFE_DEFAULT)
+        if device.backend in defaults.backends:
+            return Answering(SAFE_DEFAULT, defaults, task)
+    return Answering(chosen, predictor.on(device, task.kernels), task)
+
+
+def answering_many(problems: Sequence[Problem], device: Device,
+                   name: str | Path) -> tuple[dict[Problem, Answering], dict[Problem, KernelError]]:
+    """The predictor of a name, looked up once, with the task of each problem; and why no kernel solves the others.
+
+    Raises CheckpointError.
+    """
+    predictor = predictor_for(device, name)
+    answered: dict[Problem, Answering] = {}
+    unsolved: dict[Problem, KernelError] = {}
+    for problem in problems:
+        try:
+            task = predictor.task(problem, device)
+        except KernelError as error:
+            unsolved[problem] = error
+        else:
+            answered[problem] = Answering(name, predictor.on(device, task.kernels), task)
+    return answered, unsolved
+
+
+def propose_together(answerings: Sequence[Answering], count: int, journal: str | Path | None = None,
+                     evidence: bool = True) -> list[list[Candidate]]:
+    """Propose configurations of tasks of one device, which are searched together; that changes no number.
+
+    With `evidence`, the measurements of the device in the journal correct the proposals. Raises CheckpointError.
+    """
+    indices: dict[TaskPredictor, list[int]] = {}  # of those that each predictor answers
+    for index, each in enumerate(answerings):
+        indices.setdefault(each.predictor, []).append(index)
+    candidates: dict[int, list[Candidate]] = {}
+    for predictor, own in indices.items():
+        tasks = [answerings[index].task for index in own]
+        predictor.check_kernels({kernel.name: kernel for task in tasks for kernel in task.kernels}.values())
+        known = device_evidence(predictor, tasks[0].device, journal) if evidence else None
+        proposed = predictor.propose(tasks, count, None if known is None else known.correction)
+        candidates.update(zip(own, proposed, strict=True))
+    return [candidates[index] for index in range(len(answerings))]
+
+
+def predictor_name(problem: Problem, device: Device) -> str:
+    """The name or folder of the predictor that answers for a problem on a device where none is named.
+
+    It is the checkpoint of the library in use that was named last, if it has one and a kernel that solves the problem;
+    otherwise the predictor of the device's backend. Raises CheckpointError if there is none.
+    """
+    for library in reversed([library for library in libraries_in_use() if library.name not in ALWAYS]):
+        if not library.may_run_on(device.backend):
+            continue
+        solving = [name for name in library.table if library.kernel(name).why_not(problem, device) is None]
+        if solving and library.checkpoint is not None:
+            return library.checkpoint
+        if solving and problem.type in library.operations:
+            raise CheckpointError(f"no checkpoint knows {solving[0]}; train one (seqtune train) and name it "
+                                  "(--checkpoint)")
+    return answers_for(device.backend)
+
+
+def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
+    """The predictor of a name. Raises CheckpointError if it does not answer for the device's backend."""
+    predictor = named_predictor(name)
+    if device.backend not in predictor.backends:
+        if name in UNTRAINED:
+            backends = " and ".join(predictor.backends)
+            raise CheckpointError(f"the {name} predictor answers for {backends} devices, not for {device.backend}")
+        raise CheckpointError(f"the checkpoint {name} was not trained for {device.backend} devices; name "
+                              "another, or retrain it with records of one")
+    return predictor
+
+
+def named_predictor(name: str | Path) -> TaskPredictor:
+    """The predictor of a name in UNTRAINED, or a checkpoint's model. Raises CheckpointError."""
+    return untrained_predictor(str(name)) if name in UNTRAINED else cached_model(name)
+
+
+def slowness_for(task: Task) -> Sequence[float]:
+    """The log(time / best time) that the device's predictor expects of every configuration of a task, by number.
+
+    It is empty if no predictor has trees for these kernels, or if the task is too large to predict every time.
+    """
+    if len(task) > MOST_PREDICTED or any(kernel.implementation is None for kernel in task.kernels):
+        return ()
+    try:
+        ranker = Answering.of(task, predictor_name(task.problem, task.device)).predictor.ranker
+        if ranker is None:
+            return ()
+        slowness = ranker.slowness(task, np.arange(len(task)))
+    except CheckpointError:
+        return ()
+    return () if np.isnan(slowness).any() else slowness.tolist()
+
+
+def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
+    """The proposals of the device's predictor for a task, likeliest first, as seeds of a search.
+
+    If it does not know the kernels or the device, the result is empty, or with `required` CheckpointError is raised.
+    """
+    if not required and any(kernel.implementation is None for kernel in task.kernels):
+        return ()  # kernels of a file or another tool, which no predictor knows
+    try:
+        return tuple(Answering.of(task, predictor_name(task.problem, task.device)).propose(SEEDS))
+    except CheckpointError:
+        if required:
+            raise
+        return ()

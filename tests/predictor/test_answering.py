@@ -1,0 +1,120 @@
+"""Who answers a problem: the predictor is looked up once, its task is built once, and every asker gets the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seqtune
+from seqtune.errors import CheckpointError, KernelError
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.task import Task
+from seqtune.predictor import answering as answering_module
+from seqtune.predictor.answering import (
+    MOST_PREDICTED,
+    SEEDS,
+    Answering,
+    answering,
+    answering_many,
+    predictor_for,
+    propose_together,
+    seeds_for,
+    slowness_for,
+)
+from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
+from seqtune.predictor.times.model import TimesModel
+from tests.support import untrained
+from tests.support.devices import device_of
+
+GEMM = Problem.make("gemm", m=8, n=16, k=8)
+UNSOLVED = Problem.make("gemm", m=8, n=16, k=8, dtype="fp16")
+HERE = device_of("llvm")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of llvm.gemm alone, with random weights and without trees."""
+    return untrained.save(tmp_path_factory.mktemp("answering") / "checkpoint", HERE, "llvm.gemm")
+
+
+def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    task = TimesModel.task
+
+    def counted(model: TimesModel, *arguments: object) -> Task:
+        asked.append("task")
+        return task(model, *arguments)  # type: ignore[arg-type]
+
+    def looked_up(name: str | Path) -> object:
+        asked.append(name)
+        return cached_model(name)
+
+    monkeypatch.setattr(TimesModel, "task", counted)
+    monkeypatch.setattr(answering_module, "cached_model", looked_up)
+    seqtune.predict(GEMM, HERE, evidence=False)
+    assert asked == ["default", "task"]
+
+
+def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) -> None:
+    mine = answering(GEMM, HERE, folder)
+    assert (mine.name, mine.note, mine.predictor) == (folder, "", cached_model(folder))
+    assert list(mine.propose(3)) == [candidate.configuration for candidate in
+                                     cached_model(folder).propose([mine.task], 3)[0]]
+    attention = answering(parse_problem("attention heads=2 q_len=20 head_dim=16"), HERE, folder)
+    with pytest.raises(CheckpointError):
+        attention.propose(3)
+
+
+def test_an_untrained_predictor_answers_with_its_note() -> None:
+    gpu = described("cuda", "h200")
+    assert gpu is not None
+    analytic = answering(Problem.make("gemm", m=512, n=512, k=512, dtype="fp16"), gpu)
+    assert analytic.name == "analytic"
+    assert analytic.note == UNTRAINED["analytic"].note
+    assert analytic.evidence(None) is None
+
+
+@pytest.mark.parametrize("name", [SAFE_DEFAULT, "analytic", "miopen", "default"])
+def test_a_predictor_of_another_backend_is_refused(name: str) -> None:
+    device = device_of("miopen" if name == "default" else "opencl")
+    with pytest.raises(CheckpointError, match=f"not for {device.backend}|was not trained for {device.backend}"):
+        predictor_for(device, name)
+
+
+def test_many_problems_get_the_answers_that_each_gets_alone(folder: Path) -> None:
+    problems = [GEMM, UNSOLVED, Problem.make("gemm", m=64, n=48, k=20)]
+    answered, unsolved = answering_many(problems, HERE, folder)
+    assert list(answered) == [problems[0], problems[2]]
+    assert list(unsolved) == [UNSOLVED]
+    with pytest.raises(KernelError) as alone:
+        answering(UNSOLVED, HERE, folder)
+    assert str(unsolved[UNSOLVED]) == str(alone.value)
+    together = propose_together(list(answered.values()), 3, evidence=False)
+    assert [[candidate.configuration for candidate in candidates] for candidates in together] == [
+        list(answering(problem, HERE, folder).propose(3)) for problem in answered]
+    assert propose_together([], 3) == []
+
+
+def test_the_seeds_of_a_search_are_the_first_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task.of(GEMM, HERE)
+    assert seeds_for(task) == tuple(Answering.of(task, "default").propose(SEEDS))
+    monkeypatch.setattr(answering_module, "predictor_name", lambda problem, device: "miopen")
+    assert seeds_for(task) == ()
+    with pytest.raises(CheckpointError, match="was not trained for llvm"):
+        seeds_for(task, required=True)
+
+
+def test_a_search_gets_the_time_that_the_trees_expect_of_every_configuration(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task.of(GEMM, HERE, [kernel("llvm.gemm")])
+    assert len(slowness_for(task)) == len(task) < MOST_PREDICTED
+    monkeypatch.setattr(answering_module, "MOST_PREDICTED", len(task) - 1)
+    assert slowness_for(task) == (), "too many configurations"
+    monkeypatch.undo()
+    for name in (str(folder), SAFE_DEFAULT, "analytic"):
+        monkeypatch.setattr(answering_module, "predictor_name", lambda problem, device, name=name: name)
+        assert slowness_for(task) == (), "no trees, or no answer for the device"
