@@ -143,7 +143,9 @@ class NetworkVerifier:
                 if choice.configuration is not None:
                     choice = self._compared(choice, binder, times) or choice
                 self._keep(choice)
-                if not meter.load().heavy:
+                if meter.load().heavy:
+                    self._say("other work had much of the machine meanwhile: another call measures this layer again")
+                else:
                     memory.keep([choice])
             starts.append(max(0.0, self.deadline.elapsed - before - seconds))
         return verified, len(gains) - total

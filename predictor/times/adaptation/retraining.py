@@ -21,7 +21,7 @@ import torch
 
 from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, measured_tasks
-from seqtune.errors import CheckpointError, MisuseError
+from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.judging import briefs, judged_apart
 from seqtune.kernels.task import MeasuredTask
@@ -46,6 +46,7 @@ from .retraining_report import NEW, OLD, RetrainingReport, judged_rows
 
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
+JOINING = 0.6  # of the time for the trees: joining them to the old ones, after the training, takes about as long
 SLACK = 1.3  # the last judging may take this much longer than the first one
 TREES, REHEARSED, SAMPLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and those
 #                                             of sampled problems are cut short
@@ -98,11 +99,14 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     on the new records alone, which comes on top of the time. The `deadline` (None: in `options.minutes`) cuts the
     trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not
     rehearsed. Unless the time ends the training, the same seed, data and machine give the same weights. Raises
-    MisuseError if there is no training problem, or if the checkpoint was retrained for too many other devices.
+    SeqtuneError if the deadline passes before the training begins, MisuseError if there is no training problem, or if
+    the checkpoint was retrained for too many other devices.
     """
+    promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
     began = time.monotonic()
     selection = Selection.of(new, rehearsal, options)
+    _check_time(promised)
     fresh, old = selection.fresh, selection.old
     former = checkpoint.former_for(measured.device for measured in fresh)
     start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
@@ -114,7 +118,10 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     before_judging = time.monotonic()
     before = [_judged(checkpoint, tasks) for tasks in (new_judged, old_judged)]
     judging = time.monotonic() - before_judging
+    _check_time(promised, judging)
+    before_trees = time.monotonic()
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
+    _check_time(promised, judging + JOINING * (time.monotonic() - before_trees))
     torch.manual_seed(options.seed)
     model = start.model.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
@@ -157,6 +164,13 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     provenance: dict[str, Any] = {**start.provenance, "retrained_on": {
         "devices": content["new_devices"], "problems": content["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=content), report
+
+
+def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
+    """Raise SeqtuneError if the budget does not suffice for `needed` further seconds before or after the training."""
+    if deadline.hard.left <= needed:
+        raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ended before the training began; give more "
+                           "(--minutes)")
 
 
 def _start(checkpoint: TimesModel, fresh: Sequence[MeasuredTask]) -> TimesModel:

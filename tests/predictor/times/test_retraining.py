@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.libraries.library import Library
@@ -196,6 +197,13 @@ def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
     assert len(after.roots) == len(before.roots) + 1, "the network learned nothing, the trees did, a little"
+
+
+def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() -> None:
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    with pytest.raises(SeqtuneError, match=r"the budget of 1e-09 s ended before the training began; .* \(--minutes\)"):
+        retrain(old, new, DATA, AGAIN, deadline=Deadline(1e-9))
 
 
 def test_each_part_of_a_retraining_ends_with_its_share_of_the_time() -> None:
