@@ -20,7 +20,7 @@ from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 
 from .correction.device_evidence import DeviceEvidence, device_evidence
 from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
-from .networks.threads import one_thread
+from .translator.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device

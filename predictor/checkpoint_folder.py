@@ -26,10 +26,10 @@ from safetensors import SafetensorError, safe_open
 from seqtune.errors import CheckpointError
 from seqtune.kernels.files import cannot_write
 
-from .networks.dimensions import Dimensions
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
 from .sequence.vocabulary import MAX_WORDS, Vocabulary
+from .translator.dimensions import Dimensions
 
 MODEL_TYPE = "seqtune-translator"
 SHIPPED = Path(__file__).parent / "checkpoints"

@@ -37,9 +37,9 @@ def judged(data: Dataset) -> Dataset:
 def measure(data: Dataset, checkpoint: str | Path) -> list[Row]:
     """Make a row for each kind, method and number of measured proposals."""
     from seqtune.predictor.model import load_model
-    from seqtune.predictor.networks.threads import one_thread
     from seqtune.predictor.times.evaluation import outcomes
     from seqtune.predictor.times.shares import rows
+    from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
         cases = outcomes(judged(data), load_model(checkpoint),

@@ -137,9 +137,9 @@ def main() -> None:
 
     from seqtune.data.journal import Journal
     from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
-    from seqtune.predictor.networks.threads import one_thread
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import Outcome
+    from seqtune.predictor.translator.threads import one_thread
     from seqtune.tuner.backends.discovery import find
 
     until = time.monotonic() + given.seconds

@@ -47,9 +47,9 @@ def sample(data: Dataset, cases: int = CASES) -> Dataset:
 
 def judged_cases(data: Dataset, predictor: Predictor) -> list[Row]:
     """Make a row for each held-out case of a data set: the share of the best recorded time, for each of COUNTS."""
-    from seqtune.predictor.networks.threads import one_thread
     from seqtune.predictor.times.evaluation import judge
     from seqtune.predictor.times.shares import OURS
+    from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
         return [{"device": outcome.device, "problem": outcome.problem,

@@ -149,7 +149,7 @@ def _timed(call: Callable[[], Numbers], repeats: int) -> tuple[float, Numbers]:
 
 def judge_spaces(spaces: LargeSpaces, checkpoint: TimesModel) -> list[Row]:
     """Make a row for each way: geometric mean shares over the judged problems, and median milliseconds."""
-    from seqtune.predictor.networks.threads import one_thread
+    from seqtune.predictor.translator.threads import one_thread
 
     by_way: dict[str, list[Row]] = {}
     sizes, enumerations = [], []

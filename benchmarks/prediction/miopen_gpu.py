@@ -20,7 +20,7 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, evaluate
 from benchmarks.common.program import run_program
 from benchmarks.common.report import BLACK, GREY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
-from seqtune.predictor.networks.threads import one_thread
+from seqtune.predictor.translator.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels

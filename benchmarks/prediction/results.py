@@ -223,10 +223,10 @@ def main() -> None:
 def run(given: argparse.Namespace) -> None:
     """Evaluate the methods and write the results."""
     from seqtune.learning import read_measurements
-    from seqtune.predictor.networks.threads import one_thread
     from seqtune.predictor.times.evaluation import check_methods, outcomes
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import rows as rows_of
+    from seqtune.predictor.translator.threads import one_thread
 
     check_ready(given.out)
     methods = given.methods.split(",")

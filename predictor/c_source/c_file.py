@@ -17,11 +17,11 @@ from seqtune.kernels.registry import is_registered, kernel, table
 from ..labels.inputs import FACTS
 from ..labels.model import LabelModel
 from ..model import Model
-from ..networks.dimensions import Dimensions
-from ..networks.row_text import GELU_TAIL
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
 from ..times.model import TimesModel
+from ..translator.dimensions import Dimensions
+from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
 from .c_facts import FactTables
 from .c_header import MOST_PROPOSALS, header

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import MisuseError
 
-from ..networks.numpy_layers import ArrayLayer, Linear
-from ..networks.rows import Floats
+from ..translator.numpy_layers import ArrayLayer, Linear
+from ..translator.rows import Floats
 
 BASE = 92  # digits are the characters 35 (#) to 126 (~)
 FIRST = 35

@@ -6,10 +6,10 @@ import numpy as np
 
 from ..labels.inputs import CODE, FACTS, HELPERS, MAGNITUDES, NUMBERS, PARSED, SHARES, SIZES, TOKENS, WORDS
 from ..labels.numpy_translator import target_biases, target_vectors
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import Linear, Tensors
-from ..networks.rows import centred
 from ..sequence.vocabulary import Vocabulary
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Linear, Tensors
+from ..translator.rows import centred
 from .c_library import CLibrary
 from .c_names import RATE_FACTS, NameTable
 from .c_weights import Weights, floats, whole_numbers

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import ArrayLayer, Linear, Tensors
-from ..networks.rows import Floats, centred, gelu
 from ..sequence.vocabulary import Vocabulary
 from ..times.arrays.word_vectors import RESOLVED_SIZE, described_arrays
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import ArrayLayer, Linear, Tensors
+from ..translator.rows import Floats, centred, gelu
 from .c_weights import Weights, floats
 
 

@@ -11,8 +11,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 from seqtune.errors import MisuseError
 
-from ..networks.threads import one_thread
 from ..say import Say, silent
+from ..translator.threads import one_thread
 from .methods import Beam
 from .model import LabelModel
 from .scores import LabelRow, SolverChoiceRow, judge, solver_choice_rows

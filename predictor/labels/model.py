@@ -33,12 +33,12 @@ from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import About, CheckpointFolder, facts
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import Tensors
 from ..sequence import beam
 from ..sequence.beam import WIDTH, NextWord, beam_search_many
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Tensors
 from ..trees.forest import UNREADABLE, Forest, of_numpy, read_forest
 from .classifier_chain import ChainWords, KernelChain, ParameterClassifier, as_arrays
 from .inputs import TREE_FEATURES

@@ -1,6 +1,6 @@
 """ArrayTranslator: a LabelTranslator for prediction, computed without PyTorch.
 
-The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes.
+The function is the same, rearranged as `seqtune.predictor.translator.numpy_layers` describes.
 Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder.
 """
 
@@ -18,12 +18,12 @@ from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import ArrayLayer, Linear, Tensors, layer_shapes, with_biases
-from ..networks.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import ArrayLayer, Linear, Tensors, layer_shapes, with_biases
+from ..translator.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..networks.transformer import Attention
+from ..translator.transformer import Attention
 
 
 class ShortAttention(Attention):

@@ -18,10 +18,10 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
 
-from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation, fit
 from ..training.state import OUTSIDE, TrainingState, describe
+from ..translator.dimensions import Dimensions
 from .label_examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
 from .label_options import LabelOptions
 from .translator import LabelTranslator, SentenceModel

@@ -24,12 +24,12 @@ from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
-from ..networks.dimensions import Dimensions
-from ..networks.hypotheses import Hypotheses
-from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs
 from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import BEGIN, UNKNOWN, Vocabulary
+from ..translator.dimensions import Dimensions
+from ..translator.hypotheses import Hypotheses
+from ..translator.transformer import DecoderLayer, EncoderLayer, Pairs
 from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
 from .short_attention import ByteDropout, ShortAttention
 

@@ -12,11 +12,11 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import tables_of
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 
-from ..networks.threads import one_thread
 from ..say import Say, silent
 from ..training.loop import Progress
 from ..training.state import describe
 from ..training.unfinished import FINISH
+from ..translator.threads import one_thread
 from .label_evaluation import judged_rows, training_part
 from .label_options import LabelOptions
 from .mixture_weights import Chains, best_weights, grow

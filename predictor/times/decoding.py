@@ -11,9 +11,9 @@ import torch
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
-from ..networks.hypotheses import Hypotheses
 from ..sequence.beam import Allowed, Scores
 from ..sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
+from ..translator.hypotheses import Hypotheses
 from .translator import Memory, Source, Translator
 
 

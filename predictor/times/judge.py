@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..networks.dimensions import Dimensions
+from ..translator.dimensions import Dimensions
 from .arrays.word_vectors import RESOLVED_SIZE
 from .quantity_codes import resolved_numbers
 

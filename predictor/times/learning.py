@@ -14,8 +14,8 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 
 from ..model import EvaluationRequest, TrainingRequest
-from ..networks.threads import one_thread
 from ..say import Say
+from ..translator.threads import one_thread
 from .model import TimesModel
 
 if TYPE_CHECKING:

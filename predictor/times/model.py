@@ -29,11 +29,11 @@ from seqtune.kernels.task import Floats, Task
 from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from ..confidence.confidence_model import ConfidenceModel
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import Tensors
 from ..proposing import ConfidenceEstimator, Evidence, Proposer, together
 from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Tensors
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
 from .arrays.numpy_judge import NumpyJudge

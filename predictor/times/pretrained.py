@@ -18,8 +18,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from seqtune.errors import MisuseError
 
 from ..checkpoint_folder import MODEL_TYPE
-from ..networks.dimensions import Dimensions
 from ..sequence.numeric_codes import CODE_SIZE
+from ..translator.dimensions import Dimensions
 from .sentences import Sentences
 from .translator import Source, Translator
 

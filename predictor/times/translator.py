@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..networks.dimensions import Dimensions
-from ..networks.numpy_layers import Tensors
-from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
+from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Tensors
+from ..translator.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
 from .arrays.word_vectors import FIT_SIZE, RESOLVED_SIZE, described_arrays
 from .judge import Judge
 from .quantity_codes import fit_numbers, resolved_numbers

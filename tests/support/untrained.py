@@ -8,10 +8,10 @@ import numpy as np
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, table
-from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays.word_vectors import described_arrays, shapes
 from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.translator.dimensions import Dimensions
 from seqtune.tuner.backends.discovery import find
 
 

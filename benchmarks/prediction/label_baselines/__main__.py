@@ -30,8 +30,8 @@ from seqtune.predictor.labels.methods import Beam, LabelMethod
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import judge, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import choose
-from seqtune.predictor.networks.threads import one_thread
 from seqtune.predictor.say import Say
+from seqtune.predictor.translator.threads import one_thread
 
 from .solver_trees import TreeChoice, with_trees
 from .table import fit_baselines

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from seqtune.predictor.labels.inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
 from seqtune.predictor.labels.translator import LabelSource, SentenceModel
-from seqtune.predictor.networks.dimensions import Dimensions
-from seqtune.predictor.networks.transformer import Pairs
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.transformer import Pairs
 
 MAGNITUDE = 4  # index of a number's logarithm in its code
 _FEATURES = len(NUMBERS) + MAGNITUDE_SIZE + len(WORDS) + 1

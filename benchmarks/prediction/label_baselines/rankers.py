@@ -25,8 +25,8 @@ from seqtune.predictor.labels.label_options import LabelOptions
 from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices, valid
 from seqtune.predictor.labels.training import fingerprint, fit_examples, vocabulary_of
 from seqtune.predictor.labels.translator import LabelSource, SourceEmbedding, TargetVectors
-from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.translator.dimensions import Dimensions
 
 from .lookup import Majority, NearestLabels
 

@@ -13,9 +13,9 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
-from ...networks.numpy_layers import Linear, Tensors
-from ...networks.rows import Floats, Numbers, centred, gelu
 from ...sequence.vocabulary import Vocabulary
+from ...translator.numpy_layers import Linear, Tensors
+from ...translator.rows import Floats, Numbers, centred, gelu
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
 

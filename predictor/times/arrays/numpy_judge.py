@@ -11,10 +11,10 @@ import numpy as np
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
-from ...networks.numpy_layers import Linear, Tensors
-from ...networks.rows import Floats, Matrix, gelu
 from ...sequence.derived_quantities import ResolvedByRow
 from ...sequence.vocabulary import Words
+from ...translator.numpy_layers import Linear, Tensors
+from ...translator.rows import Floats, Matrix, gelu
 from .numpy_translator import NumpyTranslator
 from .word_vectors import RESOLVED_SIZE, resolved_numbers
 

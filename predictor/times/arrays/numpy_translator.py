@@ -1,6 +1,6 @@
 """NumpyTranslator: a Translator for prediction, computed without PyTorch, as a source of next words.
 
-The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes. In addition:
+The function is the same, rearranged as `seqtune.predictor.translator.numpy_layers` describes. In addition:
 - A source position depends on one fact, so the vectors of facts are remembered; most facts occur again.
 - Target words with equal values fit a problem equally, and words without a number need no problem.
 - A word adds only the quantities that it resolves itself to the sum of its prefix.
@@ -8,7 +8,7 @@ The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers
   which gives the same numbers.
 - The last product of a score is made once for a hypothesis, not for each word after it.
 No number depends on the other queries of a search: sources lie one after the other, without padding, and products are
-those of `seqtune.predictor.networks.rows`.
+those of `seqtune.predictor.translator.rows`.
 Shapes: Q queries, H hypotheses, R words to be scored, T words read at once, P source positions of all queries,
 V target vocabulary, D derived quantities, W width, E layers of the decoder.
 """
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
-from ...networks.dimensions import Dimensions
-from ...networks.numpy_layers import ArrayLayer, Linear, Tensors
-from ...networks.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from ...sequence.beam import Allowed, Scores
 from ...sequence.vocabulary import BEGIN, Vocabulary
+from ...translator.dimensions import Dimensions
+from ...translator.numpy_layers import ArrayLayer, Linear, Tensors
+from ...translator.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from .fact_vectors import FactVectors
 from .word_vectors import WordVectors, resolved_numbers
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...networks.dimensions import Dimensions
-from ...networks.numpy_layers import Linear, Tensors, layer_shapes, with_biases
-from ...networks.rows import Floats, Matrix, gelu
 from ...sequence.numeric_codes import codes
 from ...sequence.vocabulary import Vocabulary
+from ...translator.dimensions import Dimensions
+from ...translator.numpy_layers import Linear, Tensors, layer_shapes, with_biases
+from ...translator.rows import Floats, Matrix, gelu
 
 FIT_SIZE = 4  # numbers for each pair of quantity and value
 RESOLVED_SIZE = 6  # numbers for each derived quantity

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 LEARNING = {
     "huggingface", "predictor.labels.label_examples", "predictor.labels.mixture_weights",
     "predictor.labels.short_attention", "predictor.labels.training", "predictor.labels.translator",
-    "predictor.labels.whole_training", "predictor.networks.hypotheses", "predictor.networks.transformer",
+    "predictor.labels.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
     "predictor.times.adaptation.retraining", "predictor.times.decoding",
     "predictor.times.judge", "predictor.times.loss", "predictor.times.pretrained", "predictor.times.quantity_codes",
     "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.small_training",

@@ -20,10 +20,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator, shapes
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
-from seqtune.predictor.networks.dimensions import Dimensions
-from seqtune.predictor.networks.rows import gelu
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.rows import gelu
 from tests.support.interpreter import loaded_after
 from tests.support.tasks import task_of
 

@@ -16,14 +16,14 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.networks.dimensions import Dimensions
-from seqtune.predictor.networks.numpy_layers import Linear
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
 from seqtune.predictor.times.arrays.word_vectors import shapes
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.numpy_layers import Linear
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
 
 GEMMS = ("gemm m=64 n=48 k=20", "gemm m=1 n=1000 k=512 trans_b=yes")

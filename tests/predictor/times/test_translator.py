@@ -14,13 +14,13 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.operations.table import operations
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.arrays.word_vectors import FIT_SIZE
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.quantity_codes import fit_numbers, resolved_numbers
 from seqtune.predictor.times.translator import Choices, Source, Translator
+from seqtune.predictor.translator.dimensions import Dimensions
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)

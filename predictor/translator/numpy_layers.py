@@ -1,7 +1,7 @@
 """The layers of a transformer for predictions without PyTorch: NumPy holds the arrays, `rows` computes the products.
 
 A prediction is a few hundred products of a few rows each; PyTorch would spend most of the time between them. The same
-functions as in `seqtune.predictor.networks.transformer` are rearranged here, exactly. Everything that is added to the
+functions as in `seqtune.predictor.translator.transformer` are rearranged here, exactly. Everything that is added to the
 residual stream is centred beforehand: only layer norms read the stream, so they only have to scale it. Gains, offsets
 and scales are merged into the products that follow. Query, keys and values are one product.
 Each row of a result depends on nothing but the same row of what goes in.

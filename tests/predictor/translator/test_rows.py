@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.predictor import compiled
-from seqtune.predictor.networks import rows
-from seqtune.predictor.networks.row_text import SIGNATURES, text
-from seqtune.predictor.networks.rows import Matrix, attend, centred, dots, gelu, unit
+from seqtune.predictor.translator import rows
+from seqtune.predictor.translator.row_text import SIGNATURES, text
+from seqtune.predictor.translator.rows import Matrix, attend, centred, dots, gelu, unit
 from seqtune.tuner.backends.llvm import compiler
 
 Floats = NDArray[np.float32]
