@@ -94,7 +94,7 @@ def is_launch(path: Path, node: ast.AST) -> bool:
 def is_executable(path: Path, node: ast.AST) -> bool:
     """A class with the methods of an executable."""
     return isinstance(node, ast.ClassDef) and not _is_protocol(node) and _methods(node) >= RUNS - {"overrun", "load"} \
-        and bool(_methods(node) & {"output", "outputs", "judgement"})
+        and bool(_methods(node) & {"output", "outputs", "output_check"})
 
 
 def is_protocol(path: Path, node: ast.AST) -> bool:

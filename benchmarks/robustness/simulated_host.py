@@ -20,7 +20,7 @@ from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
-from seqtune.tuner.backends.backend import Executable, Judgement
+from seqtune.tuner.backends.backend import Executable, OutputCheck
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.pace import Pace
 from seqtune.tuner.measuring.timing import Options, check_and_time, time_in_rounds
@@ -141,9 +141,9 @@ class SimulatedExecutable:
 class AlwaysRight:
     """An expectation that every kernel meets."""
 
-    def judge(self, executable: Executable) -> Judgement:
+    def check(self, executable: Executable) -> OutputCheck:
         """Judge nothing."""
-        return Judgement(0.0)
+        return OutputCheck(0.0)
 
 
 class SimulatedMeasurer:

@@ -100,12 +100,12 @@ class SelfChecked(Protocol):
 
     run_allowance: float  # seconds that checking and timing may take even where `Options.run_seconds` is less
 
-    def judgement(self) -> Judgement:
-        """The judgement of the last run."""
+    def output_check(self) -> OutputCheck:
+        """The check of the last run's outputs."""
         ...
 
 
-class Judgement(NamedTuple):
+class OutputCheck(NamedTuple):
     """The outcome of a check: correct if there is no message."""
 
     error: float | None  # max|difference| / max|expected|, the worst of all outputs; None if it is not known

@@ -25,7 +25,7 @@ from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, build_executable
+from ..backends.backend import Backend, BuildError, Executable, LaunchError, OutputCheck, build_executable
 from ..stand_ins import default_and_stand_ins, failed_default
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -35,9 +35,9 @@ Announce = Callable[[str, Sequence[str] | None], None]
 
 
 class Expectation(Protocol):
-    """Judges executables of one problem."""
+    """Checks the outputs of executables of one problem."""
 
-    def judge(self, executable: Executable) -> Judgement:
+    def check(self, executable: Executable) -> OutputCheck:
         """Compare the outputs of a run on poisoned outputs with the expected ones."""
         ...
 
@@ -60,35 +60,35 @@ class ExpectedOutputs:
                 raise ProblemError(f"the expected {name}{bad} is {array[tuple(bad)]} ({count} of {array.size} elements "
                                    f"are not finite): {_causes(tensor, self.inputs)}")
 
-    def judge(self, executable: Executable) -> Judgement:
+    def check(self, executable: Executable) -> OutputCheck:
         """Compare all outputs; the first wrong one is named."""
         outputs, worst = executable.outputs(), 0.0
         for name, tensor in self.tensors.items():
             if name not in outputs:
-                return Judgement(None, f"the implementation returns no {name!r:.40}")
-            judgement = compare(name, outputs[name], self.arrays[name], tensor)
-            if judgement.message:
-                return judgement
-            worst = max(worst, judgement.error or 0.0)
-        return Judgement(worst)
+                return OutputCheck(None, f"the implementation returns no {name!r:.40}")
+            found = compare(name, outputs[name], self.arrays[name], tensor)
+            if found.message:
+                return found
+            worst = max(worst, found.error or 0.0)
+        return OutputCheck(worst)
 
 
 class NoExpectation:
-    """No expectation: executables of a backend that needs none judge themselves."""
+    """No expectation: executables of a backend that needs none check themselves."""
 
-    def judge(self, executable: Executable) -> Judgement:
-        """Refuse: the executable should have judged itself."""
-        return Judgement(None, "the program reported neither an error nor a checksum")
+    def check(self, executable: Executable) -> OutputCheck:
+        """Refuse: the executable should have checked itself."""
+        return OutputCheck(None, "the program reported neither an error nor a checksum")
 
 
-def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Tensor) -> Judgement:
+def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Tensor) -> OutputCheck:
     """Compare one output: error max|output - expected| / max|expected|, of the sums if only they are compared."""
     if output.shape != expected.shape:
-        return Judgement(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
+        return OutputCheck(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
     element = element_type(tensor.dtype)
     allowed = element.tolerance if tensor.tolerance is None else tensor.tolerance
     if (bad := _first(np.isnan(output))) is not None:
-        return Judgement(None, f"NaN in {name}{bad}, or part of it never written, or an input read outside")
+        return OutputCheck(None, f"NaN in {name}{bad}, or part of it never written, or an input read outside")
     if tensor.compares_sum:
         output, expected = (np.array([array.sum(dtype=np.float64)]) for array in (output, expected))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -96,12 +96,12 @@ def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Ten
     error = float(difference.max(initial=0.0)) / (float(np.abs(expected.astype(np.float64)).max(initial=0.0)) or 1.0)
     differs = error > allowed if allowed or element.is_float else bool((output != expected).any())
     if not differs:
-        return Judgement(error)
+        return OutputCheck(error)
     worst = [] if tensor.compares_sum else _first(difference == difference.max())
     index = (0,) if tensor.compares_sum else tuple(worst or ())
     where = f"the sum of {name}" if tensor.compares_sum else f"{name}{worst}"
     message = f"wrong result in {where}: {output[index]}, expected {expected[index]}"
-    return Judgement(error, f"{message} (error {error:.2e}, allowed {allowed:.0e}){_unwritten(output, tensor)}")
+    return OutputCheck(error, f"{message} (error {error:.2e}, allowed {allowed:.0e}){_unwritten(output, tensor)}")
 
 
 def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:

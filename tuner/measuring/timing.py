@@ -23,7 +23,7 @@ from seqtune.errors import one_line
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
-from ..backends.backend import Executable, Judgement, LaunchError, SelfChecked, TimeLimit
+from ..backends.backend import Executable, LaunchError, OutputCheck, SelfChecked, TimeLimit
 from .comparison import in_rounds
 from .expected_outputs import Expectation
 from .pace import Pace
@@ -83,14 +83,14 @@ class Expected:
     tolerance: float
     scratch: NDArray[Any]  # of the shape of y, overwritten by `error`
 
-    def judge(self, executable: Executable) -> Judgement:
+    def check(self, executable: Executable) -> OutputCheck:
         """Compare the output of a run on poisoned output."""
         y, = executable.outputs().values()
         error = self.error(y)
         if math.isnan(error):
-            return Judgement(None, "NaN in the output, or part of it never written, or an input read outside")
+            return OutputCheck(None, "NaN in the output, or part of it never written, or an input read outside")
         wrong = f"wrong result: error {error:.2e}, allowed {self.tolerance:.0e}"
-        return Judgement(error, wrong if error > self.tolerance else "")
+        return OutputCheck(error, wrong if error > self.tolerance else "")
 
     def error(self, output: NDArray[Any]) -> float:
         """The error max|output - reference| / max|reference|; NaN if the output has one, or another shape."""
@@ -144,7 +144,7 @@ def check(executable: Executable, operands: Operands, expected: Expectation,
     if overrun is not None:
         return measured(executable, Status.CORRECTNESS, message=f"wrote outside its buffer: {overrun}",
                         damaged=True), first
-    error, message = executable.judgement() if isinstance(executable, SelfChecked) else expected.judge(executable)
+    error, message = executable.output_check() if isinstance(executable, SelfChecked) else expected.check(executable)
     return measured(executable, Status.CORRECTNESS if message else Status.CORRECT, error=error, message=message), first
 
 

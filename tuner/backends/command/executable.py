@@ -10,7 +10,7 @@ from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..backend import Judgement, LaunchError
+from ..backend import LaunchError, OutputCheck
 from .programs import Programs
 from .report import Report, read_report
 
@@ -60,21 +60,21 @@ class CommandExecutable:
             self.report()
         return self._times.pop(0) * launches
 
-    def judgement(self) -> Judgement:
+    def output_check(self) -> OutputCheck:
         """Compare the reported error with the tolerance, or the checksum with that of the default configuration."""
         report, allowed = self._report, self._declaration.tolerance
         if report is None or (report.error is None and report.checksum is None):
-            return Judgement(None, 'the program reports neither "error" nor "checksum"')
+            return OutputCheck(None, 'the program reports neither "error" nor "checksum"')
         if report.error is not None:
             wrong = report.error > allowed
-            return Judgement(report.error, f"wrong result: the program reports the error {report.error:.2e}, allowed "
+            return OutputCheck(report.error, f"wrong result: the program reports the error {report.error:.2e}, allowed "
                                            f"{allowed:.0e}" if wrong else "")
         assert report.checksum is not None
         expected = self._expected()
         if isinstance(expected, str):
-            return Judgement(None, expected)
+            return OutputCheck(None, expected)
         error = abs(report.checksum - expected) / (abs(expected) or 1.0)
-        return Judgement(error, f"wrong result: checksum {report.checksum}, expected {expected} (error {error:.2e}, "
+        return OutputCheck(error, f"wrong result: checksum {report.checksum}, expected {expected} (error {error:.2e}, "
                                 f"allowed {allowed:.0e})" if error > allowed else "")
 
     def outputs(self) -> dict[str, Array]:
