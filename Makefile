@@ -30,10 +30,10 @@ COMMA := ,
 # Arguments of `python -m tests.anywhere`, such as `--only one-core` or `--list`.
 ANYWHERE_ARGUMENTS ?=
 
-# Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
+# Arguments of `python -m benchmarks gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
 GPU_DAY_ARGUMENTS ?=
 
-# Arguments of `python -m benchmarks.collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
+# Arguments of `python -m benchmarks collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
 COLLECT_ARGUMENTS ?= --minutes 20
 
 .PHONY: demo test test-anywhere check docs collect gpu-day gpu-day-dry install develop clean
@@ -57,13 +57,13 @@ docs: develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 collect: install
-	@$(BIN)/python -m benchmarks.collect --out collected $(COLLECT_ARGUMENTS)
+	@$(BIN)/python -m benchmarks collect --out collected $(COLLECT_ARGUMENTS)
 
 gpu-day: $(VENV)/.gpu
-	@$(BIN)/python -m benchmarks.gpu_day --out gpu-day $(GPU_DAY_ARGUMENTS)
+	@$(BIN)/python -m benchmarks gpu_day --out gpu-day $(GPU_DAY_ARGUMENTS)
 
 gpu-day-dry: develop
-	@$(BIN)/python -m benchmarks.gpu_day --dry-run --out gpu-day/dry $(GPU_DAY_ARGUMENTS)
+	@$(BIN)/python -m benchmarks gpu_day --dry-run --out gpu-day/dry $(GPU_DAY_ARGUMENTS)
 
 install: $(VENV)/.installed
 develop: $(VENV)/.developer

@@ -47,11 +47,12 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose complaint is one line. Its description keeps its lines."""
 
     def __init__(self, description: str | None) -> None:
-        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        super().__init__(prog=sys.argv[0], description=description,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
         """Print the complaint and exit with status 2."""
-        self.exit(MisuseError.exit_code, f"{Path(self.prog).stem}: {one_line(message)} (--help lists the options)\n")
+        self.exit(MisuseError.exit_code, f"{self.prog.split()[-1]}: {one_line(message)} (--help lists the options)\n")
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:

@@ -1,7 +1,7 @@
 """Quotes: figures in README.md and docs/index.md that come from the JSON file of a page.
 
 The text between `<!-- figures: NAME -->` and `<!-- end of figures -->` is made from docs/results/NAME.json, so that a
-figure stands in one place. `python -m benchmarks.pages --out docs` writes all quotes again.
+figure stands in one place. `python -m benchmarks pages --out docs` writes all quotes again.
 """
 
 from __future__ import annotations

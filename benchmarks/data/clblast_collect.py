@@ -1,4 +1,4 @@
-"""Measure CLBlast's configurations on this machine: `python -m benchmarks.clblast_collect STEP`.
+"""Measure CLBlast's configurations on this machine: `python -m benchmarks clblast_collect STEP`.
 
     plan     adds configurations to the plan: drawn ones, or with --round those that trees expect to be fast
     build    builds planned configurations and checks their results on six products; the driver's cache keeps them
@@ -19,12 +19,11 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from seqtune.data.journal import Journal
 from seqtune.data.record import COMPARED, Measurement, Record, Status
 from seqtune.errors import one_line
@@ -291,8 +290,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=50.0, help="time limit of every step but plan")
     parser.add_argument("--run", default="shared", help="measure, further: name of the run in the journal")
     given = parser.parse_args(arguments)
-    run_program("clblast_collect", partial(STEPS[given.step], Folder(given.folder), given))
-
-
-if __name__ == "__main__":
-    main()
+    STEPS[given.step](Folder(given.folder), given)

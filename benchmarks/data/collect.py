@@ -1,4 +1,4 @@
-"""Measure on this machine what the shipped data lacks: `python -m benchmarks.collect --out FOLDER --minutes 30`.
+"""Measure on this machine what the shipped data lacks: `python -m benchmarks collect --out FOLDER --minutes 30`.
 
 Problems are the shipped training problems and further ones of rare kinds (`seqtune.kernels.problem_sets`); nothing of
 the locked test set is measured. Devices are the CPU's widest vectors on all threads first, then narrower ones, one
@@ -6,7 +6,7 @@ thread, and every OpenCL device. Each device passes through the stages of `bench
 suspicious ones again, active labels (what a model proposes, and the neighbours of the best), and a contest.
 
 FOLDER holds the journal and, after every call, all its records as a data set (`measured.parquet`), which
-`python -m benchmarks.reduce` makes small enough to ship. Run the program again to go on; it says what remains. Nothing
+`python -m benchmarks reduce` makes small enough to ship. Run the program again to go on; it says what remains. Nothing
 else should run at the same time.
 """
 
@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import today
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
@@ -167,7 +167,7 @@ def work(given: argparse.Namespace, journal: Journal) -> Iterator[str]:
                                     + " remain" if left else "complete")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("collected"), metavar="FOLDER",
@@ -189,8 +189,8 @@ def main() -> None:
     parser.add_argument("--proposals", default="default", metavar="CHECKPOINT",
                         help="the checkpoint whose proposals are measured; `none`: no active labels")
     parser.add_argument("--status", action="store_true", help="measure nothing; say what remains")
-    given = parser.parse_args()
-    run_program("collect", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -203,7 +203,7 @@ def run(given: argparse.Namespace) -> None:
             return
         facts = list(journal.devices().values())
         models = ", ".join(dict.fromkeys(f"{device.model} ({device.architecture})" for device in facts))
-        provenance = {"made_by": "python -m benchmarks.collect", "operating_system": platform.system(),
+        provenance = {"made_by": "python -m benchmarks collect", "operating_system": platform.system(),
                       "machine": f"{models}, {os.cpu_count()} cores", "date": today()}
         held_out = [*problems().held_out,
                     *(problem for dtype in ELEMENTS for problem in network_problems(dtype).held_out)]
@@ -215,7 +215,3 @@ def run(given: argparse.Namespace) -> None:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Network problems: what the contest's networks ask of the kernels, and seeded problems like them, in two parts.
 
-The networks are those of `benchmarks.networks`; `network_problems.json` holds the distinct problems of each, as the
+The networks are those of `benchmarks networks`; `network_problems.json` holds the distinct problems of each, as the
 PyTorch layer lowers it: images are NHWC, and bias and activation belong to the layer. Ten networks are held out whole:
 no model learns from their problems, in any element type, or from problems near to them. The training part is the
 problems of the other networks and seeded ones of every kind, which the file holds, too. `python -m
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.networks.models import NETWORKS
 from seqtune.errors import ProblemError
 from seqtune.kernels.files import replacing
@@ -142,10 +142,10 @@ def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
         return list(dict.fromkeys(node.problem for network in networks for node in network.tuned))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    OneLineParser(__doc__).parse_args()
-    run_program("network_problems", run)
+    OneLineParser(__doc__).parse_args(arguments)
+    run()
 
 
 def run() -> None:
@@ -161,7 +161,3 @@ def run() -> None:
         {name: tuple(map(parse_problem, keys)) for name, keys in listed.items()})]
     with replacing(FILE) as scratch:
         scratch.write_text(json.dumps(listed, indent=0) + "\n")
-
-
-if __name__ == "__main__":
-    main()

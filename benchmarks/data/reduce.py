@@ -1,4 +1,4 @@
-"""Reduce measurements to what learning needs, as one small file: `python -m benchmarks.reduce FILES --out SHIPPED`.
+"""Reduce measurements to what learning needs, as one small file: `python -m benchmarks reduce FILES --out SHIPPED`.
 
 The files are data sets (Parquet) and journals of one machine. Records of a kernel's older version or of a configuration
 that its space no longer holds are left out. A time alone that another time alone of the same configuration refutes is
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal import Journal
@@ -84,14 +84,14 @@ def _rounded(seconds: pd.Series[float]) -> pd.Series[float]:
     return pd.Series(np.ldexp(np.round(fraction * scale) / scale, exponent), index=seconds.index)
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="data sets and journals (.sqlite) of one machine")
     parser.add_argument("--out", type=Path, required=True, help="the reduced data set")
     parser.add_argument("--machine", help="name of the machine in the provenance")
-    given = parser.parse_args(words)
-    run_program("reduce", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -106,7 +106,3 @@ def run(given: argparse.Namespace) -> None:
     small.write(given.out)
     print(f"{given.out}: {len(small)} rows, {len(small.problems())} problems, {len(small.devices)} devices, "
           f"{given.out.stat().st_size / 1e3:.0f} kB; dropped: {small.provenance['dropped']}")
-
-
-if __name__ == "__main__":
-    main()

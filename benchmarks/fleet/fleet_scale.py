@@ -1,4 +1,4 @@
-"""Measure where one driver becomes the limit of a fleet, with simulated devices: `python -m benchmarks.fleet_scale`.
+"""Measure where one driver becomes the limit of a fleet, with simulated devices: `python -m benchmarks fleet_scale`.
 
 The devices are simulated: each answers after 50 ms of the virtual clock. The driver is real: its searches, its queues
 and its journal. The processor time that it takes passes on the virtual clock as well, so devices wait for a driver that
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import BLUE, GREY, ORANGE, Row, markdown, processor, save, style
 from benchmarks.fleet.simulated_work import KERNEL, members, problems, seconds
 from seqtune.data.journal import Journal
@@ -110,7 +110,7 @@ def page(results: Results) -> Page:
         f"{1e3 * COST:.0f} ms for a measurement. The largest fleet here with {100 * BAR:.0f} % has {knee(rows)} "
         f"devices. The driver handles at most {busiest['rate']:,.0f} trials/s, and then works for "
         f"{100 * busiest['share']:.0f} % of the time.",
-        "python -m benchmarks.fleet_scale --out docs", table(rows), measured_on(results),
+        "python -m benchmarks fleet_scale --out docs", table(rows), measured_on(results),
         "The devices are simulated, the driver with its searches and its journal is real, on one core. `driver` is its "
         "processor time for a trial, `driver busy` the share of the time in which it works.",
         ("A run lasts 30 to 70 s of the virtual clock. Where the driver is not busy, most of the loss is in its last "
@@ -124,20 +124,16 @@ def page(results: Results) -> Page:
         "Efficiency and trials per second over the number of devices")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--devices", type=positive, nargs="+", default=list(SIZES), metavar="COUNT")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_out(parser)
-    given: argparse.Namespace = parser.parse_args()
+    given: argparse.Namespace = parser.parse_args(arguments)
     check_ready(given.out)
     with tempfile.TemporaryDirectory() as folder:
         rows = [simulate(size, Path(folder)) for size in given.devices]
     results = {"machine": processor(), "cost": COST, "knee": knee(rows), "rows": rows}
     print(json.dumps(results) if given.json else table(rows))
     publish(given.out, page, results, lambda path: draw(path, rows))
-
-
-if __name__ == "__main__":
-    run_program("fleet_scale", main)

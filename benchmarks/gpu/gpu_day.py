@@ -1,4 +1,4 @@
-"""Spend a day with a GPU, in slices: `python -m benchmarks.gpu_day --out gpu-day`.
+"""Spend a day with a GPU, in slices: `python -m benchmarks gpu_day --out gpu-day`.
 
 Each slice is bounded in seconds and can be resumed: run the same command again, and it goes on where it stopped, also
 after Ctrl-C, a crash or a kill. A slice that fails is reported, and the next one goes on. After every call the folder
@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import SLICES, Slice
 from benchmarks.gpu.stand_in import stand_in_of
@@ -161,13 +161,13 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from dataclasses import replace
 
     from benchmarks.gpu.home import bring_home, check_shippable
 
-    given = parser().parse_args()
+    given = parser().parse_args(arguments)
     if given.check is not None:
         print(f"{given.check}: {check_shippable(given.check)}")
         return
@@ -213,7 +213,3 @@ def restore_all(day: Day) -> None:
 
     for line in restore(day):
         day.say(line)
-
-
-if __name__ == "__main__":
-    run_program("gpu_day", main)

@@ -1,13 +1,12 @@
-"""Make the page of GPU days from what they brought home: `python -m benchmarks.gpu_results HOME... --out docs`.
+"""Make the page of GPU days from what they brought home: `python -m benchmarks gpu_results HOME... --out docs`.
 
-HOME is a folder `home` of `python -m benchmarks.gpu_day`. Of several, the first one that has a slice's result gives it,
+HOME is a folder `home` of `python -m benchmarks gpu_day`. Of several, the first one that has a slice's result gives it,
 and the measurements are merged (`--data FILE` writes them as one file, which may be shipped). Nothing is measured; the
 analytic model is judged on the measured configurations.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import add_out, check_ready, publish
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import Row, today
 from benchmarks.gpu.contests.ratios import with_compiler
 from benchmarks.gpu.day import read_object
@@ -151,13 +150,13 @@ def results_of(homes: Sequence[Path], data: Dataset, progress: Callable[[str], N
         "judged": judged_rows(data, progress)}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("homes", nargs="+", type=Path, metavar="HOME", help="a folder `home` of a GPU day")
     parser.add_argument("--data", type=Path, metavar="FILE", help="write the measurements as one Parquet file")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data = measurements_of(given.homes)
     results = results_of(given.homes, data, lambda step: print(step, file=sys.stderr, flush=True))
@@ -165,7 +164,3 @@ def main() -> None:
         data.write(given.data)
     publish(given.out, page, results)
     print(page(results).tables)
-
-
-if __name__ == "__main__":
-    run_program("gpu_results", main)

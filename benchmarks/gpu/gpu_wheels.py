@@ -1,4 +1,4 @@
-"""Fetch packages for a GPU machine without a registry: `python -m benchmarks.gpu_wheels --out gpu-wheels`.
+"""Fetch packages for a GPU machine without a registry: `python -m benchmarks gpu_wheels --out gpu-wheels`.
 
 pycuda exists as source only and is compiled there, against that machine's CUDA toolkit. `install.sh`, which is written
 beside the packages, installs all of them into a folder: `sh gpu-wheels/install.sh "$HOME/site"`, then
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.files import write_whole
 
@@ -99,13 +99,13 @@ def matching_core(folder: Path) -> str:
     return found[1]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("gpu-wheels"), metavar="FOLDER")
     parser.add_argument("--python", default=PYTHON, help=f"version of Python on the other machine (default: {PYTHON})")
     parser.add_argument("--also", action="append", default=[], metavar="PACKAGE")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if not re.fullmatch(r"3\.\d{1,2}", given.python):
         raise MisuseError(f"--python {given.python:.20} is no version like {PYTHON}")
     given.out.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,3 @@ def main() -> None:
     for path in files:
         print(f"{path.stat().st_size / 2**20:8.2f} MiB  {path.name}")
     print(f"{sum(path.stat().st_size for path in files) / 2**20:8.2f} MiB in all")
-
-
-if __name__ == "__main__":
-    run_program("gpu_wheels", main)

@@ -50,7 +50,7 @@ def measured_data(day: Day) -> Dataset | None:
     """The records of all slices as one data set with provenance, None if there are none."""
     from seqtune.data.dataset import Dataset
 
-    provenance = {"made_by": "python -m benchmarks.gpu_day", "machine": day.device.model, "date": today(),
+    provenance = {"made_by": "python -m benchmarks gpu_day", "machine": day.device.model, "date": today(),
                   "operating_system": platform.system(), **({"dry_run": DRY_RUN} if day.dry else {})}
     merged: Dataset | None = None
     for name in DATA_SLICES:

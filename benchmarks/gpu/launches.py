@@ -1,4 +1,4 @@
-"""Build and launch a few configurations of one family once: `python -m benchmarks.launches --device cuda:0 ...`.
+"""Build and launch a few configurations of one family once: `python -m benchmarks launches --device cuda:0 ...`.
 
 The program that compute-sanitizer watches (`benchmarks.gpu.checks.sanitizer`). It reads problems and configurations as
 JSON from standard input, runs each in this process, without timing, and prints one JSON line for each.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -37,18 +38,14 @@ def launch(backend: Backend, work: dict[str, Any]) -> dict[str, object]:
     return {"status": measurement.status.value, "message": measurement.message, "error": measurement.error}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--device", required=True)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     backend = open_backend(find(given.device))
     try:
         for work in json.loads(sys.stdin.read(LARGEST_INPUT)):
             print(json.dumps(launch(backend, work)), flush=True)
     finally:
         backend.close()
-
-
-if __name__ == "__main__":
-    run_program("launches", main)

@@ -1,4 +1,4 @@
-"""Page of GPU days, computed from the JSON file of `benchmarks.gpu_results`."""
+"""Page of GPU days, computed from the JSON file of `benchmarks gpu_results`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.common.report import Row, markdown
 from benchmarks.gpu.contests.ratios import OURS, Means, by_compiler, fastest_peer, means, with_compiler
 
 JUDGED: Mapping[str, str] = {"seqtune": "analytic model", "random": "random"}  # method of an evaluation -> its name
-COMMAND = "python -m benchmarks.gpu_results gpu-day/home --out docs"
+COMMAND = "python -m benchmarks gpu_results gpu-day/home --out docs"
 
 
 def number(value: float | None) -> str:

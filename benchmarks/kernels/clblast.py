@@ -1,4 +1,4 @@
-"""Compare parameters for CLBlast on held-out products: `python -m benchmarks.clblast --journal FILE --out docs`.
+"""Compare parameters for CLBlast on held-out products: `python -m benchmarks clblast --journal FILE --out docs`.
 
 The journal is that of `benchmarks.data.clblast_collect`. For every held-out product, CLBlast's own parameters, the
 checkpoint's proposals, those of the nearest training product, random ones and the fastest measured ones run in one
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.page import Page, Results, measured_on, publish
-from benchmarks.common.program import parser_of, positive, run_program
+from benchmarks.common.program import parser_of, positive
 from benchmarks.common.report import machine, markdown
 from benchmarks.data.clblast_collect import BY_NAME, FAMILIES, Folder
 from benchmarks.data.clblast_problems import held_out, training
@@ -149,8 +149,8 @@ def page(results: Results) -> Page:
         f"{first['over_default']:.2f} times as fast as with its own (geometric mean; least "
         f"{first['least_over_default']:.2f}) and reaches {first['share']:.3f} of the best known speed; the best of "
         f"five measured proposals reaches {five['share']:.3f}, and an oracle's choice {means[ORACLE]['share']:.3f}.",
-        "python -m benchmarks.clblast_collect --help\n"
-        "python -m benchmarks.clblast --journal JOURNAL_FOLDER --out docs", tables(results),
+        "python -m benchmarks clblast_collect --help\n"
+        "python -m benchmarks clblast --journal JOURNAL_FOLDER --out docs", tables(results),
         measured_on(results),
         "`best known` is the fastest of everything that ran in this contest, which includes the fastest of "
         f"{min(known)} to {max(known)} configurations measured before for each product, some of them proposed for "
@@ -197,7 +197,7 @@ def run_name(checkpoint: str, device: str, rounds: int) -> str:
     return f"{digest[:16]} {device} {rounds}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--journal", type=Path, required=True, help="the folder of the collection")
@@ -206,33 +206,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=60, help="samples of each configuration")
     parser.add_argument("--rows", type=Path, help="a file of finished products, which are not measured again")
     parser.add_argument("--build", action="store_true", help="only build the programs")
-    given = parser.parse_args()
-
-    def run() -> None:
-        folder = Folder(given.journal)
-        backend = open_backend(find(given.device))
-        defaults = defaults_of(backend)
-        times = folder.times()
-        name = run_name(given.checkpoint, given.device, given.rounds)
-        rows = {row["problem"]: row for row in finished(given.rows, name)}
-        for problem, methods in choices(folder, given.device, given.checkpoint).items():
-            if problem.brief() in rows:
-                continue
-            measured = contest(backend, problem, methods, 1 if given.build else given.rounds)
-            if not given.build:
-                row = rows[problem.brief()] = row_of(problem, methods, measured, len(times[problem]))
-                if given.rows is not None:
-                    with given.rows.open("a") as file:
-                        file.write(json.dumps({"run": name, "row": row}) + "\n")
-                print(json.dumps(row), file=sys.stderr, flush=True)
+    given = parser.parse_args(arguments)
+    folder = Folder(given.journal)
+    backend = open_backend(find(given.device))
+    defaults = defaults_of(backend)
+    times = folder.times()
+    name = run_name(given.checkpoint, given.device, given.rounds)
+    rows = {row["problem"]: row for row in finished(given.rows, name)}
+    for problem, methods in choices(folder, given.device, given.checkpoint).items():
+        if problem.brief() in rows:
+            continue
+        measured = contest(backend, problem, methods, 1 if given.build else given.rounds)
         if not given.build:
-            results = {"machine": machine([find(given.device)]), "defaults": defaults, "rounds": given.rounds,
-                       "summary": summary(list(rows.values())), "rows": list(rows.values())}
-            print(json.dumps(results) if given.json else tables(results))
-            publish(given.out, page, results)
-
-    run_program("clblast", run)
-
-
-if __name__ == "__main__":
-    main()
+            row = rows[problem.brief()] = row_of(problem, methods, measured, len(times[problem]))
+            if given.rows is not None:
+                with given.rows.open("a") as file:
+                    file.write(json.dumps({"run": name, "row": row}) + "\n")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    if not given.build:
+        results = {"machine": machine([find(given.device)]), "defaults": defaults, "rounds": given.rounds,
+                   "summary": summary(list(rows.values())), "rows": list(rows.values())}
+        print(json.dumps(results) if given.json else tables(results))
+        publish(given.out, page, results)

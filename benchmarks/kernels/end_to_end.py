@@ -1,4 +1,4 @@
-"""Whole networks in PyTorch: `python -m benchmarks.end_to_end [--json] [--out docs] [--journal J.sqlite]`.
+"""Whole networks in PyTorch: `python -m benchmarks end_to_end [--json] [--out docs] [--journal J.sqlite]`.
 
 ResNet-18 and ResNet-50 from transformers' configurations with random weights, batch 1, fp32, two threads, inference
 mode; the input is an image in PyTorch's usual NCHW.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, measured_on
-from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
+from benchmarks.common.program import llvm_devices, parser_of, positive, report, warm_threads
 from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
 from seqtune.errors import one_line
 from seqtune.tuner.measuring.budget import NETWORK
@@ -157,7 +157,7 @@ def page(results: Results) -> Page:
     return Page(
         "end_to_end", "Whole networks in PyTorch",
         f"`seqtune.pytorch.optimize` makes a network at batch 1 faster: {speeds}.",
-        "python -m benchmarks.end_to_end --out docs", table(rows), measured_on(results),
+        "python -m benchmarks end_to_end --out docs", table(rows), measured_on(results),
         "`eager` is the unchanged model; `eager_channels_last` has its weights in that memory format. `compile` is "
         "torch.compile; `compile_freezing` adds constant weights and folded batch normalisation; "
         "`compile_max_autotune` also tries generated kernels. `error` is the largest difference divided by the largest "
@@ -169,7 +169,7 @@ def page(results: Results) -> Page:
         "Time of a forward pass by method")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
@@ -181,8 +181,8 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="folder in which to save the choices")
     parser.add_argument("--saved", type=Path, help="folder of saved choices to use instead of predictions")
     parser.add_argument("--without", nargs="*", default=[], metavar="METHOD", help="torch.compile methods to leave out")
-    given = parser.parse_args()
-    run_program("end_to_end", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -192,7 +192,3 @@ def run(given: argparse.Namespace) -> None:
     rows = [row for name in given.models for row in contest(name, device, given)]
     report(given, rows, [device], page, lambda path: draw(rows, path),
            {"statistic": "the median of the levelled rounds"})
-
-
-if __name__ == "__main__":
-    main()

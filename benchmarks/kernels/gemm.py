@@ -1,4 +1,4 @@
-"""Compare matrix products with PyTorch's: `python -m benchmarks.gemm [--json] [--out docs] [--journal J.sqlite]`.
+"""Compare matrix products with PyTorch's: `python -m benchmarks gemm [--json] [--out docs] [--journal J.sqlite]`.
 
 Products from BERT, GPT-2, LSTM cells, ResNet's classifiers and ResNet-50's 1x1 convolutions; fp32, on one and two
 threads; C = A B with constant B, stored as in its network (torch.nn.Linear: (n, k)). Our kernels pack B into panels
@@ -42,7 +42,6 @@ from benchmarks.common.program import (
     llvm_devices,
     parser_of,
     report,
-    run_program,
     warm_threads,
 )
 from benchmarks.common.report import BLUE, GREEN, ORANGE, Row, markdown
@@ -153,7 +152,7 @@ def page(results: Results) -> Page:
     return Page(
         "gemm", "Matrix products compared with PyTorch and OpenVINO",
         f"Tuned fp32 matrix products of common networks reach {speeds} (geometric means over the products).",
-        "python -m benchmarks.gemm --openvino --out docs", table(rows), measured_on(results),
+        "python -m benchmarks gemm --openvino --out docs", table(rows), measured_on(results),
         "`vs torch.mm` and `vs packed` are PyTorch's time divided by ours: above 1, ours is faster. "
         "`torch.mm` packs B inside the call if it packs it at all. `vs packed` compares with the faster of PyTorch's "
         "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call. "
@@ -168,14 +167,14 @@ def _beside_openvino(row: Mapping[str, float]) -> str:
     return f", and {row['ratio_openvino']:.2f} times that of OpenVINO's nodes" if "ratio_openvino" in row else ""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     add_peers(parser)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="LABEL")
-    given = parser.parse_args()
-    run_program("gemm", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -215,7 +214,3 @@ def run(given: argparse.Namespace) -> None:
             rows += openvino_rows(label, problem, device.threads, operands, expected, fastest)
     rows += summaries(rows)
     report(given, rows, devices, page, lambda path: draw(rows, path))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Compare int8 matrix products with OpenVINO's and ONNX Runtime's: `python -m benchmarks.gemm_int8 [--json]`.
+"""Compare int8 matrix products with OpenVINO's and ONNX Runtime's: `python -m benchmarks gemm_int8 [--json]`.
 
 Products of two int8 matrices with exact 32-bit sums and a constant B, of six sizes of transformers and of a classifier.
 Ours is llvm.gemm_int8 as a search on this machine chose it, called from Python. `onnxruntime` is the operation
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,6 @@ from benchmarks.common.program import (
     journal_of,
     llvm_devices,
     positive,
-    run_program,
     warm_threads,
 )
 from benchmarks.common.report import Row, markdown
@@ -158,20 +158,12 @@ def table(rows: list[Row]) -> str:
     return markdown(["m x n x k", "threads", "ours, us", "Gop/s", *(f"{name} / ours" for name in peers)], lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_search(parser)
     parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2], help="numbers of threads")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    given = parser.parse_args()
-
-    def program() -> None:
-        rows = run(given)
-        print(json.dumps({"rows": rows}) if given.json else table(rows))
-
-    run_program("gemm_int8", program)
-
-
-if __name__ == "__main__":
-    main()
+    given = parser.parse_args(arguments)
+    rows = run(given)
+    print(json.dumps({"rows": rows}) if given.json else table(rows))

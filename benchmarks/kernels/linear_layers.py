@@ -1,4 +1,4 @@
-"""Time linear layers of language models: `python -m benchmarks.linear_layers [--json] [--out docs]`.
+"""Time linear layers of language models: `python -m benchmarks linear_layers [--json] [--out docs]`.
 
 fp32, C = A B with constant B, stored as torch.nn.Linear stores it, for one token to a long text (m rows). Our kernels
 are the first and the best of `--top` predictions; nothing is searched. PyTorch's are `linear`, as users call it, and
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.contest import checked, geometric_mean, tensor
 from benchmarks.common.page import Page, Results, measured_on
-from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
+from benchmarks.common.program import llvm_devices, parser_of, positive, report, warm_threads
 from benchmarks.common.report import BLUE, ORANGE, Row, draw_speeds, markdown
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def page(results: Results) -> Page:
         f"Linear layers with {rows[0]['m']} to {rows[-1]['m']} rows reach "
         f"{geometric_mean([row['share'] for row in rows]):.2f} of what the machine allows{over} (geometric means over "
         f"the layers). The least share is {worst['share']:.2f}: {worst['layer']}, {worst['m']} rows.",
-        "python -m benchmarks.linear_layers --out docs", table(rows), measured_on(results),
+        "python -m benchmarks linear_layers --out docs", table(rows), measured_on(results),
         "`share` is the machine's least time divided by that of the best proposal; the least time is that of reading "
         "the weights B once, or of the multiplications at the measured peak, whichever is longer. `vs linear` and `vs "
         "packed` are PyTorch's times divided by ours: above 1, ours is faster.",
@@ -155,7 +155,7 @@ def page(results: Results) -> Page:
         "Share of the machine's least time, by layer and number of rows")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--threads", type=positive, default=2)
@@ -163,8 +163,8 @@ def main() -> None:
     parser.add_argument("--top", type=positive, default=2, help="number of proposals that are measured")
     parser.add_argument("--rows", type=positive, nargs="+", default=list(ROWS), metavar="M")
     parser.add_argument("--layers", nargs="+", choices=list(LAYERS), default=list(LAYERS), metavar="LABEL")
-    given = parser.parse_args()
-    run_program("linear_layers", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -193,7 +193,3 @@ def run(given: argparse.Namespace) -> None:
             print(f"{layer}, {m} rows: " + ", ".join(
                 f"{method} {value * 1e6:.0f} us" for method, value in seconds.items()), file=sys.stderr, flush=True)
     report(given, rows, [device], page, lambda path: draw(rows, path))
-
-
-if __name__ == "__main__":
-    main()

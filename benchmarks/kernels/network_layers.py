@@ -1,4 +1,4 @@
-"""Compare convolutions with PyTorch's: `python -m benchmarks.network_layers [--network mobilenet_v2] [--openvino]`.
+"""Compare convolutions with PyTorch's: `python -m benchmarks network_layers [--network mobilenet_v2] [--openvino]`.
 
 The distinct convolutions of a network at batch 1, fp32, on one and two threads: ResNet-18's 12 alone, MobileNet-V2's 30
 with bias and ReLU6, as the network has them. Our kernels are the best configuration of every kernel family in NHWC and,
@@ -44,7 +44,6 @@ from benchmarks.common.program import (
     llvm_devices,
     parser_of,
     report,
-    run_program,
     warm_threads,
 )
 from benchmarks.common.report import BLUE, GREEN, ORANGE, SKY, Row, markdown
@@ -205,7 +204,7 @@ def page(results: Results) -> Page:
         f"{layer_set.name}_layers", f"Convolutions of {layer_set.title} compared with PyTorch and OpenVINO",
         f"The tuned kernels of the {len(layer_set.layers())} distinct convolutions of {layer_set.title} (batch 1, fp32"
         f"{fused}) reach {speeds} (geometric means).",
-        f"python -m benchmarks.network_layers --network {layer_set.name} --openvino --out docs",
+        f"python -m benchmarks network_layers --network {layer_set.name} --openvino --out docs",
         table(rows, layer_set.layers()), measured_on(results),
         "`best oneDNN` is the faster of F.conv2d on channels_last input and of oneDNN's own operation on packed "
         f"weights. `ratio` is its time divided by ours. {nchw}`error` is the largest difference divided by the largest "
@@ -222,15 +221,15 @@ def _beside_openvino(row: Mapping[str, float]) -> str:
     return f" and {row['ratio_openvino']:.2f} times that of OpenVINO's nodes" if "ratio_openvino" in row else ""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     add_peers(parser)
     parser.add_argument("--network", choices=list(LAYER_SETS), default="resnet18")
     parser.add_argument("--layers", type=int, nargs="+", default=(), metavar="NUMBER", help="some layers only")
-    given = parser.parse_args()
-    run_program("network_layers", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -252,7 +251,3 @@ def run(given: argparse.Namespace) -> None:
             rows += contest(label, problem, own_kernels, given.rounds, layer_set.has_relu6(problem), given.openvino)
     rows += summaries(rows)
     report(given, rows, devices, page, lambda path: draw(rows, path), {"network": given.network})
-
-
-if __name__ == "__main__":
-    main()

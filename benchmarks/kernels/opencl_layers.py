@@ -1,4 +1,4 @@
-"""Compare OpenCL convolutions with PyTorch's: `python -m benchmarks.opencl_layers [--json] [--out docs] [--journal J]`.
+"""Compare OpenCL convolutions with PyTorch's: `python -m benchmarks opencl_layers [--json] [--out docs] [--journal J]`.
 
 The 12 ResNet-18 layers at batch 1 in NHWC, fp32, on PoCL with all cores: the best configuration of every family is
 timed from enqueueing to the finish, between existing buffers. PyTorch's contestants are those of `network_layers` on
@@ -27,7 +27,7 @@ from benchmarks.common.contest import (
 )
 from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.page import Page, Results, measured_on
-from benchmarks.common.program import add_search, journal_of, parser_of, report, run_program, warm_threads
+from benchmarks.common.program import add_search, journal_of, parser_of, report, warm_threads
 from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
 from seqtune.errors import SeqtuneError
 
@@ -111,7 +111,7 @@ def page(results: Results) -> Page:
         "opencl_layers", "OpenCL convolutions compared with PyTorch",
         f"On PoCL, tuned OpenCL kernels compute the ResNet-18 layers at {mean['ratio_best']:.2f} times the speed of "
         f"PyTorch's best oneDNN convolution (geometric mean; {mean['layers_at_least_0.85']} of the layers reach 0.85).",
-        "python -m benchmarks.opencl_layers --out docs", table(rows), measured_on(results),
+        "python -m benchmarks opencl_layers --out docs", table(rows), measured_on(results),
         "`ratio` is PyTorch's time divided by ours, on as many threads. `best oneDNN` is the faster of F.conv2d on "
         "channels_last input and of oneDNN's own operation on packed weights.",
         ("The device is PoCL on a CPU; no GPU was measured.",
@@ -120,14 +120,14 @@ def page(results: Results) -> Page:
         "Speed relative to PyTorch's best oneDNN convolution, by layer")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     parser.add_argument("--device", default="opencl:0")
     parser.add_argument("--layers", type=int, nargs="+", default=(), metavar="1..12")
-    given = parser.parse_args()
-    run_program("opencl_layers", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -150,7 +150,3 @@ def run(given: argparse.Namespace) -> None:
     backend.close()
     rows.append(summary(rows))
     report(given, rows, [device], page, lambda path: draw(rows, path))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Compare OpenCL runtimes on one CPU: `python -m benchmarks.runtime_speed [--trials N] [--json] [--out docs]`.
+"""Compare OpenCL runtimes on one CPU: `python -m benchmarks runtime_speed [--trials N] [--json] [--out docs]`.
 
 On every OpenCL device that is a CPU, a search measures `--trials` configurations of each kernel family that solves the
 problem. The best configurations of all devices and families, and the safe defaults, then compute the problem in turns,
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.common.contest import Contestant, geometric_mean, rows_of, searched, take_turns
 from benchmarks.common.page import Page, Results, measured_on
-from benchmarks.common.program import add_search, journal_of, parser_of, report, run_program
+from benchmarks.common.program import add_search, journal_of, parser_of, report
 from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
 from seqtune.errors import SeqtuneError, UnavailableError
 
@@ -107,20 +107,20 @@ def page(results: Results) -> Page:
         "runtime_speed", "OpenCL runtimes on one CPU",
         f"The best kernels that a search found on other OpenCL runtimes reach this speed of those on {first}: {speeds} "
         "(geometric mean).",
-        "python -m benchmarks.runtime_speed --out docs", table(rows), measured_on(results),
+        "python -m benchmarks runtime_speed --out docs", table(rows), measured_on(results),
         f"`speed` is the time of the best on {first} divided by that of the best on the device.",
         ("Every kernel was chosen by a search on this machine, not by a prediction.",
          "The median of the levelled rounds counts."),
         "Speed of the best kernels relative to the first runtime, by problem")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), metavar="PROBLEM")
-    given = parser.parse_args()
-    run_program("runtime_speed", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -149,7 +149,3 @@ def run(given: argparse.Namespace) -> None:
     for backend in backends:
         backend.close()
     report(given, rows, cpus, page, lambda path: draw(rows, path))
-
-
-if __name__ == "__main__":
-    main()

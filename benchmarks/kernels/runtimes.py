@@ -1,4 +1,4 @@
-"""Check kernel texts on an OpenCL runtime: `python -m benchmarks.runtimes --runtime pocl|intel|oclgrind [--sample N]`.
+"""Check kernel texts on an OpenCL runtime: `python -m benchmarks runtimes --runtime pocl|intel|oclgrind [--sample N]`.
 
 Every family whose text is OpenCL C, those of NVIDIA GPUs included, computes random configurations over random small
 problems; results are compared with the float64 reference, and so are the margins around every buffer. Oclgrind gets
@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.opencl_runtime import PLATFORMS, environment, faults, library
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from seqtune.errors import ProblemError, SeqtuneError, UnavailableError
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def supervise(given: argparse.Namespace, arguments: list[str]) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         child = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.runtimes", *arguments, "--here"], check=False,
+            [sys.executable, "-W", "ignore", "-m", "benchmarks", "runtimes", *arguments, "--here"], check=False,
             stdout=subprocess.PIPE, stderr=None if given.progress else subprocess.PIPE, text=True,
             timeout=CHILD_SECONDS,
             env=environment(given.runtime, library(given.runtime, given.library), folder))
@@ -191,9 +192,9 @@ def supervise(given: argparse.Namespace, arguments: list[str]) -> dict[str, Any]
         return results
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Check the sample, print one line or a JSON object, and exit with 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("--runtime", choices=sorted(PLATFORMS), default="pocl")
     parser.add_argument("--library", type=Path, help="the runtime's library, which an ICD loader loads")
     parser.add_argument("--sample", type=positive, default=100, help="number of configurations")
@@ -203,11 +204,11 @@ def main() -> None:
     parser.add_argument("--progress", action="store_true", help="name each configuration on standard error")
     parser.add_argument("--log", type=Path, help="keep Oclgrind's log here")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.here:
         print(json.dumps(check_sample(given.runtime, given.sample, given.seed, given.families)))
         return
-    results = supervise(given, sys.argv[1:])
+    results = supervise(given, list(arguments or ()))
     found = sum(results.get("faults", {}).values())
     if given.json:
         print(json.dumps(results))
@@ -218,7 +219,3 @@ def main() -> None:
         print(*results["wrong"], sep="\n", end="\n" if results["wrong"] else "")
     if results["wrong"] or found:
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    run_program("runtimes", main)

@@ -1,4 +1,4 @@
-"""Whole networks beside their peers: `python -m benchmarks.networks [--models A,B] [--threads 1,2] [--state FOLDER]`.
+"""Whole networks beside their peers: `python -m benchmarks networks [--models A,B] [--threads 1,2] [--state FOLDER]`.
 
 Twenty-one networks with seeded random weights at batch 1: see `benchmarks/networks/models.py`. The peers are PyTorch
 (eager, torch.compile, and torch.compile with constant weights and autotuning), ONNX Runtime, OpenVINO and, on CPUs of
@@ -18,14 +18,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.common.page import check_ready, publish
-from benchmarks.common.program import parser_of, positive, run_program, several
+from benchmarks.common.program import parser_of, positive, several
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
@@ -114,7 +114,7 @@ def run(given: argparse.Namespace, state: Path) -> None:
     publish(given.out, page, results)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     names = [peer.name for peer in PEERS]
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")
     parser.add_argument("--nodes", action="store_true", help="add OpenVINO's time of each node to the JSON rows")
     parser.add_argument("--hold", action="store_true", help="wait for Enter before ours are prepared and all are timed")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     if given.state is None:
         with TemporaryDirectory() as folder:
@@ -144,7 +144,3 @@ def main() -> None:
     except OSError as error:
         raise MisuseError(f"{given.state} cannot be a folder: {error.strerror}") from None
     run(given, given.state)
-
-
-if __name__ == "__main__":
-    run_program("networks", main)

@@ -1,4 +1,4 @@
-"""Contest of one network: all contestants in one process, which `python -m benchmarks.networks` starts for each.
+"""Contest of one network: all contestants in one process, which `python -m benchmarks networks` starts for each.
 
 The peers are prepared first, then our own contestants; each one's first answers are compared with those of unchanged
 PyTorch in fp32, and only those within the precision's tolerance are timed. A contestant that is missing, fails or

@@ -57,7 +57,7 @@ def page(results: Results) -> Page:
               for row in rows if row["model"] == MEAN]
     return Page(
         "networks", "Networks and their peers", "; ".join(claims) + "." if claims else "No network was measured.",
-        "python -m benchmarks.networks --out docs", table(rows), measured_on(results),
+        "python -m benchmarks networks --out docs", table(rows), measured_on(results),
         "`ms` is our time of one call. The columns named after a peer are its time divided by ours. `eager` is "
         "unchanged PyTorch, `compile` torch.compile, `max_autotune` the same with constant weights and a search among "
         "kernels. `PyTorch's operations` counts those that one call of ours makes and that compute something. `error` "

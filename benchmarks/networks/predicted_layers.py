@@ -1,4 +1,4 @@
-"""Judge predictions for the layers of networks: `python -m benchmarks.networks.predicted_layers --out docs`.
+"""Judge predictions for the layers of networks: `python -m benchmarks predicted_layers --out docs`.
 
 The cases are the shipped times of problems of the networks that are held out whole, on every device that measured them
 (`benchmarks.data.network_problems`). Every method of `seqtune evaluate` proposes; the page has a table by kind.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.data.network_problems import ELEMENTS, held_out_networks, network_problems
 from benchmarks.data.problem_kinds import kind_of
@@ -76,7 +76,7 @@ def page(results: Results) -> Page:
         f"proposal reaches {first['share']:.3f} [{first['share_low']:.3f}, {first['share_high']:.3f}] of the best "
         f"known speed and the best of five {every['seqtune', 5]['share']:.3f}, where the safe default reaches "
         f"{every['default', 0]['share']:.3f} (geometric means over {first['problems']} cases, a problem on a device).",
-        "python -m benchmarks.networks.predicted_layers --out docs", table(rows),
+        "python -m benchmarks predicted_layers --out docs", table(rows),
         evaluated(results, "the shipped data set"),
         f"Held out are {', '.join(results['networks'])}: no model learns from their problems or from problems near to "
         "them. Shares of the best known speed of the first proposal without a measurement and of the best of 3 and 5 "
@@ -88,19 +88,15 @@ def page(results: Results) -> Page:
          "ReLU."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
     parser.add_argument("--checkpoint", default="default", help="name or folder of a checkpoint")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data = read_dataset(given.data)
     rows = measure(data, given.checkpoint)
     publish(given.out, page, {"date": today(), "networks": list(held_out_networks()), "rows": rows})
     print(table(rows))
-
-
-if __name__ == "__main__":
-    run_program("predicted_layers", main)

@@ -1,4 +1,4 @@
-"""The gain of networks by verification in a budget: `python -m benchmarks.networks.verification [--budget 60]`.
+"""The gain of networks by verification in a budget: `python -m benchmarks verification [--budget 60]`.
 
 Each network is optimised twice by prediction alone, and once verified within the budget, with a journal of its own. The
 three then compute in turns, in random order. `ratio` is the predicted network's time over the verified one's, by the
@@ -7,7 +7,7 @@ interquartile range of its rounds: a ratio below 1 less the spread is a loss. `u
 the budget.
 
 `--checkpoint` names another predictor, such as one that was trained without this machine's data:
-`python -m benchmarks.machines --leave MACHINE --few 0 --work FOLDER` leaves it in `FOLDER/without MACHINE`. With
+`python -m benchmarks machines --leave MACHINE --few 0 --work FOLDER` leaves it in `FOLDER/without MACHINE`. With
 `--state FILE`, the rows are kept in a file, so that an interrupted run goes on: networks with a row are not measured
 again.
 """
@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.contest import geometric_mean
-from benchmarks.common.program import OneLineParser, llvm_devices, positive, run_program, several, warm_threads
+from benchmarks.common.program import OneLineParser, llvm_devices, positive, several, warm_threads
 from benchmarks.common.report import Row, machine, markdown
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
@@ -152,7 +152,7 @@ def run(given: argparse.Namespace) -> None:
     print(json.dumps({**key, "machine": facts, "rows": asked}, allow_nan=False) if given.json else table(asked))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--models", type=several(list(NETWORKS)), default=list(NETWORKS), metavar="A,B",
@@ -165,11 +165,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=20, help="samples of each form")
     parser.add_argument("--state", type=Path, metavar="FILE", help="keeps the rows; a second run goes on")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # a fresh one: Inductor's time belongs to the budget
-        run_program("verification", lambda: run(given))
-
-
-if __name__ == "__main__":
-    main()
+        run(given)

@@ -1,4 +1,4 @@
-"""Compare the two instruments on one machine: `python -m benchmarks.agreement --journal FILE --out docs`.
+"""Compare the two instruments on one machine: `python -m benchmarks agreement --journal FILE --out docs`.
 
 The same problems are judged twice. First they are measured into a data set, in a contest of all their configurations;
 then the methods are judged by look-up, as by `seqtune evaluate DATA`. Second they are judged by `seqtune evaluate
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.page import Page, Results, check_ready, measured_on, publish
-from benchmarks.common.program import parser_of, run_program
+from benchmarks.common.program import parser_of
 from benchmarks.common.report import Row, machine, markdown
 from seqtune.kernels.files import write_whole
 
@@ -113,7 +113,7 @@ def page(results: Results) -> Page:
         f"Judged by a data set that was measured on the same machine and judged live, the shares of the checkpoint and "
         f"of its parts differ by at most {first:.3f} at the first proposal and {widest:.3f} at all "
         f"({rows[0]['problems']} problems on {results['device']}).",
-        "python -m benchmarks.agreement --journal agreement.sqlite --out docs",
+        "python -m benchmarks agreement --journal agreement.sqlite --out docs",
         markdown(["method", "measured", "recorded", "live", "difference"], lines), measured_on(results),
         f"Shares of the best known speed, as geometric means over the problems; in brackets 95 % intervals, by a "
         f"bootstrap of the problems. Re-test ceilings: {ceilings}.",
@@ -124,7 +124,7 @@ def page(results: Results) -> Page:
          "the second thread is much of their time."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--journal", type=Path, required=True, help="keeps the measurements")
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--problems", default=None, help="a named set or a file; default: eight with small spaces")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after the problem that exceeds this")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
 
     from seqtune.data.journal import Journal
@@ -172,7 +172,3 @@ def main() -> None:
     if len(done) == len(problems):
         publish(given.out, page, results)
     print(json.dumps(results) if given.json else page(results).tables)
-
-
-if __name__ == "__main__":
-    run_program("agreement", main)

@@ -1,4 +1,4 @@
-"""Judge the analytic model on recorded GEMM spaces: `python -m benchmarks.analytic_gemm DATA --out docs`.
+"""Judge the analytic model on recorded GEMM spaces: `python -m benchmarks analytic_gemm DATA --out docs`.
 
 DATA is a file of recorded spaces with CLBlast's Xgemm (`gemm_rtx.parquet`). Nothing is trained: the model knows the
 data sheets of the GPUs and the tiles of the kernel. Its proposals, and a search that begins with them and corrects its
@@ -11,7 +11,6 @@ configurations. It writes analytic_gemm.json and prints Markdown.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
@@ -150,7 +149,7 @@ def page(results: Results) -> Page:
         f"the optimum, and {means['analytic', 5]:.2f} after 5 measurements; random search reaches "
         f"{means['random', 0]:.2f} and {means['random', 5]:.2f}, the consensus of the other GPUs "
         f"{means['consensus', 0]:.2f} and {means['consensus', 5]:.2f}.",
-        "python -m benchmarks.analytic_gemm RECORDED/gemm_rtx.parquet --out docs", table(rows),
+        "python -m benchmarks analytic_gemm RECORDED/gemm_rtx.parquet --out docs", table(rows),
         evaluated(results, "the recorded space gemm_rtx (CLBlast's Xgemm, 4096 x 4096 x 4096, fp32)"),
         "The columns are numbers of measurements; 0 is the first proposal. Each cell has the mean share of the "
         f"optimum's speed and its standard deviation over {results['repeats']} random halves of the space, and in "
@@ -164,13 +163,13 @@ def page(results: Results) -> Page:
          "The consensus of a single other GPU is that GPU's order."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("data", type=Path, help="recorded spaces")
     add_out(parser)
     parser.add_argument("--repeats", type=positive, default=20, help="number of random halves of the space")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     tasks = [described_task(recorded.measured) for recorded in recorded_spaces(read_dataset(given.data))]
     tasks = [task for task in tasks if all(describes_tiles(space.kernel) for space in task.task.spaces)
@@ -182,7 +181,3 @@ def main() -> None:
     results = {"date": today(), "repeats": given.repeats, "rows": rows}
     publish(given.out, page, results)
     print(table(rows))
-
-
-if __name__ == "__main__":
-    run_program("analytic_gemm", main)

@@ -1,4 +1,4 @@
-"""Measure whether expected shares can be trusted: `python -m benchmarks.confidence --new FILE --out docs`.
+"""Measure whether expected shares can be trusted: `python -m benchmarks confidence --new FILE --out docs`.
 
 The first five proposals for each held-out problem, and for each problem of a machine that the data lack (`--new`, a
 data set of its own), have an expected share of the best speed and an interval of 80 %. The program compares them with
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, Row, markdown, save, style, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
@@ -157,7 +157,7 @@ def page(results: Results) -> Page:
         f"average (expected calibration error); leaving out the least certain fifth of the problems changes its regret "
         f"from {figures[group]['regret']:.3f} to {figures[group]['covered_regret']:.3f}."
         for group in GROUPS if group in figures)
-    return Page("confidence", "How sure it is", claim, "python -m benchmarks.confidence --new FILE --out docs",
+    return Page("confidence", "How sure it is", claim, "python -m benchmarks confidence --new FILE --out docs",
                 table(results["rows"]), evaluated(results, f"proposals of {results['method']}"), READING,
                 (*CAVEATS, *filter(None, [timed_once(results["rows"])])),
                 "Measured by expected share, and regret by coverage")
@@ -211,7 +211,7 @@ def _say(step: Any) -> None:
     print(step, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.data.measured_tasks import measured_tasks
 
@@ -222,7 +222,7 @@ def main() -> None:
                         help="a data set of a machine that the data lack; may be repeated")
     parser.add_argument("--checkpoint", help="a checkpoint with confidence [default: boosted trees, fitted here]")
     parser.add_argument("--rounds", type=int, default=400, help="trees of each model that is fitted here")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data = read_dataset(given.data)
     judge = (trees_judge(measured_tasks(data, held_out=False), given.rounds) if given.checkpoint is None
@@ -236,7 +236,3 @@ def main() -> None:
     print(table(rows))
     publish(given.out, page, {"date": today(), "method": given.checkpoint or "boosted trees", "rows": rows},
             lambda path: draw(path, rows))
-
-
-if __name__ == "__main__":
-    run_program("confidence", main)

@@ -1,4 +1,4 @@
-"""Measure how hard the search spaces are: `python -m benchmarks.hardness --out docs`.
+"""Measure how hard the search spaces are: `python -m benchmarks hardness --out docs`.
 
 For every held-out problem of the shipped data set, the program finds the number of valid and of measured
 configurations, the fastest kernel family, the share of the best known speed that 1, 5 and 10 random configurations are
@@ -9,7 +9,6 @@ prints a Markdown table.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 
@@ -72,7 +71,7 @@ def page(results: Results) -> Page:
         "hardness", "How hard the choice is",
         f"One random valid configuration reaches {near:.2f} of the best known speed (geometric mean over {len(rows)} "
         "held-out problems and devices), so a prediction has something to win.",
-        "python -m benchmarks.hardness --out docs", table(rows), evaluated(results, "the shipped data set"),
+        "python -m benchmarks hardness --out docs", table(rows), evaluated(results, "the shipped data set"),
         "`configurations`: the least, median and largest number of valid configurations of a problem, over all kernel "
         "families that solve it. `within 5 %`: the share of configurations that are at most 5 % slower than the best "
         "known one. `1 random`, `5`, `10`: the expected share of the best known speed that the best of 1, 5 or 10 "
@@ -83,17 +82,13 @@ def page(results: Results) -> Page:
          "Where a space was not measured completely, only its measured configurations are drawn."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     add_out(parser, required=True)
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     rows = measure_hardness(given.data)
     publish(given.out, page, {"date": today(), "rows": rows})
     print(table(rows))
-
-
-if __name__ == "__main__":
-    run_program("hardness", main)

@@ -1,4 +1,4 @@
-"""The headline, in seconds and without measuring: `python -m benchmarks.headline --out docs`.
+"""The headline, in seconds and without measuring: `python -m benchmarks headline --out docs`.
 
 CASES held-out cases of the shipped data, each a problem on a device, are chosen by a checksum of their keys. The
 checkpoint's first five proposals are judged by their recorded times, as `seqtune evaluate` does. The devices come from
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
@@ -99,7 +99,7 @@ def page(results: Results) -> Page:
     """Make the page of the results."""
     return Page(
         "headline", "The headline", sentence(results),
-        "python -m benchmarks.headline --out docs", table(results["cases"]),
+        "python -m benchmarks headline --out docs", table(results["cases"]),
         evaluated(results, "the shipped data set"),
         "Shares of the best known speed, as geometric means. The sample is chosen by a checksum of device and problem, "
         "evenly over the devices of the data. The tests compute it anew on every machine and compare each case with "
@@ -108,13 +108,13 @@ def page(results: Results) -> Page:
          "with intervals.",))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.predictor.times.model import TimesModel
 
     parser = OneLineParser(__doc__)
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data = sample(read_dataset(None))
     cases = judged_cases(data, TimesModel.load("default"))
@@ -124,7 +124,3 @@ def main() -> None:
     publish(given.out, page, {"date": today(), "cases": cases})
     if given.out is not None:
         write_quotes(given.out)
-
-
-if __name__ == "__main__":
-    run_program("headline", main)

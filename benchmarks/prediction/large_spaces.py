@@ -1,4 +1,4 @@
-"""Predict in spaces too large to rank as a whole: `python -m benchmarks.large_spaces --work FOLDER --out docs`.
+"""Predict in spaces too large to rank as a whole: `python -m benchmarks large_spaces --work FOLDER --out docs`.
 
 A small translator and boosted trees learn from a few hundred known times of each training problem. On other problems,
 the beam's proposals are compared with ranking every configuration: by the trees, and by the translator's judge, and
@@ -16,7 +16,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, markdown, processor
 from benchmarks.common.stored_options import check_options
 from benchmarks.prediction.large_landscapes import LargeSpaces, defined, own_gemm, recorded_gemm
@@ -205,7 +205,7 @@ def page(results: Results) -> Page:
         f"Among the {largest['most']:,} configurations of {largest['space']}, the beam's first proposal reaches "
         f"{beam['share']:.3f} of the best in {beam['milliseconds']:,.0f} ms, ranking all of them with trees "
         f"{trees['share']:.3f} in {trees['milliseconds']:,.0f} ms.",
-        "python -m benchmarks.large_spaces --recorded RECORDED --work FOLDER --out docs", table(rows),
+        "python -m benchmarks large_spaces --recorded RECORDED --work FOLDER --out docs", table(rows),
         measured_on(results),
         "Shares of the best speed, as geometric means over the judged problems; `configurations faster`: the share of "
         "the space that is faster than the first proposal; milliseconds: the median over the problems, on one thread, "
@@ -231,7 +231,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.errors import MisuseError
     from seqtune.predictor.times.model import TimesModel
@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=positive, default=60)
     parser.add_argument("--rounds", type=positive, default=200, help="trees of each model")
     parser.add_argument("--width", type=positive, default=64, help="of the translator")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     if given.recorded is not None and not given.recorded.is_dir():
         raise MisuseError(f"{given.recorded} is not a folder of recorded spaces; without --recorded, our own GPU "
@@ -274,7 +274,3 @@ def main() -> None:
     print(table(rows))
     if len({row["space"] for row in rows}) == len(chosen):
         publish(given.out, page, {"machine": processor(), "rows": rows})
-
-
-if __name__ == "__main__":
-    run_program("large_spaces", main)

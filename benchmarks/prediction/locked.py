@@ -1,4 +1,4 @@
-"""The locked test set, judged live on this machine: `python -m benchmarks.locked --out docs`.
+"""The locked test set, judged live on this machine: `python -m benchmarks locked --out docs`.
 
 Every locked problem (`benchmarks.data.locked_problems`) is first searched: completely if its space has at most
 --trials configurations, else by a local search of that many. Then all that any method proposes, the fastest eight of
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import RESULTS, Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown, today
 from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
 from benchmarks.data.problem_kinds import KINDS, kind_of, traits_of
@@ -204,7 +204,7 @@ def page(results: Results) -> Page:
         f"On {ours[0]['problems']} problems that no training and no choice has used, seqtune's first proposal reaches "
         f"{ours[0]['share']:.3f} [{ours[0]['share_low']:.3f}, {ours[0]['share_high']:.3f}] of the best speed found on "
         f"{results['device']}, the best of 3 {ours[3]['share']:.3f} and of 5 {ours[5]['share']:.3f}.",
-        f"python -m benchmarks.locked --device {results['device']} --trials {results['trials']}{part} --out docs",
+        f"python -m benchmarks locked --device {results['device']} --trials {results['trials']}{part} --out docs",
         f"{table(rows)}\n\n{kinds_table(rows)}", measured_on(results),
         "All proposals of all methods, the best of a search, the default and a random sample run in one contest of "
         "three builds; medians. In brackets: the 95 % interval (bootstrap of the problems). `†`: better than seqtune.",
@@ -223,7 +223,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
@@ -234,8 +234,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=positive, help="minutes after which this call ends")
     parser.add_argument("--problems", type=positive, metavar="N", help="judge only every N-th problem: hours less")
     parser.add_argument("--work", type=Path, help="folder of journal and judged problems [default: the user's cache]")
-    given = parser.parse_args()
-    run_program("locked", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -269,7 +269,3 @@ def run(given: argparse.Namespace) -> None:
     results = {"machine": machine([device]), "device": device.name, "version": LOCKED_VERSION, "trials": given.trials,
                "every": given.problems or 1, "looked": [*looked_before(given.out), look], "rows": rows}
     publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    main()

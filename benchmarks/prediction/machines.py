@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.common.left_out import LeftOut, groups, left_out
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown, today
 from benchmarks.common.stored_options import check_options
 from benchmarks.prediction.calibrated import PROBES, calibrated
@@ -221,7 +221,7 @@ def page(results: Results) -> Page:
 def command(results: Results) -> str:
     """The command that makes these results."""
     leave = " ".join(dict.fromkeys(row["left_out"] for row in results["rows"]))
-    return f"python -m benchmarks.machines --leave {leave} --epochs {results['epochs']} --out docs"
+    return f"python -m benchmarks machines --leave {leave} --epochs {results['epochs']} --out docs"
 
 
 def remembered(results: Results) -> list[str]:
@@ -243,9 +243,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = OneLineParser(f"python -m benchmarks.machines: {__doc__}")
+    parser = OneLineParser(f"python -m benchmarks machines: {__doc__}")
     add_out(parser)
     parser.add_argument("--data", type=Path, nargs="+", help="data sets besides the shipped ones")
     parser.add_argument("--leave", nargs="+", help="machines and runtimes to leave out [default: each in turn]")
@@ -257,8 +257,8 @@ def main() -> None:
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--checkpoint", help="a checkpoint that was trained without the machine of --leave")
     parser.add_argument("--work", type=Path, help="folder of the trainings [default: in the user's cache folder]")
-    given = parser.parse_args()
-    run_program("machines", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -285,7 +285,3 @@ def run(given: argparse.Namespace) -> None:
                "trees_only": given.trees_only, "trainings": trainings, "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")
-
-
-if __name__ == "__main__":
-    main()

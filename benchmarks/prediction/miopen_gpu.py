@@ -1,4 +1,4 @@
-"""Adapt to a GPU that training has not seen: `python -m benchmarks.miopen_gpu FOLDER --work WORK [--out docs]`.
+"""Adapt to a GPU that training has not seen: `python -m benchmarks miopen_gpu FOLDER --work WORK [--out docs]`.
 
 For each solver with at least 2000 labels of that GPU, chains of boosted trees are trained on the other GPUs alone, on
 the other GPUs and a few labels of this one (each counted several times), and on the same few labels alone. All are
@@ -8,7 +8,6 @@ transformer is left out here. WORK stores finished solvers.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import BLACK, GREY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
 from seqtune.predictor.translator.threads import one_thread
@@ -125,7 +124,7 @@ def page(results: Results) -> Page:
         f"Boosted trees that learned MIOpen's labels on other GPUs and 200 labels of {results['without']} predict "
         f"{few['adapted']['exact']:.3f} of its held-out labels exactly; trees that learned the 200 alone, "
         f"{few['scratch']['exact']:.3f}.",
-        "python -m benchmarks.miopen_gpu FOLDER --work unfinished --out docs", table(results["means"]),
+        "python -m benchmarks miopen_gpu FOLDER --work unfinished --out docs", table(results["means"]),
         evaluated(results, "MIOpen's perf-dbs in FOLDER"),
         f"`exact`: the share of labels that the first proposal predicts completely. Means of the solvers with 2000 "
         f"labels of this GPU: {', '.join(solvers)}.",
@@ -134,7 +133,7 @@ def page(results: Results) -> Page:
         "Exact predictions over the number of labels of the new GPU")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     import numpy as np
 
@@ -142,13 +141,13 @@ def main() -> None:
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_labels
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--without", metavar="GPU", default="gfx900_56")
     parser.add_argument("--solvers", help="names of solvers, separated by commas [default: all]")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data = read_files([file for file in find_files("miopen", [given.folder]) if "fdb" not in file.name])[0]
     rows: list[Row] = []
@@ -174,7 +173,3 @@ def main() -> None:
     print(table(mean_rows))
     publish(given.out, page, {"date": today(), "without": given.without, "means": mean_rows, "rows": rows},
             lambda path: draw(path, mean_rows))
-
-
-if __name__ == "__main__":
-    run_program("miopen_gpu", main)

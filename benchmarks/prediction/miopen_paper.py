@@ -1,4 +1,4 @@
-"""Repeat the paper's experiment on MIOpen's data: `python -m benchmarks.miopen_paper FOLDER --work WORK [--out docs]`.
+"""Repeat the paper's experiment on MIOpen's data: `python -m benchmarks miopen_paper FOLDER --work WORK [--out docs]`.
 
 FOLDER holds perf-dbs and find-dbs. A tenth of the problems is held out, the same for every GPU and solver. A checkpoint
 that was not trained on them (`--checkpoint`; by default one is trained in WORK/checkpoint, with `--train-only` nothing
@@ -8,7 +8,6 @@ methods and solvers, so that a second call resumes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
 from seqtune.predictor.translator.threads import one_thread
@@ -228,7 +227,7 @@ def page(results: Results) -> Page:
         claim += f" The solver that it chooses reaches {least:.3f} to {most:.3f} of the fastest solver's speed."
     return Page(
         "miopen_paper", "MIOpen's parameters and solvers", claim,
-        "python -m benchmarks.miopen_paper FOLDER --work unfinished --out docs",
+        "python -m benchmarks miopen_paper FOLDER --work unfinished --out docs",
         f"{table(means)}\n\n{choice_table(choice)}",
         evaluated(results, "MIOpen's perf-dbs and find-dbs in FOLDER"), _reading(results), CAVEATS,
         "Share of exact predictions by solver")
@@ -246,7 +245,7 @@ def _say(step: Any) -> None:
     print(getattr(step, "text", step), file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
@@ -255,7 +254,7 @@ def main() -> None:
     from seqtune.predictor.labels.model import LabelModel
     from seqtune.predictor.labels.whole_training import train_whole
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--checkpoint", help="a checkpoint that was not trained on held-out problems")
@@ -266,7 +265,7 @@ def main() -> None:
     parser.add_argument("--train-only", action="store_true",
                         help="only train the checkpoint on nine tenths of the problems, into WORK/checkpoint")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.train_only and given.checkpoint is not None:
         raise MisuseError("--train-only trains a checkpoint; leave out --checkpoint")
     check_ready(given.out)
@@ -293,7 +292,3 @@ def main() -> None:
     publish(given.out, page, {"date": today(), "means": means, "training_labels": counts, "rows": rows,
                               "choice": chosen["rows"], "races": chosen.get("races"), "forced": False,
                               "metrics": dict(METRICS)}, lambda path: draw(path, rows, counts))
-
-
-if __name__ == "__main__":
-    run_program("miopen_paper", main)

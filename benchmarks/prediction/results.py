@@ -1,4 +1,4 @@
-"""Evaluate predictions, the main result: `python -m benchmarks.results --out docs`.
+"""Evaluate predictions, the main result: `python -m benchmarks results --out docs`.
 
 Every method is evaluated on the shipped held-out problems with their recorded times: the first proposal without a
 measurement, and the best of 3 and of 5 measured proposals. The program writes the page, results.json and results.svg,
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import (
     BLUE,
@@ -142,7 +142,7 @@ def page(results: Results) -> Page:
     parts = results["parts"]
     return Page(
         "results", "Predictions", f"{claim} {paragraph(parts)}" if parts else claim,
-        "python -m benchmarks.results --out docs",
+        "python -m benchmarks results --out docs",
         "\n\n".join([*([PARTS, parts_table(parts)] if parts else []), READING, table(rows), notes(rows)]),
         replayed(results, "Evaluated"), "", CAVEATS,
         "Share of the best known speed over the number of measured proposals, by device")
@@ -209,15 +209,15 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
                    fontweight="bold" if name == "seqtune" else "normal")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     add_out(parser, required=True)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
     parser.add_argument("--methods", default=",".join(LINES), help="methods, separated by commas")
-    given = parser.parse_args()
-    run_program("results", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -243,7 +243,3 @@ def run(given: argparse.Namespace) -> None:
     if given.out is not None:
         write_quotes(given.out)
     print(page_from(page, results).tables)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A retraining and what it changes, judged live on this machine: `python -m benchmarks.retraining --out docs`.
+"""A retraining and what it changes, judged live on this machine: `python -m benchmarks retraining --out docs`.
 
 Problems of every kind (`benchmarks.data.problem_kinds`) are drawn with --seed, near none of the shipped data and
 none of the locked test set. The first --tuned ones are tuned as a user tunes (`seqtune tune --trials`), and the
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown, write_json
 from benchmarks.common.stored_options import check_options
 from benchmarks.data.locked_problems import locked_problems
@@ -132,7 +132,7 @@ def page(results: Results) -> Page:
     retraining = results["retraining"]
     return Page(
         "retraining", "What a retraining changes", claim(results),
-        f"python -m benchmarks.retraining --device {results['device']} --tuned {results['tuned']} "
+        f"python -m benchmarks retraining --device {results['device']} --tuned {results['tuned']} "
         f"--judged {results['judged']} --trials {results['trials']} --seed {results['seed']} --out docs",
         table(results["rows"]), measured_on(results),
         "All proposals of the checkpoint before and after and the safe default run in one contest of three builds; "
@@ -147,7 +147,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
@@ -162,8 +162,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="folder of journal, checkpoint and judged problems [default: the "
                         "user's cache]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this JSON file")
-    given = parser.parse_args()
-    run_program("retraining", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -211,7 +211,3 @@ def run(given: argparse.Namespace) -> None:
     if given.json is not None:
         write_json(given.json, results)
     publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""An OpenCL runtime that the training never saw, judged live: `python -m benchmarks.runtimes_left_out --out docs`.
+"""An OpenCL runtime that the training never saw, judged live: `python -m benchmarks runtimes_left_out --out docs`.
 
-On each OpenCL device that is a CPU, checkpoints propose for the problems of `benchmarks.runtime_speed`, and for layers
-drawn from networks that no data hold. As in `benchmarks.locked`, a search of --trials configurations comes first; then
+On each OpenCL device that is a CPU, checkpoints propose for the problems of `benchmarks runtime_speed`, and for layers
+drawn from networks that no data hold. As in `benchmarks locked`, a search of --trials configurations comes first; then
 the proposals of all checkpoints, the safe default and the best of the search run in one contest. A proposal counts as
 slower than the default if it takes more than 4 % longer.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import machine, markdown
 from benchmarks.kernels.runtime_speed import PROBLEMS
 from benchmarks.prediction.locked import COUNTS, JudgedFile, judge_with, until_after
@@ -129,7 +129,7 @@ def page(results: Results) -> Page:
         " --evidence JOURNAL" if any(method.endswith(CORRECTED) for method in methods) else "")
     return Page(
         "runtimes_left_out", "An OpenCL runtime that the training never saw", claim(rows),
-        f"python -m benchmarks.runtimes_left_out --trials {results['trials']} --drawn {results['drawn']}{options} "
+        f"python -m benchmarks runtimes_left_out --trials {results['trials']} --drawn {results['drawn']}{options} "
         "--out docs",
         table(rows), measured_on(results),
         f"`{KNOWN}`: the checkpoint {results['checkpoint']}; `{WITHOUT}`: one trained without data of the device; "
@@ -137,11 +137,11 @@ def page(results: Results) -> Page:
         f"{results['trials']} trials, all proposals and the default run in one contest of three "
         "builds; medians. In brackets: the 95 % interval (bootstrap of the problems). A proposal is slower than the "
         f"default if it takes more than {NOISE - 1:.0%} longer.",
-        ("Of the problems of `benchmarks.runtime_speed`, the plain 3x3 convolution and the depthwise one are near "
+        ("Of the problems of `benchmarks runtime_speed`, the plain 3x3 convolution and the depthwise one are near "
          "training problems of other devices; the drawn problems are near none.",))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
@@ -156,8 +156,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=positive, help="end this call after so many minutes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, help="folder of journal and judged problems [default: the user's cache]")
-    given = parser.parse_args()
-    run_program("runtimes_left_out", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def folders_of(given: argparse.Namespace, devices: Sequence[Device]) -> dict[str, dict[str, str]]:
@@ -221,7 +221,3 @@ def run(given: argparse.Namespace) -> None:
     results = {"machine": machine(devices), "checkpoint": str(given.checkpoint), "trials": given.trials,
                "drawn": given.drawn, "rows": rows_of(outcomes)}
     publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    main()

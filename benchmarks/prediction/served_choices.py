@@ -1,4 +1,4 @@
-"""Compare proposals with the tuned files of SGLang: `python -m benchmarks.served_choices WHEEL --out docs`.
+"""Compare proposals with the tuned files of SGLang: `python -m benchmarks served_choices WHEEL --out docs`.
 
 WHEEL is SGLang's wheel from PyPI (`pip download sglang --no-deps`). Its files hold the settings that its tuner found
 fastest, by layer, GPU and number of tokens, without times, so only agreement can be judged: the share of equal values,
@@ -8,7 +8,6 @@ settings that the projects use without a file, and the nearest other file: of an
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.prediction.served_files import KEYS, TunedChoice, tuned_choices
 from seqtune.data.serving.nearest_choice import ChoiceGroup, group_of
@@ -155,7 +154,7 @@ def page(results: Results) -> Page:
         f"{judged} choices, the projects' default in {mean('default', 'blocks'):.0%}, a file of the nearest other GPU "
         f"in {mean('device', 'blocks'):.0%}. No times of these configurations are known, so this does not compare "
         "speeds.",
-        "python -m benchmarks.served_choices WHEEL --out docs", table(rows),
+        "python -m benchmarks served_choices WHEEL --out docs", table(rows),
         evaluated(results, f"the files in {results['wheel']}"),
         "Shares of choices (a file's settings for one number of tokens) where all values, the block (M, N and K) or "
         "one value equal the tuned ones. `nearest file`: the tuned settings of the most similar layer in a file of "
@@ -171,13 +170,13 @@ def page(results: Results) -> Page:
          f"Left out: {left_out}."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("wheel", type=Path, help="SGLang's wheel")
     parser.add_argument("--sample", type=positive, help="judge only so many choices, drawn at random")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     left_out: Counter[str] = Counter()
     choices = list(tuned_choices(given.wheel, left_out))
@@ -186,7 +185,3 @@ def main() -> None:
                               "left_out": dict(left_out)})
     print(table(rows))
     print(f"left out: {dict(left_out)}")
-
-
-if __name__ == "__main__":
-    run_program("served_choices", main)

@@ -1,4 +1,4 @@
-"""Little data, as a library's author has: `python -m benchmarks.small_data --out docs`.
+"""Little data, as a library's author has: `python -m benchmarks small_data --out docs`.
 
 Of one kernel family on one device of the shipped data, --problems problems with --configurations measured
 configurations each are drawn with a seed. A checkpoint is trained on them as `seqtune train` does, and is judged on
@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, publish
 from benchmarks.common.page import replayed as replayed_on
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown, processor
 from benchmarks.prediction.locked import until_after
 from seqtune.errors import FormatError
@@ -214,7 +214,7 @@ def page(results: Results) -> Page:
         f"is in [{trees['low']:+.3f}, {trees['high']:+.3f}]. "
         + (f"Significantly better than seqtune: {', '.join(worse)}." if worse else
            "No simple method is significantly better for any family, with one proposal or five."),
-        f"python -m benchmarks.small_data --problems {results['problems']} --configurations "
+        f"python -m benchmarks small_data --problems {results['problems']} --configurations "
         f"{results['configurations']} --seeds {results['seeds']} --out docs",
         markdown(["family", "", *METHODS, FURTHER], list(_by_method(rows)), left=2)
         + "\n\n" + markdown(["family", "cross-validation says", "other problems", "seconds of training",
@@ -231,7 +231,7 @@ def page(results: Results) -> Page:
          "The best measured configuration stands for the best one; some judged problems have few measurements."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
@@ -244,8 +244,8 @@ def main() -> None:
     parser.add_argument("--threads", type=positive, default=1, help="threads of a training")
     parser.add_argument("--minutes", type=positive, help="end this call after so many minutes")
     parser.add_argument("--work", type=Path, help="folder of the finished trainings [default: the user's cache]")
-    given = parser.parse_args()
-    run_program("small_data", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -275,7 +275,3 @@ def run(given: argparse.Namespace) -> None:
     for line in _by_method(results["rows"]):
         print(*line)
     publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Compare the answers of two versions of the sources: `python -m benchmarks.answers BEFORE [--problems N]`.
+"""Compare the answers of two versions of the sources: `python -m benchmarks answers BEFORE [--problems N]`.
 
 A redesign must not change an answer by accident. BEFORE is a git revision or a folder with sources. Both versions run
 the same commands on this machine, one after the other, with the same measured rates of its devices: predictions of
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown
 from benchmarks.common.revisions import HERE, checkout
 from seqtune.errors import MisuseError, SeqtuneError
@@ -193,23 +193,15 @@ def run(before: str, problems: int, devices: Sequence[str]) -> list[Difference]:
         return differences
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("before", help="a git revision, or a folder with sources")
     parser.add_argument("--problems", type=positive, default=2000, help="number of sampled problems, over all devices")
     parser.add_argument("--devices", nargs="+", choices=list(DEVICES), help="[default: all that are known here]")
-    given = parser.parse_args()
-
-    def program() -> None:
-        differences = run(given.before, given.problems, given.devices or present())
-        print(markdown(["question", "parts", "different", "reordered", "greatest difference of log-probabilities"],
-                       [difference.row() for difference in differences]))
-        if any(difference.different for difference in differences):
-            raise SeqtuneError("answers differ; is each difference intended?")
-
-    run_program("answers", program)
-
-
-if __name__ == "__main__":
-    main()
+    given = parser.parse_args(arguments)
+    differences = run(given.before, given.problems, given.devices or present())
+    print(markdown(["question", "parts", "different", "reordered", "greatest difference of log-probabilities"],
+                   [difference.row() for difference in differences]))
+    if any(difference.different for difference in differences):
+        raise SeqtuneError("answers differ; is each difference intended?")

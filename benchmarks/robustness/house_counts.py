@@ -1,4 +1,4 @@
-"""Count what exists several times in the sources: `python -m benchmarks.house_counts [REVISION ...]`.
+"""Count what exists several times in the sources: `python -m benchmarks house_counts [REVISION ...]`.
 
 A launch model, an executable, a table of element types, guarded buffers, a loop of rounds and a statistic of which is
 faster should each exist once. The program finds them by their form, so that moves and new names do not hide them. It
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import markdown
 from benchmarks.common.revisions import HERE, checkout
 
@@ -221,22 +221,14 @@ def listing(counts: Counts, reasons: Mapping[str, str]) -> str:
         [noun, name, reasons.get(name, "")] for noun in NOUNS for name in counts.names.get(noun, [])], left=3)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("revisions", nargs="*", metavar="REVISION", help="git revisions to count as well")
-    given = parser.parse_args()
-
-    def program() -> None:
-        with tempfile.TemporaryDirectory() as scratch:
-            columns = {revision: counted(checkout(revision, Path(scratch) / str(number)))
-                       for number, revision in enumerate(given.revisions)} | {HERE_COLUMN: counted(HERE)}
-        print(table(columns))
-        for column, counts in columns.items():
-            print(f"\n{column}\n\n{listing(counts, REASONS if column == HERE_COLUMN else {})}")
-
-    run_program("house_counts", program)
-
-
-if __name__ == "__main__":
-    main()
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        columns = {revision: counted(checkout(revision, Path(scratch) / str(number)))
+                   for number, revision in enumerate(given.revisions)} | {HERE_COLUMN: counted(HERE)}
+    print(table(columns))
+    for column, counts in columns.items():
+        print(f"\n{column}\n\n{listing(counts, REASONS if column == HERE_COLUMN else {})}")

@@ -1,4 +1,4 @@
-"""Random calls of a compiled network under load: `python -m benchmarks.network_calls [--json] [--out docs]`.
+"""Random calls of a compiled network under load: `python -m benchmarks network_calls [--json] [--out docs]`.
 
 A BERT of two small blocks with random weights is compiled by torch.compile(backend="seqtune"), without verification,
 and called by several threads with batches of 1, 2, 4 and 8 and lengths from 16 to 512 in random order, while other
@@ -29,7 +29,7 @@ from unittest.mock import patch
 import psutil
 
 from benchmarks.common.page import Page, Results, check_ready, measured_on
-from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program
+from benchmarks.common.program import llvm_devices, parser_of, positive, report
 from benchmarks.common.report import BLUE, ORANGE, Row, markdown, save, style
 from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.errors import MisuseError
@@ -184,7 +184,7 @@ def page(results: Results) -> Page:
         for row in rows]
     return Page(
         "network_calls", "Random calls of a compiled network", "; ".join(sentences) + ".",
-        "python -m benchmarks.network_calls --out docs", table(rows), measured_on(results),
+        "python -m benchmarks network_calls --out docs", table(rows), measured_on(results),
         "A small BERT was called with batches of 1, 2, 4 and 8 and random lengths from 16 to 512 while other processes "
         "kept the CPUs busy. `graphs` are Dynamo's compilations, `programs` those kept for the shapes, `compiled "
         "sources` the sources that LLVM compiled: kernels and steps of other shapes are found again.",
@@ -192,7 +192,7 @@ def page(results: Results) -> Page:
          "Inputs and expected results are part of the memory."), "Memory over the calls")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--calls", type=positive, default=1000)
@@ -202,10 +202,10 @@ def main() -> None:
     parser.add_argument("--kept", type=positive, default=256, help="programs of a graph that are kept")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", default="default")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.lengths > MOST - LEAST + 1:
         parser.error(f"--lengths {given.lengths} is more than the {MOST - LEAST + 1} from {LEAST} to {MOST}")
-    run_program("network_calls", lambda: run(given))
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -220,7 +220,3 @@ def run(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, XDG_DATA_HOME=folder, XDG_CACHE_HOME=folder):
         row = watch_calls(given)
     report(given, [row], devices, page, lambda path: draw([row], path))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Measuring on a shared host: how long it waits, whether budgets hold, and what it finds.
 
-`python -m benchmarks.shared_host` searches recorded problems on a simulated host whose rate halves in random stretches
+`python -m benchmarks shared_host` searches recorded problems on a simulated host whose rate halves in random stretches
 of 0.5 to 20 seconds, and on the same host when it stays quick. Its table has the share of the time that was waited, and
 the true times of the winners relative to those of the quiet host. With --live, commands with budgets run on this
 machine beside busy processes, and the table has the time that each took relative to its budget.
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import seqtune
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, markdown
 from benchmarks.robustness.simulated_host import SimulatedHost, SimulatedMeasurer
 from benchmarks.speed.busy_processes import BusyProcesses
@@ -119,7 +119,7 @@ def timed(name: str, seconds: float, run: Callable[[float], str]) -> Row:
     return {"command": name, "budget": seconds, "elapsed": elapsed, "ratio": elapsed / seconds, "outcome": outcome}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--problems", type=positive, default=20)
@@ -129,10 +129,6 @@ def main() -> None:
     parser.add_argument("--live", action="store_true", help="run commands on this machine instead")
     parser.add_argument("--busy", type=int, default=2, help="with --live: busy processes beside the commands")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     rows = live(given) if given.live else simulated(given)
     print(json.dumps({"rows": rows}) if given.json else table(rows))
-
-
-if __name__ == "__main__":
-    run_program("shared_host", main)

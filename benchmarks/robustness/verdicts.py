@@ -1,4 +1,4 @@
-"""Compare rules for "which is faster": `python -m benchmarks.verdicts [--runs N] [--half choosing] [--itself DEVICE]`.
+"""Compare rules for "which is faster": `python -m benchmarks verdicts [--runs N] [--half choosing] [--itself DEVICE]`.
 
 A verification compares five candidates with the safe default in six batches of rounds. Each batch has newly built
 kernels: a build is faster or slower by luck as long as it lives. A shared host slows everything down in stretches of
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import seqtune
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown
 from seqtune.data.builds import levelled
 from seqtune.data.dataset import Dataset
@@ -252,7 +252,7 @@ def _sessions(device: str, runs: int) -> Iterator[tuple[Array, bool]]:
                 yield np.concatenate(batches, axis=1), meter.load().heavy
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--runs", type=positive, default=300, help="simulations or comparisons of each kind")
@@ -260,11 +260,7 @@ def main() -> None:
     parser.add_argument("--lasting", action="store_true",
                         help="simulate names that are disturbed more often than others in all batches")
     parser.add_argument("--itself", metavar="DEVICE", help="measure on this device")
-    given: argparse.Namespace = parser.parse_args()
+    given: argparse.Namespace = parser.parse_args(arguments)
     choosing = given.half == "choosing"
     print("\n\n".join([itself(given.itself, given.runs)] if given.itself else [
         *simulated(given.runs, seed=1 if choosing else 2, lasting=given.lasting), recorded(choosing)]))
-
-
-if __name__ == "__main__":
-    run_program("verdicts", main)

@@ -1,4 +1,4 @@
-"""Replay searches that use knowledge of other problems: `python -m benchmarks.across --out docs`.
+"""Replay searches that use knowledge of other problems: `python -m benchmarks across --out docs`.
 
 The searches use the times of the shipped data set, so only measured configurations can be chosen. There are three
 experiments for each device:
@@ -19,13 +19,12 @@ second call resumes.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import (
     BLACK,
     BLUE,
@@ -95,7 +94,7 @@ def page(results: Results) -> Page:
         claim += (" With the translator's proposals first, two trials of each problem reach the mean share of "
                   + " and ".join(map(str, random)) + " random trials.")
     return Page(
-        "across", "Search across problems", claim, "python -m benchmarks.across --out docs", table(rows),
+        "across", "Search across problems", claim, "python -m benchmarks across --out docs", table(rows),
         evaluated(results, "the shipped data set"),
         f"The first table has the number of trials to {100 * results['level']:.0f} % of the best known speed, as "
         "medians over the problems, and the number `without` this knowledge. `transfer` is the portfolio on held-out "
@@ -112,15 +111,15 @@ def page(results: Results) -> Page:
         "Mean share over the trials of campaigns")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     add_out(parser, required=True)
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
     parser.add_argument("--devices", default="llvm:avx512:2,opencl:cpu", help="names of devices, separated by commas")
     parser.add_argument("--repeats", type=positive, default=3, help="searches of each problem")
     parser.add_argument("--state", type=Path, help="file that stores finished searches")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     data, finished, rows = read_dataset(given.data), FinishedSearches(given.state), list[Row]()
     devices = list(dict.fromkeys(given.devices.split(",")))
@@ -136,7 +135,3 @@ def main() -> None:
     publish(given.out, page, {"date": today(), "repeats": given.repeats, "level": LEVEL, "rows": finite_rows},
             lambda path: draw(rows, path))
     print(table(rows))
-
-
-if __name__ == "__main__":
-    run_program("across", main)

@@ -1,4 +1,4 @@
-"""Compare search strategies by real measurements: `python -m benchmarks.live_search [--out docs]`.
+"""Compare search strategies by real measurements: `python -m benchmarks live_search [--out docs]`.
 
 Our strategies and Kernel Tuner's search the same problems on this machine with the same measurer, which checks every
 result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that
@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.peer_search import LIVE_STRATEGIES
 from benchmarks.common.peers import PREFIX, check_installed
-from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown
 from benchmarks.common.stored_options import check_options
 from benchmarks.search.comparison import Comparison
@@ -141,7 +141,7 @@ def page(results: Results) -> Page:
         "live_search", "Live searches",
         f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
         "No problem was searched by both sides.",
-        "python -m benchmarks.live_search --out docs",
+        "python -m benchmarks live_search --out docs",
         table(rows, trials) + (f"\n\n{leads(rows, trials)}" if claims else ""), measured_on(results),
         f"Problems: {problems}; seeds: {results['seeds']}. Each cell is the geometric mean of the share of the best "
         "known speed that the answer of a search has; the best known configuration is the fastest of all answers. "
@@ -169,7 +169,7 @@ def warm_up(task: Task) -> None:
         list(runner.measure(task.problem, [task.default], DEFAULTS))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--problems", type=positive, default=10, help="number of problems")
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no search after this time")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_out(parser)
-    run(parser.parse_args())
+    run(parser.parse_args(arguments))
 
 
 def checkpoints(devices: Iterable[Device]) -> dict[str, dict[str, str]]:
@@ -221,7 +221,3 @@ def run(given: argparse.Namespace) -> None:
         print(f"{left} searches and contests are left; run the same command again", file=sys.stderr)
     else:
         publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    run_program("live_search", main)

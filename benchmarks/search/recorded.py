@@ -1,4 +1,4 @@
-"""Compare search strategies with Kernel Tuner's on recorded spaces: `python -m benchmarks.search DATA --out docs`.
+"""Compare search strategies with Kernel Tuner's on recorded spaces: `python -m benchmarks search DATA --out docs`.
 
 Our strategies and Kernel Tuner's (`pip install kernel_tuner`, or `--peers ''` for ours alone) search the same recorded
 spaces with the same seeds. Regret is 1 - optimum / best found, averaged over the runs, and at least 0.001. The best
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown, today
 from seqtune.cli.arguments import numbers
 from seqtune.data.formats.dataset_file import read_dataset
@@ -139,7 +139,7 @@ def page(results: Results) -> Page:
         claim = f"Only `{ours}` was used; there is no other method to compare it with."
     return Page(
         "search_transfer" if results["transfer"] else "search", "Search on recorded spaces", claim,
-        "python -m benchmarks.search RECORDED --out docs"
+        "python -m benchmarks search RECORDED --out docs"
         + (f" --transfer {results['transfer']}" if results["transfer"] else ""),
         brief(rows, judged, ours), evaluated(results, "recorded measurements in RECORDED"),
         f"The columns are numbers of evaluations. Each cell has the mean share of the optimum's speed that `{ours}` "
@@ -179,9 +179,9 @@ def transfer_page(results: Results) -> Page:
          "The first proposal alone is not reliable: on one space it reaches 0.072 of the optimum."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("data", type=Path, help="recorded spaces, or a data set")
     add_out(parser, required=True)
     parser.add_argument("--strategies", default=",".join(OURS),
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--devices", default="", help="only these devices")
     parser.add_argument("--jobs", type=positive, default=2)
     parser.add_argument("--work", type=Path, help="folder that stores Kernel Tuner's finished searches")
-    run(parser.parse_args())
+    run(parser.parse_args(arguments))
 
 
 def run(given: argparse.Namespace) -> None:
@@ -228,7 +228,3 @@ def run(given: argparse.Namespace) -> None:
     results = {"date": today(), "repeats": given.repeats, "judged": ours[0], "ratios": judged, **replayed.to_json()}
     publish(given.out, page, results, lambda path: draw(clearest(curves, ours[0]), path))
     print(f"{table(replayed)}\n\n{page(results).claim}" if judged else table(replayed))
-
-
-if __name__ == "__main__":
-    run_program("search", main)

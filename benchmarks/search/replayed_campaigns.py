@@ -1,6 +1,6 @@
 """Replayed searches that use other problems' records, the translator's proposals, or a campaign over many problems.
 
-They use recorded times; `benchmarks.across` reports them.
+They use recorded times; `benchmarks across` reports them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare exported C predictors with Python: `python -m benchmarks.c_predictor [--out docs] --state FILE [...]`.
+"""Compare exported C predictors with Python: `python -m benchmarks c_predictor [--out docs] --state FILE [...]`.
 
 Each library's predictor is exported, compiled with `cc -std=c99 -O2`, and asked for five configurations of random
 problems on random devices; the same part of the checkpoint answers in Python. Every block of problems has its own seed
@@ -8,7 +8,6 @@ the work (`--part 1/2`). The last process to end writes the page.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import statistics
@@ -23,7 +22,7 @@ import numpy as np
 from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
 from benchmarks.common.miopen_problems import draw, gpus
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown, processor
 from seqtune.data.shipped_machines import shipped_devices
 from seqtune.errors import FormatError, KernelError, MisuseError
@@ -156,7 +155,7 @@ def page(results: Results) -> Page:
         "c_predictor", "Predictors in C",
         f"Exported C predictors give the same first configuration as Python for {total - first:,} of {total:,} random "
         f"problems, and the same order of five for {total - five:,}.",
-        "python -m benchmarks.c_predictor --state state.jsonl --problems 100000 --time --out docs", table,
+        "python -m benchmarks c_predictor --state state.jsonl --problems 100000 --time --out docs", table,
         measured_on(results),
         f"Times are of one configuration on one thread, for {TIMED} problems whose first configuration is a sentence "
         f"of {WORDS} words, compiled with -O2; `-`: not timed.",
@@ -169,16 +168,16 @@ def page(results: Results) -> Page:
          "second, so 0.7 ms are the least for llvm in 32 bits."))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("--state", type=Path, required=True, help="file of the blocks that are done")
     parser.add_argument("--problems", type=positive, default=20_000, help="of each library")
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
     parser.add_argument("--part", default="1/1", help="the share of this process, such as 1/2; other than 1/1: no page")
     parser.add_argument("--time", action="store_true", help="time predictions, too")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     part, _, parts = given.part.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
@@ -210,7 +209,3 @@ def _quantiles(times: Sequence[float]) -> dict[str, float | None]:
     if len(times) < 2:
         return {"median_ms": None, "p90_ms": None}
     return {"median_ms": 1e3 * statistics.median(times), "p90_ms": 1e3 * statistics.quantiles(times, n=10)[-1]}
-
-
-if __name__ == "__main__":
-    run_program("c_predictor", main)

@@ -1,4 +1,4 @@
-"""Time a prediction: `python -m benchmarks.latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
+"""Time a prediction: `python -m benchmarks latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
 Warm: predictions of 5 configurations in a running process, for many problems on each device: `new` problems, whose
 search space has to be enumerated, and the same ones `again`. NumPy keeps its own number of threads, of which a
@@ -16,11 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import machine, markdown
 from benchmarks.speed.busy_processes import beside_busy_processes, busy_table
 from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
@@ -176,7 +176,7 @@ def page(results: Results) -> Page:
         "latency", "How long a prediction takes",
         f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
         f"{max(medians):.0f} ms in a running process.",
-        "python -m benchmarks.latency --out docs",
+        "python -m benchmarks latency --out docs",
         "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
                      *busy_table(results), *parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
@@ -190,9 +190,9 @@ def page(results: Results) -> Page:
          "processes the least time counts.",))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     add_out(parser)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--devices", nargs="+", help="[default: all devices here that the checkpoint knows]")
@@ -200,8 +200,8 @@ def main() -> None:
                         help="number of sampled problems, a fifth of them matrix products")
     parser.add_argument("--times", type=positive, default=5, help="number of new processes of each kind")
     parser.add_argument("--bulk", type=positive, default=2000, help="number of problems that are answered in bulk")
-    given = parser.parse_args()
-    run_program("latency", lambda: run(given))
+    given = parser.parse_args(arguments)
+    run(given)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -238,7 +238,3 @@ def measure(given: argparse.Namespace) -> None:
     written = page(results)
     print(f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Time the prediction of MIOpen's parameters: `OPENBLAS_NUM_THREADS=1 python -m benchmarks.miopen_latency [--json]`.
+"""Time the prediction of MIOpen's parameters: `OPENBLAS_NUM_THREADS=1 python -m benchmarks miopen_latency [--json]`.
 
 The program predicts the eight parameters of ConvAsm1x1U for random convolutions, once each, in a running process: by
 the transformer alone and by transformer and trees together, with a beam of 5 and greedily in one batch. The search
@@ -8,7 +8,6 @@ other processes share the core.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -22,7 +21,7 @@ import numpy as np
 from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
@@ -109,7 +108,7 @@ def page(results: Results) -> Page:
         "miopen_latency", "How long MIOpen's parameters take",
         f"One prediction of {results['solver']} (eight parameters) takes {both:.1f} ms, and {alone:.1f} ms with the "
         "transformer alone, in a running process on one thread; predicting needs no PyTorch.",
-        "OPENBLAS_NUM_THREADS=1 taskset -c 1 python -m benchmarks.miopen_latency --out docs", table(results),
+        "OPENBLAS_NUM_THREADS=1 taskset -c 1 python -m benchmarks miopen_latency --out docs", table(results),
         measured_on(results),
         "`hybrid` is the shipped checkpoint: transformer and boosted trees. The search space of a problem is built "
         "once and timed separately. The last three columns are rates of greedy predictions in one batch, by elapsed "
@@ -117,14 +116,14 @@ def page(results: Results) -> Page:
         ("The problems are random convolutions, each asked once.",))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("--checkpoint", default="miopen")
     parser.add_argument("--problems", type=positive, default=200)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_out(parser)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     results = {"machine": processor(), **measure(given.checkpoint, given.problems)}
     print(json.dumps(results, allow_nan=False) if given.json else table(results))
@@ -134,7 +133,3 @@ def main() -> None:
 def _cells(times: dict[str, float]) -> list[str]:
     return [f"{times['median_ms']:.2f}", f"{times['p10_ms']:.2f} to {times['p90_ms']:.2f}",
             f"{times['processor_median_ms']:.2f}"]
-
-
-if __name__ == "__main__":
-    run_program("miopen_latency", main)

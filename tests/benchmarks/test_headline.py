@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 
 DOCUMENTED: list[Row] = json.loads((ROOT / "docs" / RESULTS / "headline.json").read_text())["cases"]
 FEW = 12  # cases that suffice to notice a broken checkpoint
-AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m benchmarks.headline --out docs`, "
+AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m benchmarks headline --out docs`, "
          "which writes docs/results/headline.json and what README.md and docs/index.md quote")
 
 
@@ -92,7 +92,7 @@ def test_what_a_file_quotes_is_what_the_results_say(name: str) -> None:
     path, way = next((path, way) for path, way in quoting_files(ROOT / "docs").items() if path.name == name)
     text = path.read_text()
     assert "<!-- figures: headline -->" in text
-    assert with_quotes(text, ROOT / "docs" / RESULTS, way) == text, "run `python -m benchmarks.pages --out docs`"
+    assert with_quotes(text, ROOT / "docs" / RESULTS, way) == text, "run `python -m benchmarks pages --out docs`"
 
 
 def test_a_quote_without_its_figures_is_one_clear_error() -> None:

@@ -95,7 +95,7 @@ def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Datase
     assert training["calibration"][DEVICE.name]["problems"] > 1
     page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "rows": rows,
                           "trainings": {"stone": training}})
-    assert page.command.startswith("python -m benchmarks.machines --leave stone --epochs 30")
+    assert page.command.startswith("python -m benchmarks machines --leave stone --epochs 30")
     assert page.claim.startswith("Trees reach, of the best known speed (first proposal / best of 5)")
     assert page.tables.count("| stone |") == 3 + 1 + 1
 
@@ -135,7 +135,7 @@ def test_the_locked_set_is_shown_by_kind_and_every_look_is_listed(tmp_path: Path
     looked = [{"date": "2026-01-01", "device": "toy", "seqtune": "1", "checkpoint": "default"}]
     page = locked.page({"machine": {"cpu": "T", "cores": "2", "toolchain": "t", "date": "2026-01-01"}, "rows": rows,
                         "device": "toy", "version": 1, "trials": 200, "every": 3, "looked": [*looked, *looked]})
-    assert page.command == "python -m benchmarks.locked --device toy --trials 200 --problems 3 --out docs"
+    assert page.command == "python -m benchmarks locked --device toy --trials 200 --problems 3 --out docs"
     assert "first proposal reaches 0.951 [0.951, 0.951]" in page.claim
     assert all(f"| {kind} | " in page.tables for kind in (*KINDS, "NHWC", "batch", "epilogue"))
     assert page.caveats[-1].count("2026-01-01 (toy, seqtune 1, checkpoint default)") == 2

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import pages
 from benchmarks.common.page import Page, measured_on, page_from, publish
-from benchmarks.pages import PAGES, page_of
+from benchmarks.pages import page_of
+from benchmarks.programs import PAGES
 from seqtune.errors import FormatError
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
@@ -33,15 +33,14 @@ def test_every_file_of_the_results_belongs_to_a_page() -> None:
     assert {path.stem for path in RESULTS.iterdir()} <= {*PAGES, "index"}
 
 
-def test_pages_are_written_anew_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_written_anew_without_measuring(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "gemm.json").write_bytes((RESULTS / "gemm.json").read_bytes())
-    monkeypatch.setattr(sys, "argv", ["pages", "--out", str(tmp_path)])
-    pages.main()
+    pages.main(["--out", str(tmp_path)])
     assert (tmp_path / "results" / "gemm.md").read_text() == (RESULTS / "gemm.md").read_text()
     (tmp_path / "results" / "gemm.json").write_text('{}')
     with pytest.raises(FormatError, match=r"gemm\.json is not what its program writes"):
-        pages.main()
+        pages.main(["--out", str(tmp_path)])
 
 
 def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as runner
 from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, linear_layers, network_layers, opencl_layers, runtime_speed
 from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
+from benchmarks.programs import PROGRAMS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
@@ -23,12 +25,7 @@ from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
-PROGRAMS = ("results", "headline", "network_layers", "gemm", "gemm_int8", "opencl_layers", "end_to_end", "latency",
-            "hardness", "collect", "reduce", "machines", "retraining", "locked", "search", "miopen_paper", "miopen_gpu",
-            "miopen_latency", "label_baselines", "live_search", "across", "pages", "runtimes", "runtime_speed",
-            "runtimes_left_out", "gpu_day", "gpu_results", "launches", "analytic_gemm", "served_choices",
-            "gpu_wheels", "agreement", "confidence", "small_data", "clblast", "clblast_collect", "fleet_scale",
-            "networks", "networks.verification", "network_calls", "linear_layers")
+NEED_TORCH = ("miopen_paper", "label_baselines", "network_problems", "networks", "verification")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -40,15 +37,30 @@ def rows(share: float, low: float) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_says_what_it_does_without_data(program: str, programs: Programs) -> None:
-    if program in ("miopen_paper", "label_baselines", "networks", "networks.verification"):
+    if program in NEED_TORCH:
         skip_without("torch")
-    done = programs.run(f"benchmarks.{program}", "--help")
+    done = programs.run("benchmarks", program, "--help")
     assert done.returncode == 0, done.stderr
-    assert f"python -m benchmarks.{program}" in done.stdout
+    assert done.stdout.startswith(f"usage: python -m benchmarks {program} ")
+
+
+def test_the_list_of_programs_names_their_questions_and_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    runner.main([])
+    listed = capsys.readouterr().out
+    for name, program in PROGRAMS.items():
+        line, = (line for line in listed.splitlines() if line.split()[:1] == [name])
+        assert program.question in line
+        assert all(page in line for page in program.pages)
+
+
+def test_an_unknown_program_is_one_line(programs: Programs) -> None:
+    done = programs.run("benchmarks", "nothing")
+    assert done.returncode == 2
+    assert done.stderr == "benchmarks: no program is called 'nothing' (python -m benchmarks lists them)\n"
 
 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.results", "--out", str(tmp_path / "out"), "--data",
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "results", "--out", str(tmp_path / "out"), "--data",
                            str(tmp_path / "none.parquet")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "none.parquet" in done.stderr
@@ -60,7 +72,7 @@ def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ("latency", "--problems"), ("latency", "--times"), ("gemm", "--rounds"), ("end_to_end", "--threads")])
 @pytest.mark.parametrize("number", ["0", "many"])
 def test_counts_are_above_0(program: str, option: str, number: str, programs: Programs) -> None:
-    done = programs.run(f"benchmarks.{program}", option, number)
+    done = programs.run("benchmarks", program, option, number)
     assert done.returncode == 2
     assert "above 0" in done.stderr.splitlines()[-1]
 

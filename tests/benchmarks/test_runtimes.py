@@ -81,7 +81,7 @@ def test_a_runtime_is_found_by_option_then_by_environment(tmp_path: Path, monkey
 
 
 def test_a_runtime_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.runtimes", "--runtime", "intel", "--library",
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "runtimes", "--runtime", "intel", "--library",
                            str(tmp_path / "none.so")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -90,7 +90,7 @@ def test_a_runtime_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.device
 def test_a_simulator_finds_no_race_and_no_stray_access_in_a_sample() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.runtimes", "--runtime", "oclgrind", "--library", str(oclgrind()),
+        [sys.executable, "-m", "benchmarks", "runtimes", "--runtime", "oclgrind", "--library", str(oclgrind()),
          "--sample", "12", "--seed", "5", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)

@@ -10,7 +10,7 @@ margin in every batch, and a smaller least time. Ranks make single outliers harm
 independent, the probability of any false claim is at most the level. Luck that lasts a batch defeats the test, but it
 rarely lasts in all batches.
 
-This table is for five candidates, six batches of eight rounds and simulated noise (`python -m benchmarks.verdicts
+This table is for five candidates, six batches of eight rounds and simulated noise (`python -m benchmarks verdicts
 --runs 1000`). A false win is a claim about any of five candidates that are as fast as the reference. A miss is no claim
 about a candidate that is 5 % faster:
 

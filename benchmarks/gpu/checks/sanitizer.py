@@ -73,7 +73,7 @@ def watch(day: Day, tool: str, family: str, work: list[tuple[Problem, Configurat
     """Run the configurations of a family once under a tool."""
     asked = json.dumps([{"problem": problem.to_json(), "kernel": configuration.kernel,
                          "configuration": dict(configuration.settings)} for problem, configuration in work])
-    command = [PROGRAM, "--tool", tool, "--print-limit", "20", sys.executable, "-m", "benchmarks.launches",
+    command = [PROGRAM, "--tool", tool, "--print-limit", "20", sys.executable, "-m", "benchmarks", "launches",
                "--device", day.device.name]
     output, code = run_bounded(command, asked, min(TOOL_SECONDS, day.left))
     statuses = [json.loads(line)["status"] for line in output.splitlines() if line.startswith('{"status"')]

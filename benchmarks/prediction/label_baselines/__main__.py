@@ -1,4 +1,4 @@
-"""Judge a label checkpoint beside other methods: `python -m benchmarks.label_baselines PATH... --checkpoint C`.
+"""Judge a label checkpoint beside other methods: `python -m benchmarks label_baselines PATH... --checkpoint C`.
 
 PATH are MIOpen's perf-dbs and find-dbs, or folders of them. As in `seqtune evaluate miopen`, the labels and solver
 timings that the checkpoint has not learned from are judged. The baselines are fitted, in minutes, to those that it has
@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import Row
 from seqtune.cli import tables
 from seqtune.data.dataset import Dataset
@@ -80,13 +80,13 @@ def _choice_rows(checkpoint: LabelModel, judged: SolverTimings, fitting: SolverT
     return with_trees(rows, solver_choice_rows(judged, TreeChoice(fitting).choose(judged)))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("paths", metavar="PATH", nargs="+", type=Path)
     parser.add_argument("--checkpoint", required=True, help="a checkpoint of labels, such as `miopen`")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    given: argparse.Namespace = parser.parse_args()
+    given: argparse.Namespace = parser.parse_args(arguments)
     if model_type(find(given.checkpoint)) != LabelModel.model_type:
         raise MisuseError(f"{given.checkpoint} is not a checkpoint of labels")
     rows = judged_beside_baselines(LabelModel.load(given.checkpoint), read_files(find_files("miopen", given.paths))[0],
@@ -96,7 +96,3 @@ def main() -> None:
     else:
         for shown in ([row for row in rows if ("solver" in row) == solvers] for solvers in (True, False)):
             tables.rows(shown)
-
-
-if __name__ == "__main__":
-    run_program("label_baselines", main)

@@ -32,7 +32,7 @@ from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
 DEVICE = described("cuda", "h200")
-DRY_RUN = [sys.executable, "-m", "benchmarks.gpu_day", "--dry-run", "--out"]
+DRY_RUN = [sys.executable, "-m", "benchmarks", "gpu_day", "--dry-run", "--out"]
 KILLED_IN = "conv-fp32"  # a slice that always has kernels
 
 

@@ -67,8 +67,7 @@ def test_options_of_the_peers_reach_the_sizes_of_the_day(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(gpu_day, "run_slices", run)
     for more in ((), ("--libraries-only", "--peer-problems", "3")):
-        monkeypatch.setattr("sys.argv", ["gpu_day", "--dry-run", "--only", "peers-gemm", "--out", str(tmp_path), *more])
-        gpu_day.main()
+        gpu_day.main(["--dry-run", "--only", "peers-gemm", "--out", str(tmp_path), *more])
     assert [(sizes.compiled_peers, sizes.peer_problems) for sizes in seen] == [(True, 2), (False, 3)]
 
 

@@ -117,6 +117,6 @@ def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
 
 
 def test_an_unknown_network_is_one_line(programs: Programs) -> None:
-    done = programs.run("benchmarks.networks", "--models", "LeNet")
+    done = programs.run("benchmarks", "networks", "--models", "LeNet")
     assert done.returncode == 2
     assert "'LeNet' is not one of VGG-16" in done.stderr.splitlines()[-1]

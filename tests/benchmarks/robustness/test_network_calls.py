@@ -63,7 +63,7 @@ def test_only_what_is_compiled_is_counted_and_only_meanwhile(tmp_path: Path) -> 
 
 
 def test_too_many_lengths_are_one_line() -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.network_calls", "--lengths", "5000"], cwd=ROOT,
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "network_calls", "--lengths", "5000"], cwd=ROOT,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

@@ -1,0 +1,122 @@
+"""Programs: the table behind `python -m benchmarks`. A new program is one new file and one line here.
+
+A program is a function `main(arguments: Sequence[str] | None = None) -> None` that parses its options with
+`benchmarks.common.program.OneLineParser`. A page is made by a function `page(results) -> Page` from the content of its
+JSON file, `docs/results/NAME.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of the benchmarks."""
+
+    main: str  # "module:function" that runs it
+    question: str  # one line for the list of programs
+    pages: Mapping[str, str] = field(default_factory=dict)  # name of a page that it writes -> "module:function"
+
+
+def load(entry: str) -> Any:
+    """The function that "module:function" names."""
+    module, _, function = entry.partition(":")
+    return getattr(import_module(module), function)
+
+
+def _one_page(module: str, question: str, name: str) -> Program:
+    """A program with `main` and the `page` of that name in one module."""
+    return Program(f"{module}:main", question, {name: f"{module}:page"})
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "pages": Program("benchmarks.pages:main", "write all pages and quotes again from their JSON files"),
+
+    "headline": _one_page("benchmarks.prediction.headline", "recompute the shipped checkpoint's figures in seconds",
+                          "headline"),
+    "results": _one_page("benchmarks.prediction.results", "evaluate predictions on held-out problems", "results"),
+    "locked": _one_page("benchmarks.prediction.locked", "judge the locked test set live", "locked"),
+    "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
+                          "machines"),
+    "retraining": _one_page("benchmarks.prediction.retraining", "retrain with tuned problems and judge others live",
+                            "retraining"),
+    "agreement": _one_page("benchmarks.prediction.agreement", "compare look-up and live evaluation", "agreement"),
+    "confidence": _one_page("benchmarks.prediction.confidence", "compare expected with measured shares", "confidence"),
+    "runtimes_left_out": _one_page("benchmarks.prediction.runtimes_left_out",
+                                   "judge live on an OpenCL runtime that training never saw", "runtimes_left_out"),
+    "hardness": _one_page("benchmarks.prediction.hardness", "measure how hard the search spaces are", "hardness"),
+    "small_data": _one_page("benchmarks.prediction.small_data", "learn from 30 problems of one kernel", "small_data"),
+    "large_spaces": _one_page("benchmarks.prediction.large_spaces", "predict in spaces too large to rank whole",
+                              "large_spaces"),
+    "analytic_gemm": _one_page("benchmarks.prediction.analytic_gemm", "judge the analytic model on recorded spaces",
+                               "analytic_gemm"),
+    "served_choices": _one_page("benchmarks.prediction.served_choices", "compare proposals with SGLang's tuned files",
+                                "served_choices"),
+    "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
+                              "miopen_paper"),
+    "miopen_gpu": _one_page("benchmarks.prediction.miopen_gpu", "adapt to a GPU that training has not seen",
+                            "miopen_gpu"),
+    "label_baselines": Program("benchmarks.prediction.label_baselines.__main__:main",
+                               "judge a label checkpoint beside other methods"),
+
+    "network_layers": Program("benchmarks.kernels.network_layers:main", "compare convolutions with PyTorch's", {
+        "resnet18_layers": "benchmarks.kernels.network_layers:page",
+        "mobilenet_v2_layers": "benchmarks.kernels.network_layers:page"}),
+    "gemm": _one_page("benchmarks.kernels.gemm", "compare matrix products with PyTorch's", "gemm"),
+    "gemm_int8": Program("benchmarks.kernels.gemm_int8:main", "compare int8 products with OpenVINO and ONNX Runtime"),
+    "linear_layers": _one_page("benchmarks.kernels.linear_layers", "time linear layers of language models",
+                               "linear_layers"),
+    "opencl_layers": _one_page("benchmarks.kernels.opencl_layers", "compare OpenCL convolutions with PyTorch's",
+                               "opencl_layers"),
+    "clblast": _one_page("benchmarks.kernels.clblast", "compare parameters for CLBlast on held-out products",
+                         "clblast"),
+    "runtimes": Program("benchmarks.kernels.runtimes:main", "check kernel texts on an OpenCL runtime"),
+    "runtime_speed": _one_page("benchmarks.kernels.runtime_speed", "compare OpenCL runtimes on one CPU",
+                               "runtime_speed"),
+    "end_to_end": _one_page("benchmarks.kernels.end_to_end", "whole networks in PyTorch", "end_to_end"),
+
+    "networks": Program("benchmarks.networks.__main__:main", "whole networks beside their peers", {
+        "networks": "benchmarks.networks.page:page"}),
+    "verification": Program("benchmarks.networks.verification:main", "what networks gain by their verification"),
+    "predicted_layers": _one_page("benchmarks.networks.predicted_layers", "judge predictions for layers of networks",
+                                  "predicted_layers"),
+
+    "latency": _one_page("benchmarks.speed.latency", "time a prediction", "latency"),
+    "miopen_latency": _one_page("benchmarks.speed.miopen_latency", "time the prediction of MIOpen's parameters",
+                                "miopen_latency"),
+    "c_predictor": _one_page("benchmarks.speed.c_predictor", "compare exported C predictors with Python",
+                             "c_predictor"),
+
+    "search": Program("benchmarks.search.recorded:main", "compare search strategies on recorded spaces", {
+        "search": "benchmarks.search.recorded:page",
+        "search_transfer": "benchmarks.search.recorded:transfer_page"}),
+    "across": _one_page("benchmarks.search.across", "searches that use knowledge of other problems", "across"),
+    "live_search": _one_page("benchmarks.search.live_search", "compare search strategies by real measurements",
+                             "live_search"),
+
+    "collect": Program("benchmarks.data.collect:main", "measure here what the shipped data lacks"),
+    "reduce": Program("benchmarks.data.reduce:main", "reduce measurements to what learning needs"),
+    "network_problems": Program("benchmarks.data.network_problems:main", "record what the networks ask of kernels"),
+    "clblast_collect": Program("benchmarks.data.clblast_collect:main", "measure CLBlast's configurations here"),
+
+    "gpu_day": Program("benchmarks.gpu.gpu_day:main", "spend a day with a GPU, in slices"),
+    "gpu_results": Program("benchmarks.gpu.gpu_results:main", "make the page of GPU days", {
+        "gpu_day": "benchmarks.gpu.results_page:page"}),
+    "gpu_wheels": Program("benchmarks.gpu.gpu_wheels:main", "fetch packages for a GPU machine without a registry"),
+    "launches": Program("benchmarks.gpu.launches:main", "build and launch a few configurations once"),
+
+    "fleet_scale": _one_page("benchmarks.fleet.fleet_scale", "how many devices one driver keeps busy", "fleet_scale"),
+
+    "network_calls": _one_page("benchmarks.robustness.network_calls", "random calls of a compiled network under load",
+                               "network_calls"),
+    "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
+    "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
+    "shared_host": Program("benchmarks.robustness.shared_host:main", "measure on a shared host"),
+    "verdicts": Program("benchmarks.robustness.verdicts:main", "compare rules for which is faster"),
+}
+PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file
+    name: entry for program in PROGRAMS.values() for name, entry in program.pages.items()}
