@@ -33,7 +33,7 @@ def experts_error(tokens: int = 9, count: int = 4, top_k: int = 2, columns: int 
     """The largest difference of a grouped product to NumPy's, for tokens that choose experts at random."""
     import torch
 
-    from seqtune.kernels.triton.source.experts import experts
+    from tests.support.triton.experts import experts
 
     generator, block = np.random.default_rng(0), 16
     x, weights = (generator.standard_normal(shape).astype(np.float16)

@@ -24,7 +24,7 @@ from seqtune.predictor.model import answers_for
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_step import resource_usage
 from seqtune.tuner.backends.triton.calls import resources_of
-from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonCompiler, function_of, target_of
+from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonCompiler, target_of
 from seqtune.tuner.compile_check import contradictions_of
 from tests.support.paths import ROOT
 
@@ -105,7 +105,8 @@ def test_the_product_of_experts_compiles_for_gpus_that_are_not_here(name: str, t
     import triton
     from triton.compiler import ASTSource
 
-    experts = function_of("experts", "experts")
+    from tests.support.triton.experts import experts
+
     constants = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "SHARED": 1}
     pointers = dict.fromkeys(("x", "weights", "y"), "*bf16") | {
         "shares": "*fp32", "sorted_pairs": "*i32", "block_experts": "*i32"}

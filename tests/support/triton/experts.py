@@ -1,4 +1,6 @@
-"""Triton's text of the grouped matrix product of a mixture of experts, under the parameter names of `triton.fused_moe`.
+"""The grouped matrix product of a mixture of experts in Triton, under the parameter names of `triton.fused_moe`.
+
+Users of `triton.fused_moe` run vLLM's and SGLang's kernel; this one shows what Triton allocates for such a tile.
 
 A *pair* is a token and one of its `top_k` experts, numbered token * top_k + choice. The pairs are sorted by expert and
 each expert's are padded to whole blocks with the number `pairs`, so that a block belongs to one expert.
