@@ -6,8 +6,7 @@
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
 #   make collect      measure on this CPU what the shipped data lacks, in slices that can be resumed
-#   make gpu-day      checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
-#   make gpu-day-dry  the same steps without a GPU, in less than a minute
+#   make gpu          check and measure this machine's NVIDIA GPU, and compare with libraries; can be resumed
 
 # The Python of the virtual environment; without one, the first of PYTHONS that runs and is new enough.
 PYTHON ?=
@@ -30,13 +29,13 @@ COMMA := ,
 # Arguments of `python -m tests.anywhere`, such as `--only one-core` or `--list`.
 ANYWHERE_ARGUMENTS ?=
 
-# Arguments of `python -m benchmarks gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
-GPU_DAY_ARGUMENTS ?=
+# Arguments of `python -m benchmarks gpu`, such as `--minutes 9` or `--tasks measure`.
+GPU_ARGUMENTS ?=
 
 # Arguments of `python -m benchmarks collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
 COLLECT_ARGUMENTS ?= --minutes 20
 
-.PHONY: demo test test-anywhere check docs collect gpu-day gpu-day-dry install develop clean
+.PHONY: demo test test-anywhere check docs collect gpu install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -59,11 +58,8 @@ docs: develop
 collect: install
 	@$(BIN)/python -m benchmarks collect --out collected $(COLLECT_ARGUMENTS)
 
-gpu-day: $(VENV)/.gpu
-	@$(BIN)/python -m benchmarks gpu_day --out gpu-day $(GPU_DAY_ARGUMENTS)
-
-gpu-day-dry: develop
-	@$(BIN)/python -m benchmarks gpu_day --dry-run --out gpu-day/dry $(GPU_DAY_ARGUMENTS)
+gpu: $(VENV)/.gpu
+	@$(BIN)/python -m benchmarks gpu --out gpu $(GPU_ARGUMENTS)
 
 install: $(VENV)/.installed
 develop: $(VENV)/.developer

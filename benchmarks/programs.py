@@ -103,11 +103,8 @@ PROGRAMS: Mapping[str, Program] = {
     "network_problems": Program("benchmarks.data.network_problems:main", "record what the networks ask of kernels"),
     "clblast_collect": Program("benchmarks.data.clblast_collect:main", "measure CLBlast's configurations here"),
 
-    "gpu_day": Program("benchmarks.gpu.gpu_day:main", "spend a day with a GPU, in slices"),
-    "gpu_results": Program("benchmarks.gpu.gpu_results:main", "make the page of GPU days", {
-        "gpu_day": "benchmarks.gpu.results_page:page"}),
-    "gpu_wheels": Program("benchmarks.gpu.gpu_wheels:main", "fetch packages for a GPU machine without a registry"),
-    "launches": Program("benchmarks.gpu.launches:main", "build and launch a few configurations once"),
+    "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
+        "gpu": "benchmarks.gpu.page:page"}),
 
     "fleet_scale": _one_page("benchmarks.fleet.fleet_scale", "how many devices one driver keeps busy", "fleet_scale"),
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from seqtune.errors import MisuseError
 
-DRY_RUN = "dry run: answers of a stand-in, not measurements"
+DRY_RUN = "dry run: replayed records, not measurements"
 
 
 def check_measured(provenance: Mapping[str, str], source: object) -> None:
     """Raise MisuseError if a data set holds the answers of a dry run, which no model may learn and nobody may ship."""
     if "dry_run" in provenance:
-        raise MisuseError(f"{source} holds the answers of a dry run, not measurements; run gpu-day on a GPU")
+        raise MisuseError(f"{source} holds the answers of a dry run, not measurements; measure on a GPU")
 
 
 def joined(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:

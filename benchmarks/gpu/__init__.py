@@ -1,1 +1,1 @@
-"""A day with a GPU: checks, measurements, peers, training and what is brought home."""
+"""One GPU: the check of its kernels, training data, the comparison with libraries, and the page of results."""

@@ -1,17 +1,21 @@
-"""Problems of a GPU day: matrix products of language and vision models, odd ones, and ResNet-50's convolutions.
+"""Problems of a run: matrix products of language and vision models, odd ones, ResNet-50's convolutions, or a file's.
 
-Whole models are held out, and no training problem is near a held-out one, so that the judgement is about new shapes.
+Whole models are held out, and no training problem is near a held-out one, so that models are judged on new shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import numpy as np
 
+from seqtune.errors import MisuseError
+from seqtune.kernels.operations.feature import DTYPE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.parse import problem_set
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 # Output and input features of linear layers (n, k), from the models' public configurations; tp: tensor parallelism.
@@ -35,17 +39,39 @@ MOST_FLOP = 1.5e11  # the reference on the host takes half a second
 MOST_OUTPUTS = 1 << 23  # numbers that are copied to the host and compared for every configuration
 MOST_WEIGHTS = 1 << 25  # numbers of B, which the host packs for every shape of a tile
 ODD = 0.2  # share of shapes with sizes that no model has
+BATCHES = (1, 16)  # of ResNet-50's convolutions
 
 
 @dataclass(frozen=True, slots=True)
-class DayProblems:
+class Problems:
     """Training and held-out problems, in the order of measuring: any beginning is a fair sample."""
 
     ordered: tuple[Problem, ...]
-    held_out: frozenset[str]  # Problem.key
+    held_out: frozenset[str] = frozenset()  # Problem.key
 
 
-def products(dtype: str, count: int, seed: int = 0) -> DayProblems:
+def problems_of(names: Sequence[str], count: int) -> Problems:
+    """The problems of several names in turns, at most `count` of each.
+
+    A name is an operation and an element type (`gemm:bf16`, `conv2d:fp16`), a set of problems (`resnet18:8`) or a file.
+    Raises MisuseError, ProblemError, FormatError.
+    """
+    parts = [_problems_of(name, count) for name in names]
+    turns = chain.from_iterable(zip_longest(*(part.ordered for part in parts)))
+    return Problems(tuple(dict.fromkeys(problem for problem in turns if problem is not None)),
+                    frozenset().union(*(part.held_out for part in parts)))
+
+
+def _problems_of(name: str, count: int) -> Problems:
+    operation, _, dtype = name.partition(":")
+    if operation not in ("gemm", "conv2d"):
+        return Problems(tuple(problem_set(name)[:count]))
+    if dtype not in DTYPE.choices:
+        raise MisuseError(f"{name!r:.40} names no element type; write {operation}:{DTYPE.choices[-2]}, for example")
+    return products(dtype, count) if operation == "gemm" else convolutions(dtype, count)
+
+
+def products(dtype: str, count: int, seed: int = 0) -> Problems:
     """Choose `count` matrix products in an element type; every call returns the same ones."""
     held_out = [problem for name in HELD_OUT for problem in _layers(name, dtype)]
     training = [problem for name in LAYERS if name not in HELD_OUT for problem in _layers(name, dtype)]
@@ -57,12 +83,12 @@ def products(dtype: str, count: int, seed: int = 0) -> DayProblems:
     usual = [training[index] for index in generator.permutation(len(training))[:max(0, count - len(few) - len(odd))]]
     chosen = list(dict.fromkeys([*few, *usual, *odd]))
     order = generator.permutation(len(chosen))
-    return DayProblems(tuple(chosen[index] for index in order), frozenset(problem.key for problem in few))
+    return Problems(tuple(chosen[index] for index in order), frozenset(problem.key for problem in few))
 
 
-def convolutions(dtype: str, batches: Sequence[int], count: int) -> DayProblems:
+def convolutions(dtype: str, count: int) -> Problems:
     """Choose at most `count` of ResNet-50's convolutions in an element type, in both layouts; a fifth is held out."""
-    plain = [problem for batch in batches for problem in network("resnet50", batch)]
+    plain = [problem for batch in BATCHES for problem in network("resnet50", batch)]
     order = np.random.default_rng(0).permutation(len(plain))
     held_out = [_convolution(plain[index], dtype, layout) for index in order[::5] for layout in ("NCHW", "NHWC")]
     training = [_convolution(plain[index], dtype, layout) for index in order for layout in ("NCHW", "NHWC")]
@@ -71,7 +97,7 @@ def convolutions(dtype: str, batches: Sequence[int], count: int) -> DayProblems:
     held_out = held_out[:aside]
     chosen = list(dict.fromkeys([*held_out, *training[:count - aside]]))
     shuffled = np.random.default_rng(1).permutation(len(chosen))
-    return DayProblems(tuple(chosen[index] for index in shuffled), frozenset(problem.key for problem in held_out))
+    return Problems(tuple(chosen[index] for index in shuffled), frozenset(problem.key for problem in held_out))
 
 
 def _layers(name: str, dtype: str) -> Iterator[Problem]:

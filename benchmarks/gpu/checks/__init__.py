@@ -1,1 +1,0 @@
-"""Checks that numbers are right, before anything is timed."""

@@ -1,1 +1,0 @@
-"""Contests of our proposals with libraries and compilers."""

@@ -1,0 +1,452 @@
+"""The program that measures one GPU: replayed, on stubs, on an OpenCL device, and on a GPU where there is one."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.common.program import run_program
+from benchmarks.gpu import comparison, measuring, page, program
+from benchmarks.gpu.peers import COMPILED, gpu_of, torch_contestants
+from benchmarks.gpu.problems import Problems, convolutions, problems_of, products
+from benchmarks.gpu.run import CHECKS, JOURNAL, RECORDED, Gpu, Options, Run, read_run
+from seqtune import api
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.provenance import check_measured
+from seqtune.data.record import Measurement, Status
+from seqtune.data.shipped_machines import SHIPPED, shipped_devices
+from seqtune.errors import (
+    FormatError,
+    InterruptedTuning,
+    KernelError,
+    MisuseError,
+    SeqtuneError,
+    UnavailableError,
+)
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import near
+from seqtune.tuner.measuring.timing import Options as MeasuringOptions
+from seqtune.tuner.measuring.timing import prepare
+from tests.support.installation.optional import needs, skip_without_device
+from tests.support.measuring.instant import Instant
+from tests.support.paths import ROOT
+
+GEMM = Problem.make("gemm", m=4, n=4, k=4, dtype="fp16")
+CONVOLUTION = Problem.make("conv2d", c=4, h=3, w=3, k=4, r=1, s=1)
+SMALL = tuple(Problem.make("gemm", m=m, n=24, k=16) for m in (3, 8, 12))
+MOST_BYTES = 1_000_000  # of a file of a GPU that is shipped
+# A measurement that kills its own process, after NUMBER others.
+KILLED = """
+import os, signal, sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from benchmarks.gpu.measuring import measure
+from benchmarks.gpu.problems import problems_of
+from benchmarks.gpu.run import Gpu, Options, Run
+
+class Killing:
+    def __init__(self, measurer):
+        self.measurer, self.device, self.count = measurer, measurer.device, 0
+
+    def measure(self, *arguments):
+        for measured in self.measurer.measure(*arguments):
+            if self.count == NUMBER:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.count += 1
+            yield measured
+
+gpu = Gpu.replayed()
+with gpu.measurer() as measurer:
+    killing = Killing(measurer)
+run = Run(Path(sys.argv[1]), replace(gpu, measurer=lambda: nullcontext(killing)),
+          Options(problems_of(["conv2d:fp32"], 100), configurations=8))
+with run.alone():
+    measure(run)
+"""
+
+
+class Stub(Instant):
+    """An instant measurer that notes what it measures, and gives the message of a planted failure."""
+
+    def __init__(self, wrong: str = "", refused: Problem | None = None, interrupt_at: int = -1) -> None:
+        device = described("cuda", "h200")
+        assert device is not None
+        super().__init__(device)
+        self.wrong, self.refused, self.interrupt_at = wrong, refused, interrupt_at
+        self.measured: list[tuple[Problem, Configuration]] = []
+
+    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: MeasuringOptions,
+                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
+        if problem == self.refused:
+            raise SeqtuneError("planted")
+        for measured in super().measure(problem, configurations, options, best):
+            if len(self.measured) == self.interrupt_at:
+                raise KeyboardInterrupt
+            self.measured.append((problem, measured[0]))
+            yield (measured[0], Measurement(Status.CORRECTNESS, message=self.wrong)) if self.wrong else measured
+
+
+def run_with(folder: Path, stub: Stub, **options: Any) -> Run:
+    """A run whose device need not be here, measured by a stub."""
+    folder.mkdir(exist_ok=True)
+    return Run(folder, Gpu(stub.device, lambda: nullcontext(stub)),
+               Options(Problems(SMALL), configurations=20, **options))
+
+
+def replayed_run(folder: Path, *names: str, **options: Any) -> Run:
+    """A run on the simulated GPU."""
+    folder.mkdir(exist_ok=True)
+    return Run(folder, Gpu.replayed(), Options(problems_of(names, 100), **options))
+
+
+def whens(folder: Path) -> dict[Any, float]:
+    """The time of each record in a folder's journal."""
+    with Journal(folder / JOURNAL) as journal:
+        return {record.identity: record.when for record in journal.records()}
+
+
+def test_no_training_problem_is_near_a_held_out_one() -> None:
+    for problems in (products("bf16", 250), convolutions("fp16", 100)):
+        held_out = [problem for problem in problems.ordered if problem.key in problems.held_out]
+        training = [problem for problem in problems.ordered if problem.key not in problems.held_out]
+        assert len(held_out) > len(training) / 6
+        assert not any(near(problem, other) for problem in training for other in held_out)
+    assert 230 <= len(products("bf16", 250).ordered) <= 250
+
+
+def test_problems_of_several_names_take_turns(tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("gemm m=1 n=2 k=3\ngemm m=2 n=2 k=3\n")
+    found = problems_of(["gemm:fp16", str(tmp_path / "few.txt"), "conv2d:fp32"], 10)
+    assert [problem.type for problem in found.ordered[:7]] == ["gemm", "gemm", "conv2d"] * 2 + ["gemm"]
+    assert [problem["dtype"] for problem in found.ordered[:3]] == ["fp16", "fp32", "fp32"]
+    assert len(problems_of(["resnet18"], 3).ordered) == 3
+    with pytest.raises(MisuseError, match="names no element type"):
+        problems_of(["gemm:half"], 10)
+
+
+@pytest.mark.slow
+def test_a_measurement_that_is_killed_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "gpu"
+    killed = subprocess.run([sys.executable, "-c", KILLED.replace("NUMBER", "20"), str(folder)], cwd=ROOT, check=False,
+                            capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = whens(folder)
+    assert len(before) == 20
+    measuring.measure(replayed_run(folder, "conv2d:fp32", configurations=8))
+    after = whens(folder)
+    assert before.items() < after.items()
+
+
+@pytest.mark.slow
+def test_a_dry_run_does_all_tasks_and_marks_all_files(tmp_path: Path) -> None:
+    folder = tmp_path / "gpu"
+    arguments = ["--dry-run", "--problems", "conv2d:fp32", "--configurations", "16", "--compared", "1", "--out",
+                 str(folder)]
+    program.main(arguments)
+    stored, results = read_run(folder), json.loads((folder / "results" / "gpu.json").read_text())
+    assert all("not measurements" in content["dry_run"] for content in (stored, results))
+    assert "dry run" in (folder / "results" / "gpu.md").read_text()
+    assert {row["group"] for row in results["judged"]} == {"conv2d fp32"}
+    data = Dataset.read(folder / "measured.parquet")
+    assert {device.name for device in data.devices.values()} == {"cuda:simulated"}
+    assert data.held_out
+    with pytest.raises(MisuseError, match="dry run"):
+        check_measured(data.provenance, folder)
+    with pytest.raises(MisuseError, match="dry run"):
+        api.train(folder / "measured.parquet", tmp_path / "trained")
+    before = whens(folder)
+    program.main(arguments)  # once more: everything is known
+    assert whens(folder) == before
+    assert read_run(folder)["compared"] == stored["compared"]
+    program.main(["--tasks", "report", "--out", str(folder)])  # on a machine without the device
+    with pytest.raises(SeqtuneError, match="failed: check"):
+        program.main(["--tasks", "check", *arguments])
+
+
+def test_a_task_that_fails_is_reported_and_the_next_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(run: Run) -> str:
+        raise SeqtuneError("the driver refused")
+
+    def lack(run: Run) -> str:
+        raise UnavailableError("no such package")
+
+    def crash(run: Run) -> str:
+        raise ValueError("odd")
+
+    tasks: dict[str, program.Task] = {"check": fail, "measure": lack, "compare": crash, "report": lambda run: "fine"}
+    run = run_with(tmp_path, Stub())
+    assert program.run_tasks(run, tasks) == ["check", "compare"]
+    assert program.run_tasks(run, tasks, required=True) == ["check", "measure", "compare"]
+    said = capsys.readouterr().err
+    for line in ("check: FAILED: the driver refused", "measure: left out: no such package",
+                 "compare: FAILED: ValueError: odd", "report: fine"):
+        assert line in said
+
+
+def test_the_time_is_divided_among_the_tasks_that_are_left(tmp_path: Path) -> None:
+    now, given = [0.0], list[float]()
+
+    def work(run: Run) -> str:
+        given.append(run.left)
+        now[0] += 3.0
+        return ""
+
+    run = replace(run_with(tmp_path, Stub()), clock=lambda: now[0])
+    program.run_tasks(run, {"check": work, "measure": work, "report": work}, until=30.0)
+    assert given == [10.0, 13.5, 24.0]
+
+
+def test_a_stopped_task_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(InterruptedTuning, match="run again"):
+        program.run_tasks(run_with(tmp_path, Stub(interrupt_at=7)), {"measure": measuring.measure})
+    before = whens(tmp_path)
+    assert len(before) == 7
+    rest = Stub()
+    measuring.measure(run_with(tmp_path, rest))
+    assert before.items() < whens(tmp_path).items()
+    assert len(whens(tmp_path)) == 7 + len(rest.measured)
+
+
+def test_a_folder_is_of_one_device_and_kind_and_of_one_process(tmp_path: Path) -> None:
+    run = run_with(tmp_path, Stub())
+    with run.alone():
+        run.store({"packages": {}})
+        with pytest.raises(SeqtuneError, match="another process"), run.alone():
+            pass
+    with run.alone():
+        pass
+    for gpu, message in ((replace(run.gpu, device=replace(run.device, name="cuda:other")), "is of"),
+                         (replace(run.gpu, simulated=True), "holds measurements")):
+        with pytest.raises(MisuseError, match=message), replace(run, gpu=gpu).alone():
+            pass
+
+
+@pytest.mark.parametrize("content", [
+    "[" * 5000, "[]", '{"device": 3}', '{"device": {"name": "a", "odd": 1}}', '{"device": DEVICE, "compared": 3}',
+    '{"device": DEVICE, "compared": [{"problem": "p"}]}'])
+def test_a_damaged_run_is_refused_with_a_reason(content: str, tmp_path: Path) -> None:
+    run = run_with(tmp_path, Stub())
+    (tmp_path / "run.json").write_text(content.replace("DEVICE", json.dumps(run.device.to_json())))
+    with pytest.raises(FormatError, match="damaged"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--tasks", "nope"), ("--device", "nope"), ("--minutes", "0"), ("--minutes", "-1"), ("--minutes", "nan"),
+    ("--count", "x"), ("--nope", "a\nb"), ("--problems", "gemm:half", "--dry-run"), ("--kernels", "cuda.nope"),
+    ("--tasks", "report", "--out", "nope"), ("--dry-run", "--problems", "nope.txt")])
+def test_a_misuse_is_one_line(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_program("gpu", lambda: program.main(arguments))
+    assert ended.value.code in (1, 2)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gpu").touch()
+    with pytest.raises(SystemExit):
+        run_program("gpu", lambda: program.main(["--dry-run", "--problems", "conv2d:fp32", "--out",
+                                                 str(tmp_path / "gpu")]))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_pass_over_all_problems_comes_before_the_next_one(tmp_path: Path) -> None:
+    stub = Stub()
+    run = run_with(tmp_path, stub)
+    assert measuring.measure(run).startswith(f"{len(stub.measured)} configurations of 3 problems")
+    first = stub.measured[:len(SMALL) * measuring.PASSES[0]]
+    assert [sum(problem == other for other, _ in first) for problem in SMALL] == [measuring.PASSES[0]] * len(SMALL)
+    assert len(stub.measured) == len(set(stub.measured)) > len(first)
+    chosen = {configuration.kernel for _, configuration in stub.measured}
+    assert len(chosen) > 1
+    only = Stub()
+    measuring.measure(run_with(tmp_path / "only", only, kernels=(sorted(chosen)[0],)))
+    assert {configuration.kernel for _, configuration in only.measured} == {sorted(chosen)[0]}
+
+
+def test_a_problem_that_cannot_be_measured_is_left_out(tmp_path: Path) -> None:
+    stub = Stub(refused=SMALL[1])
+    assert "left out: planted" in measuring.measure(run_with(tmp_path, stub))
+    assert {problem for problem, _ in stub.measured} == {SMALL[0], SMALL[2]}
+
+
+def test_a_wrong_number_fails_the_check_again_and_again(tmp_path: Path) -> None:
+    wrong = Stub(wrong="off by one")
+    run = run_with(tmp_path, wrong, checked=5, kernels=("cuda.gemm",))
+    for _ in range(2):
+        with pytest.raises(SeqtuneError, match=r"0 of 5 configurations are right.*cuda\.gemm.*off by one"):
+            measuring.check(run)
+    assert len(wrong.measured) == 5  # once; the journal keeps what was found
+    assert not (tmp_path / JOURNAL).exists()
+    with Journal(tmp_path / CHECKS) as journal:
+        assert page.counts_of(journal.records())[0] == [{"kernel": "cuda.gemm", "dtype": "fp32", "correctness": 5}]
+    right = Stub()
+    assert measuring.check(run_with(tmp_path / "again", right, checked=5)) == (
+        f"{len(right.measured)} of {len(right.measured)} configurations are right")
+
+
+def test_configurations_are_chosen_and_compiled_once_and_before_they_are_measured(tmp_path: Path) -> None:
+    started: list[Problem] = []
+
+    class Compiler:
+        stopped = 0
+
+        def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[bool]]:
+            started.append(problem)
+            assert len(configurations) == 2
+            future: Future[bool] = Future()
+            future.set_result(True)
+            return [future]
+
+        def stop(self) -> None:
+            self.stopped += 1
+
+    def choose(problem: Problem) -> measuring.Plan:
+        if problem == SMALL[2]:
+            raise KernelError("planted")
+        return tuple(Configuration.of("toy", {"number": number}) for number in range(3))
+
+    compiler, run = Compiler(), run_with(tmp_path, Stub())
+    run = replace(run, gpu=replace(run.gpu, compiler=lambda: compiler))
+    with measuring.compiled_ahead(run, SMALL, choose, 2) as plan:
+        assert [len(plan(problem)) for problem in SMALL[:2]] == [2, 2]
+        with pytest.raises(KernelError, match="planted"):
+            plan(SMALL[2])
+    assert (started, compiler.stopped) == ([*SMALL[:2]], 1)
+
+
+@pytest.mark.slow
+def test_more_problems_go_on_with_a_comparison_and_keep_the_earlier_ones(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"trials": 8, "with_compiler": False}
+    comparison.compare(replayed_run(tmp_path, "conv2d:fp32", compared=1, **options))
+    first = read_run(tmp_path)["compared"]
+    assert {row["method"] for row in first} <= {*comparison.OURS}
+    assert {(row["group"], row["compiled"]) for row in first} == {("conv2d fp32", False)}
+    problems = convolutions("fp32", 100)
+    assert all(row["problem"] in problems.held_out for row in first)
+    comparison.compare(replayed_run(tmp_path, "conv2d:fp32", compared=2, **options))
+    more = read_run(tmp_path)["compared"]
+    assert more[:len(first)] == first
+    assert len({row["problem"] for row in more}) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.device
+@needs("torch")
+def test_an_opencl_device_is_checked_and_compared_by_real_measurements(tmp_path: Path) -> None:
+    skip_without_device("opencl:0")
+    problem = Problem.make("gemm", m=16, n=32, k=64, trans_b="yes")
+    (tmp_path / "gpu").mkdir()
+    run = Run(tmp_path / "gpu", Gpu.present("opencl:0"), Options(Problems((problem,)), ("opencl.gemm",), checked=2,
+                                                                rounds=2, trials=6))
+    assert measuring.check(run) == "2 of 2 configurations are right"
+    assert comparison.compare(run) == "1 of 1 problems compared"
+    rows = read_run(run.folder)["compared"]
+    assert {"torch.matmul", "default", "tuned"} <= {row["method"] for row in rows}
+    assert {row["compiled"] for row in rows} == {False}  # torch.compile is asked on GPUs only
+    assert all(row["seconds"] > 0 and row["error"] < 1e-3 for row in rows)
+    assert "| torch.matmul |" in page.time_tables(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.device
+def test_every_kernel_computes_right_numbers_on_a_gpu(tmp_path: Path) -> None:
+    skip_without_device("cuda:0")
+    folder = tmp_path / "gpu"
+    program.main(["--tasks", "check", "--checked", "10", "--out", str(folder), "--problems", "conv2d:fp32"])
+
+
+@pytest.mark.parametrize("problem", [GEMM, CONVOLUTION], ids=lambda problem: problem.type)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem: Problem,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    operands, expected = prepare(problem)
+    contestants, notes = torch_contestants(problem, operands, expected, "cpu", compiled)
+    methods = [contestant.method for contestant in contestants]
+    assert (COMPILED in methods) == compiled
+    assert len(methods) == (1 if problem.type == "gemm" else 2) + compiled
+    assert notes == []
+    # the device "meta" computes shapes only, so each operation that is asked for is left out with a note
+    contestants, notes = torch_contestants(problem, operands, expected, "meta", compiled)
+    assert contestants == []
+    assert [note.split(": ")[1].removesuffix(" is left out") for note in notes] == methods
+    other = Problem.make("scaled_gemm", m=1, n=128, k=128)
+    assert torch_contestants(other, {}, expected, "cpu", compiled) == ([], [])
+
+
+@pytest.mark.parametrize(("model", "name"), [
+    ("NVIDIA H200", "H200_SXM"), ("NVIDIA H100 80GB HBM3", "H100_SXM"), ("NVIDIA A100-SXM4-80GB", "A100_SXM_80GB"),
+    ("NVIDIA L4", "L4"), ("NVIDIA GeForce RTX 4090", "RTX_4090"), ("NVIDIA T4", None)])
+def test_gpus_are_found_among_the_names_of_the_heuristics(model: str, name: str | None) -> None:
+    names = ["A100_PCIE_80GB", "A100_SXM_80GB", "H100_NVL", "H100_PCIE", "H100_SXM", "H200_SXM", "L4", "L40", "L40S",
+             "RTX_4090", "RTX_5090", "END"]
+    assert gpu_of(model, names) == name
+
+
+def test_means_with_and_without_torch_compile_have_lines_of_their_own() -> None:
+    times = {("gemm bf16", "p"): {"torch.matmul": 2.0, "tuned": 1.0},
+             ("gemm bf16", "q"): {"torch.matmul": 4.0, COMPILED: 1.0, "tuned": 4.0},
+             ("conv2d fp16", "r"): {"conv2d NCHW": 3.0, "default": 6.0, "tuned": 1.0},
+             ("conv2d fp16", "alone"): {"tuned": 1.0}}
+    rows = [{"group": group, "problem": problem, "method": method, "seconds": seconds}
+            for (group, problem), methods in times.items() for method, seconds in methods.items()]
+    assert {group: {method: (round(mean, 9), count) for method, (mean, count) in methods.items()}
+            for group, methods in page.means(rows).items()} == {
+        "gemm bf16": {"tuned": (round(0.5 ** 0.5, 9), 2)}, "conv2d fp16": {"default": (0.5, 1), "tuned": (3.0, 1)}}
+    lines = page.mean_table(rows).splitlines()[2:]
+    assert [(line.split(" | ")[0], line.split(" | ")[-1].removesuffix(" |")) for line in lines] == [
+        ("| gemm bf16 (2)", "0.71"), ("| gemm bf16, with torch.compile (1)", "0.25"),
+        ("| gemm bf16, with libraries only (1)", "2.00"), ("| conv2d fp16 (1)", "3.00")]
+    asked = [{**row, "compiled": True} for row in rows if row["problem"] == "r"]  # it was asked, and failed
+    assert page.with_compiler([*rows[:5], *asked]) == {"q", "r"}
+
+
+def test_the_page_counts_wrong_results_and_missing_checks() -> None:
+    assert page.right_of(None) == "–"
+    assert page.right_of({"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}) == "2 of 5"
+    results = json.loads((ROOT / "docs" / "results" / "gpu.json").read_text())
+    results["records"] = [{"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}]
+    assert "of 5 records on 245 problems 3 have a wrong result" in page.page(results).claim
+    assert "| k | fp16 | – | – | 2 of 5 |" in page.page(results).tables
+
+
+def test_the_predictor_is_judged_among_what_was_measured_at_random(tmp_path: Path) -> None:
+    data = Dataset.read(RECORDED)
+    rows = data.rows[data.rows["problem"].isin({key for key in data.rows["problem"].unique()
+                                                if "fp16" in key and key.startswith("gemm")})]
+    device = next(device for device in data.devices.values() if device.backend == "cuda")
+    run = Run(tmp_path, Gpu(device, lambda: nullcontext(Stub())), Options(Problems(())))
+    judged = page.judged_rows(run, replace(data, rows=rows.reset_index(drop=True)))
+    assert {(row["group"], row["method"], row["measured"]) for row in judged} == {
+        ("gemm fp16", method, count) for method in ("analytic model", "random") for count in (0, 3, 5)}
+    assert all(0 < row["share"] <= 1 and row["configurations"] >= page.LEAST_MEASURED for row in judged)
+
+
+def test_measurements_of_gpus_are_shipped_apart_from_those_that_the_shipped_checkpoint_learned_from() -> None:
+    files = sorted((SHIPPED / "gpus").glob("*.parquet"))
+    assert files
+    for path in files:
+        data = Dataset.read(path)
+        check_measured(data.provenance, path)
+        assert data.held_out
+        assert path.stat().st_size < MOST_BYTES
+        assert {device.backend for device in data.devices.values()} == {"cuda", "triton"}
+    assert not {"cuda", "triton"} & {device.backend for device in shipped_devices()}
+    assert "dry_run" not in Dataset.shipped().provenance
