@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem
-    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+    from seqtune.networks.program.bound_kernels import KernelBinder
     from seqtune.tuner.measuring.runner import Measurer
     from seqtune.tuner.measuring.timing import Expected
 
@@ -121,9 +121,9 @@ def our_contestant(binder: KernelBinder, problem: Problem, operands: Operands, e
     import torch
 
     from seqtune.kernels.llvm.fusion import NONE, Fusion
-    from seqtune.kernels.llvm.steps.formula import Formula
-    from seqtune.tuner.backends.llvm.bound_kernels import X, Y
-    from seqtune.tuner.backends.llvm.program import Program
+    from seqtune.kernels.llvm.text.formula import Formula
+    from seqtune.networks.program.bound_kernels import X, Y
+    from seqtune.networks.program.program import Program
 
     kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"),
                          Fusion(Formula.of_activation("relu6")) if relu6 else NONE)

@@ -127,10 +127,10 @@ def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
     from torch import fx
     from torch.fx.graph import CodeGen
 
-    from seqtune.pytorch.compilation import exported
-    from seqtune.pytorch.device_threads import device_for_threads
-    from seqtune.pytorch.network_module import SegmentNetwork
-    from seqtune.pytorch.partition import fold_constants, segments_of, unknown_operations
+    from seqtune.networks.compilation import exported
+    from seqtune.networks.lowering.partition import fold_constants, segments_of, unknown_operations
+    from seqtune.networks.module import SegmentNetwork
+    from seqtune.networks.program.device_threads import device_for_threads
 
     with torch.no_grad():
         module = exported(model, inputs).module(check_guards=False)

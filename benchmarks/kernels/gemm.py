@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(given: argparse.Namespace) -> None:
     """Search the configurations, run the contest and write the results."""
     from seqtune.kernels.registry import kernels_for
-    from seqtune.pytorch.device_threads import binder_of
+    from seqtune.networks.program.device_threads import binder_of
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.timing import prepare
 

@@ -116,7 +116,7 @@ def run(given: argparse.Namespace) -> list[Row]:
     """Search our configurations, hold the contests and return a row for each contestant."""
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.registry import kernel
-    from seqtune.pytorch.device_threads import binder_of
+    from seqtune.networks.program.device_threads import binder_of
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.timing import prepare
 

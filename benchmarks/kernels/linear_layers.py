@@ -70,7 +70,7 @@ def our_runs(problem: Problem, device: Device, x: Tensor, weights: Any, expected
     import torch
 
     from seqtune.api import predict
-    from seqtune.pytorch.device_threads import binder_of
+    from seqtune.networks.program.device_threads import binder_of
 
     binder, shape = binder_of(device), expected.y.shape
     for number, candidate in enumerate(predict(problem, device, top).candidates):

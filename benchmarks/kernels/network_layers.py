@@ -101,7 +101,7 @@ def fastest_kernels(problems: Sequence[Problem], layouts: Sequence[str], devices
 def contest(label: str, problem: Problem, kernels: Sequence[FastestKernel], rounds: int, relu6: bool,
             with_openvino: bool) -> list[Row]:
     """Time all contestants of one layer on one device; with `relu6`, ReLU6 is the layer's activation."""
-    from seqtune.pytorch.device_threads import binder_of
+    from seqtune.networks.program.device_threads import binder_of
 
     device = kernels[0].device
     warm_threads(device.threads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.common.report import Row
-from seqtune.pytorch.openvino_nodes import RUNS, profiled
+from seqtune.networks.openvino_nodes import RUNS, profiled
 
 from .case import Case
 from .onnx_peers import compiled_by_openvino

@@ -38,9 +38,9 @@ from .contest import REST_SECONDS, SAMPLE_SECONDS, WARM_UP_SECONDS
 from .models import NETWORKS, seeded
 
 if TYPE_CHECKING:
+    from seqtune.hooks.pytorch.optimized import Optimized
     from seqtune.kernels.devices.device import Device
-    from seqtune.pytorch.network_verification import NetworkVerification
-    from seqtune.pytorch.optimized import Optimized
+    from seqtune.networks.selection.reports import NetworkVerification
 
 PREDICTED, CONTROL, VERIFIED = "predicted", "control", "verified"
 OPTIONS = ("budget", "seconds", "threads", "compare", "checkpoint", "rounds")  # on which the rows depend
@@ -84,7 +84,7 @@ def optimised(model: Any, inputs: tuple[Any, ...], device: Device, journal: Path
 
 def row_of(samples: Mapping[str, Sequence[float]], verification: NetworkVerification) -> Row:
     """The ratios of a network from the seconds of its rounds, and the report on its verification."""
-    from seqtune.pytorch.network_contest import contest_of
+    from seqtune.networks.verification.contest import contest_of
     from seqtune.tuner.measuring.comparison import typical
 
     ratio = contest_of(samples[PREDICTED], samples[VERIFIED]).ratio

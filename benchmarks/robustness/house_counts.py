@@ -50,7 +50,7 @@ REASONS: Mapping[str, str] = {
     "tuner/backends/called_executable.py: CallTimer": "clocks: the host's, or the GPU's events",
     "tuner/backends/compilers.py: OfflineCompiler": "compiles for a device that is absent: CUDA, Triton",
     "tuner/backends/compilers.py: CompilerAhead": "compiles before the worker asks, on all cores: CUDA",
-    "tuner/backends/llvm/bound_kernels.py: ThreadPool": "our own threads, or those of OpenMP, which PyTorch has",
+    "networks/program/bound_kernels.py: ThreadPool": "our own threads, or those of OpenMP, which PyTorch has",
     "kernels/devices/element_types.py: {element.name: element for element in (ElementType": "the one",
     "kernels/miopen/driver_command.py: {'conv': 'fp32', 'convfp16': 'fp16', 'convbfp16': ":
         "the commands of MIOpen's driver, by element type",

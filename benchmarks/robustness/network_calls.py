@@ -79,7 +79,7 @@ class WatchedCalls:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count the sources that LLVM compiles and collect the graphs of Dynamo."""
-        from seqtune.pytorch import dynamo
+        from seqtune.hooks.pytorch import dynamo
         from seqtune.tuner.backends.llvm.compiler import Compiler
 
         compile_source, shaped = Compiler._emit, dynamo.ShapedPrograms
@@ -124,7 +124,7 @@ def watch_calls(given: argparse.Namespace) -> Row:
     """Make the calls and return what was seen."""
     import torch
 
-    from seqtune.pytorch import dynamo
+    from seqtune.hooks.pytorch import dynamo
 
     shapes = draw_shapes(given.lengths, given.seed)
     model, inputs = network(), [torch.randint(VOCABULARY, shape) for shape in shapes]

@@ -118,10 +118,10 @@ def calls(times: int) -> dict[str, float]:
     import numpy as np
 
     from seqtune.kernels.kernel import Configuration
-    from seqtune.kernels.llvm.ir.aligned import aligned
+    from seqtune.kernels.llvm.aligned import aligned
     from seqtune.kernels.problem import Problem
+    from seqtune.networks.program.bound_kernels import KernelBinder
     from seqtune.tuner.backends.discovery import find
-    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
     from seqtune.tuner.backends.llvm.compiler import Compiler
     from seqtune.tuner.backends.llvm.threads import Threads
 

@@ -1,4 +1,4 @@
-"""The picture of the architecture: five floors, their rooms and the imports between them, as one SVG."""
+"""The picture of the architecture: six floors, their rooms and the imports between them, as one SVG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ LABEL, LANES = 118, 190  # pixels kept for the floor's name (left) and for the a
 ROOM_HEIGHT, ROOM_TOP, ROOM_SPACE = 60, 62, 10  # pixels inside a band
 MEANINGS = {
     "kernels": "what can be tuned", "data": "what was measured", "tuner": "how to measure and search",
-    "predictor": "from a problem to its parameters", "seqtune": "functions, command line, PyTorch",
+    "predictor": "from a problem to its parameters", "networks": "whole networks on CPUs",
+    "seqtune": "functions, command line, hooks",
 }
 STYLE = """
 text { font-family: system-ui, "DejaVu Sans", sans-serif; fill: #1f2933; }

@@ -1,6 +1,6 @@
 """Import arrows of the package, read from the source files without importing them.
 
-A *floor* is one of the five top folders, a *room* is a folder inside a floor (or the floor itself, for the modules that
+A *floor* is one of the six top folders, a *room* is a folder inside a floor (or the floor itself, for the modules that
 stand directly in it). Relative imports are resolved from where a file lies, as editors and indexers do.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
+FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune")  # each may import itself and those before it
 FRONT = {("seqtune", "errors"), ("seqtune", "__init__")}  # modules of the top floor that every floor may import
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 

@@ -9,13 +9,13 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
+from .attention_views import AttentionViews
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile
 from .ir.attention.transposition import transpositions
-from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
-from .ir.writer import in_order
 from .launch import Launch, Phase
+from .text.writer import in_order
 
 # SSE multiplies in place, so no register is reserved for a key's number.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"

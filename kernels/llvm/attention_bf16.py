@@ -12,17 +12,17 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .attention import KERNEL as SINGLE
+from .attention_views import AttentionViews
 from .changed_declaration import changed_conditions
 from .ir.attention.pair_tile import PairTile
 from .ir.attention.pairs import BF16, pair_functions
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS
 from .ir.attention.transposition import transpositions
-from .ir.attention.views import AttentionViews
-from .ir.elements import FP32
 from .ir.workspace import pieces
-from .ir.writer import in_order
 from .launch import Launch, Phase
+from .text.elements import FP32
+from .text.writer import in_order
 
 KERNEL = Kernel.of(
     name="llvm.attention_bf16",

@@ -11,12 +11,12 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
+from .attention_views import AttentionViews
 from .ir.attention.dot_rows import HEAD, DotRows
 from .ir.attention.key_spans import FIELDS, VALUES
-from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
-from .ir.writer import in_order
 from .launch import Launch, Phase
+from .text.writer import in_order
 
 LEAST_SPAN = 64  # keys: shorter spans cost more than they gain
 

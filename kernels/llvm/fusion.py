@@ -15,9 +15,9 @@ from ..devices.device import Device
 from ..kernel import Configuration
 from ..launches.implementation import KernelSource
 from ..problem import Problem
-from .ir.elements import Element
 from .launch import Launch, LLVMImplementation
-from .steps.formula import Formula
+from .text.elements import Element
+from .text.formula import Formula
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
-from .ir.elements import FP32, Element
-from .ir.matrix_views import MatrixViews
 from .ir.task_loops import arguments
 from .ir.tile import Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs, pack_words
 from .launch import Launch, Phase
-from .steps.formula import Formula
+from .matrix_views import MatrixViews
+from .text.elements import FP32, Element
+from .text.formula import Formula
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"

@@ -13,8 +13,8 @@ from .fusion import NONE, Fusion
 from .ir.grouped_loops import FIELDS, FUSED_FIELDS
 from .ir.grouped_nhwc import GroupedTile
 from .ir.tiling import row_runs
-from .ir.writer import in_order
 from .launch import Launch, Phase
+from .text.writer import in_order
 
 KERNEL = Kernel.of(
     name="llvm.grouped",

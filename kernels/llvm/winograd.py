@@ -15,13 +15,13 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
+from .aligned import aligned
 from .fusion import NONE, Fusion
-from .ir.aligned import aligned
 from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
-from .ir.writer import ENTRY, Writer, declarations, in_order
 from .launch import Launch, Phase
+from .text.writer import ENTRY, Writer, declarations, in_order
 
 PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few tiles read the filter only once
 

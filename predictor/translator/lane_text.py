@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seqtune.kernels.llvm.ir.elements import FP32
-from seqtune.kernels.llvm.ir.writer import Writer
-from seqtune.kernels.llvm.steps.vectors import Vectors, float_text
+from seqtune.kernels.llvm.text.elements import FP32
+from seqtune.kernels.llvm.text.vectors import Vectors, float_text
+from seqtune.kernels.llvm.text.writer import Writer
 
 LANES = 16  # floats of a vector
 EPSILON = 1e-5  # of PyTorch's layer norm

@@ -6,9 +6,9 @@ row of the inputs and its column of the weights.
 
 from __future__ import annotations
 
-from seqtune.kernels.llvm.ir.elements import FP32
-from seqtune.kernels.llvm.ir.writer import Writer
-from seqtune.kernels.llvm.steps.vectors import float_text
+from seqtune.kernels.llvm.text.elements import FP32
+from seqtune.kernels.llvm.text.vectors import float_text
+from seqtune.kernels.llvm.text.writer import Writer
 
 from .lane_text import LANES, VECTOR, first_lanes, unit_scale
 

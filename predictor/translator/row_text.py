@@ -8,10 +8,10 @@ give the same bits.
 
 from __future__ import annotations
 
-from seqtune.kernels.llvm.ir.elements import FP32
-from seqtune.kernels.llvm.ir.writer import Writer, declarations
-from seqtune.kernels.llvm.steps.vector_math import exp_of_negative
-from seqtune.kernels.llvm.steps.vectors import Vectors, declare_math, float_text
+from seqtune.kernels.llvm.text.elements import FP32
+from seqtune.kernels.llvm.text.vector_math import exp_of_negative
+from seqtune.kernels.llvm.text.vectors import Vectors, declare_math, float_text
+from seqtune.kernels.llvm.text.writer import Writer, declarations
 
 from .lane_text import LANES, VECTOR, across, dot, first_lanes, lanes, load, store, unit_scale
 from .product_text import SIGNATURE, product_text

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.llvm.ir.aligned import aligned
+from seqtune.kernels.llvm.aligned import aligned
 
 from ..compiled import Functions, compiled
 from .lane_text import LANES

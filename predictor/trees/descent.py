@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.llvm.ir.writer import Writer, declarations
+from seqtune.kernels.llvm.text.writer import Writer, declarations
 
 from ..compiled import Functions, compiled
 

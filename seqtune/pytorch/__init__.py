@@ -1,4 +1,4 @@
-"""PyTorch models with tuned kernels.
+"""PyTorch models with tuned kernels: the documented name of `seqtune.hooks.pytorch`.
 
     >>> from seqtune.pytorch import optimize
     >>> fast = optimize(model, example)  # doctest: +SKIP
@@ -6,12 +6,6 @@
 Importing this package loads PyTorch: `pip install 'seqtune[pytorch]'`.
 """
 
-from ..errors import check_installed
-
-check_installed("pytorch", "torch")
-
-from .dynamo import backend  # noqa: E402
-from .explanation import NetworkExplanation, explain  # noqa: E402
-from .optimized import Optimized, optimize  # noqa: E402
+from ..hooks.pytorch import NetworkExplanation, Optimized, backend, explain, optimize
 
 __all__ = ["NetworkExplanation", "Optimized", "backend", "explain", "optimize"]

@@ -10,7 +10,7 @@ from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.pytorch.device_threads import binder_of, device_for_threads
+from seqtune.networks.program.device_threads import binder_of, device_for_threads
 from seqtune.tuner.measuring.timing import prepare
 
 RESNET, MOBILENET = LAYER_SETS["resnet18"], LAYER_SETS["mobilenet_v2"]

@@ -13,7 +13,7 @@ from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.errors import SeqtuneError
 from seqtune.exchange import export
 from seqtune.kernels.devices.device import Device
-from seqtune.pytorch.saved_choices import write_choices
+from seqtune.networks.selection.choices import write_choices
 from tests.support.recorded_files import write_recorded
 
 DEVICE = Device("llvm:avx2:1", "llvm", "x86", "avx2")

@@ -184,7 +184,7 @@ def _load_checkpoint(folder: Path) -> None:
 
 
 def _read_choices(folder: Path) -> None:
-    from seqtune.pytorch.saved_choices import SavedChoices
+    from seqtune.networks.selection.choices import SavedChoices
 
     SavedChoices.read(folder / "choices.json").on(_DEVICE)
 

@@ -20,7 +20,7 @@ from seqtune.kernels.devices.element_types import decode, element_type, encode, 
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.launch import Launch, llvm_implementation
-from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table

@@ -14,10 +14,10 @@ from functools import lru_cache
 from ...launches.implementation import KernelSource
 from ...problem import Problem
 from ..launch import Launch, Phase
-from ..steps.formula import Formula
+from ..text.formula import Formula
+from ..text.writer import ENTRY, Writer, declarations, in_order, zero_floats
 from .epilogue import declare_epilogue, finished
 from .workspace import pieces, write_piece
-from .writer import ENTRY, Writer, declarations, in_order, zero_floats
 
 # Launch arguments in order, each an i64; steps are counted in floats.
 FIELDS = (

@@ -15,10 +15,10 @@ from ...launches.implementation import KernelSource
 from ...problem import Problem
 from ..fusion import Elements, Fusion
 from ..launch import Launch, Phase
-from ..steps.formula import Formula
+from ..text.formula import Formula
+from ..text.writer import ENTRY, Writer, declarations, in_order
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished
 from .tiling import row_runs
-from .writer import ENTRY, Writer, declarations, in_order
 
 # Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in elements.
 FIELDS = (

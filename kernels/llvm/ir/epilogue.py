@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..steps.formula import Formula, write
-from ..steps.vectors import declare_math
-from .elements import FP32, Element
-from .writer import Writer
+from ..text.elements import FP32, Element
+from ..text.formula import Formula, write
+from ..text.vectors import declare_math
+from ..text.writer import Writer
 
 MOST_INSTRUCTIONS = 12  # of a formula that is computed in registers: hard-swish has 7, SiLU some 40
 # Further parameters of functions that store sums with a second operand; %other points to that of the first sum.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..text.writer import ENTRY, Writer
 from .epilogue import OTHER_FIELDS, other_base
-from .writer import ENTRY, Writer
 
 # Launch arguments in order, each an i64; steps are in floats. A span is the channels that `span_blocks` blocks divide.
 FIELDS = (

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...launches.implementation import KernelSource
-from ..steps.formula import Formula
+from ..text.formula import Formula
+from ..text.writer import Writer, declarations
 from .epilogue import OTHER, Store, declare_epilogue
 from .grouped_loops import FUSED_FIELDS, GroupedLoops
-from .writer import Writer, declarations
 
 Sums = dict[tuple[int, int, int], str]  # (row, column, vector) of a tile -> value
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 
+from ..text.writer import ENTRY, Writer, in_order
 from .epilogue import OTHER, OTHER_FIELDS, other_base
-from .writer import ENTRY, Writer, in_order
 
 # Launch arguments in order, each an i64. Steps and offsets are in elements of x, y or the second operand: x_tap_*
 # between filter taps; w_* are in the floats of packed weights. The filter's rows that a tile sees are those on the

@@ -24,12 +24,12 @@ from functools import lru_cache
 from itertools import groupby
 
 from ...launches.implementation import KernelSource
-from ..steps.formula import Formula
+from ..text.elements import FP32, Element, WordProducts
+from ..text.formula import Formula
+from ..text.writer import Writer
 from .borders import Borders, Taps
-from .elements import FP32, Element, WordProducts
 from .epilogue import Store, declare_epilogue
 from .task_loops import ENTRIES, FUSED_FIELDS, loops, signature
-from .writer import Writer
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...devices.element_types import encode
 from ...launches.implementation import Array
 from ...problem import Problem
-from .aligned import aligned
+from ..aligned import aligned
 
 MOST_UNEVEN = 1.1  # the largest share that a thread may have, as a multiple of an equal share
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..steps.formula import Formula
+from ..text.formula import Formula
+from ..text.writer import ENTRY, Writer, copy_floats, declarations, zero_floats
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished, other_base
 from .winograd_transforms import Lanes, input_values, output_values, square, transposed
 from .workspace import write_piece
-from .writer import ENTRY, Writer, copy_floats, declarations, zero_floats
 
 # Launch arguments in order, each an i64; offsets and steps are in floats.
 FIELDS = (

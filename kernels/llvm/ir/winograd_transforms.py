@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .writer import Writer
+from ..text.writer import Writer
 
 POINTS = {2: (1.0,), 4: (0.625, 1.5)}  # m -> a, b
 

@@ -6,7 +6,7 @@ identifies the thread: the least i with floor(tasks * i / threads) = begin, whic
 
 from __future__ import annotations
 
-from .writer import Writer
+from ..text.writer import Writer
 
 
 def pieces(threads: int, tasks: int) -> int:

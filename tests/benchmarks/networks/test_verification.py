@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.networks.verification import CONTROL, PREDICTED, VERIFIED, kept, row_of, table
 from seqtune.errors import FormatError, MisuseError
-from seqtune.pytorch.network_verification import NetworkVerification
+from seqtune.networks.selection.reports import NetworkVerification
 
 REPORT = NetworkVerification(60.0, 66.0, 21, 9, 8, 1.2, 0.01)
 

@@ -17,7 +17,7 @@ from tests.support.installation import environment
 from tests.support.installation.wheel import FLOORS, build, front, shipped
 from tests.support.paths import ROOT
 
-# Modules that load PyTorch when they are imported; no others may. Those of `seqtune.pytorch` are not listed.
+# Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
     "huggingface", "predictor.labels.label_examples", "predictor.labels.mixture_weights",
     "predictor.labels.short_attention", "predictor.labels.training", "predictor.labels.translator",
@@ -44,10 +44,12 @@ RUN = """
 import contextlib, importlib, io, json, pkgutil, sys, traceback
 from seqtune.__main__ import main
 
+LOADING = ("seqtune.networks", "seqtune.hooks.pytorch", "seqtune.pytorch", "seqtune.__main__")
+
 def modules():
     import seqtune
     for module in pkgutil.walk_packages(seqtune.__path__, "seqtune.", lambda name: None):
-        if not module.name.startswith(("seqtune.pytorch", "seqtune.__main__")):
+        if not module.name.startswith(LOADING):
             try:
                 importlib.import_module(module.name)
             except ImportError as error:

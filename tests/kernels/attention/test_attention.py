@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array
-from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.attention_views import AttentionViews
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -135,7 +135,7 @@ def test_slices_of_one_buffer_are_read_and_written_in_place(backends: dict[str, 
 
 
 def _launch(backend: LLVMBackend, source: Any, launch: Any, buffers: list[int], mask: int) -> None:
-    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+    from seqtune.networks.program.bound_kernels import KernelBinder
 
     binder = KernelBinder(backend.device, backend._compiler, backend.threads)
     bound = binder.bind_source(source, replace(launch, arguments=(*launch.arguments[:-1], mask)))

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.element_types import decode, encode, rounded
 from seqtune.kernels.launches.implementation import Array
-from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.attention_views import AttentionViews
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.element_types import decode, encode
-from seqtune.kernels.llvm.ir.elements import Element
-from seqtune.kernels.llvm.ir.writer import Writer
+from seqtune.kernels.llvm.text.elements import Element
+from seqtune.kernels.llvm.text.writer import Writer
 from seqtune.tuner.backends.llvm.compiler import capabilities, instruction_sets
 from tests.support.devices import device_of
 from tests.support.steps.runs import compiler

@@ -14,9 +14,9 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.gemm import IMPLEMENTATION, LLVMGemm
-from seqtune.kernels.llvm.ir.elements import WORD_METHODS, Element
 from seqtune.kernels.llvm.launch import Launch
-from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.text.elements import WORD_METHODS, Element
+from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace

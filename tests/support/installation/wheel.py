@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-FLOORS = ("kernels", "data", "tuner", "predictor")
+FLOORS = ("kernels", "data", "tuner", "predictor", "networks")
 
 
 def build(folder: Path) -> Path:

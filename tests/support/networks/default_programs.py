@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.pytorch.compilation import compile_graph, exported
-from seqtune.pytorch.network.nodes import Tuned
-from seqtune.pytorch.network_module import NetworkModule
-from seqtune.pytorch.saved_choices import Choice
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+from seqtune.networks.compilation import compile_graph, exported
+from seqtune.networks.module import NetworkModule
+from seqtune.networks.nodes import Tuned
+from seqtune.networks.program.bound_kernels import KernelBinder
+from seqtune.networks.selection.choices import Choice
 
 
 def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder, family: int = 0) -> NetworkModule:

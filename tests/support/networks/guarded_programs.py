@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.kernels.launches.implementation import Array
-from seqtune.pytorch.device_threads import binder_of, device_for_threads
-from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants
-from tests.front.pytorch.test_networks import (
-    Block,
-    Dense,
-    Embedded,
-    Excitation,
-    InvertedResidual,
-    Norms,
-    Padded,
-    Shuffle,
-)
+from seqtune.networks.program.device_threads import binder_of, device_for_threads
+from seqtune.networks.program.shared_memory import Scratch, SharedConstants
+from tests.networks.test_networks import Block, Dense, Embedded, Excitation, InvertedResidual, Norms, Padded, Shuffle
 from tests.support.guarded import guarded
 from tests.support.networks.default_programs import program_of
 from tests.support.torch_models import random_norms

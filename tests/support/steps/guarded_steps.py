@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.element_types import decode, encode
-from seqtune.kernels.llvm.ir.elements import FP32, Element
-from seqtune.kernels.llvm.steps.formula import Formula
-from seqtune.kernels.llvm.steps.gather import gather
-from seqtune.kernels.llvm.steps.pointwise import pointwise
-from seqtune.kernels.llvm.steps.pooling import Window, average_pool, max_pool
-from seqtune.kernels.llvm.steps.reduction import reduction
-from seqtune.kernels.llvm.steps.rows import SCALE_SHIFT, layer_norm, softmax
-from seqtune.kernels.llvm.steps.step_source import StepSource
-from seqtune.kernels.llvm.steps.view import View
+from seqtune.kernels.llvm.text.elements import FP32, Element
+from seqtune.kernels.llvm.text.formula import Formula
+from seqtune.networks.steps.gather import gather
+from seqtune.networks.steps.pointwise import pointwise
+from seqtune.networks.steps.pooling import Window, average_pool, max_pool
+from seqtune.networks.steps.reduction import reduction
+from seqtune.networks.steps.rows import SCALE_SHIFT, layer_norm, softmax
+from seqtune.networks.steps.step_source import StepSource
+from seqtune.networks.steps.view import View
 from tests.support.guarded import guarded, guarded_bytes
 from tests.support.steps.runs import WIDTHS, launch
 

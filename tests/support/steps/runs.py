@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.llvm.steps.step_source import StepSource
-from seqtune.kernels.llvm.steps.view import View
+from seqtune.networks.steps.step_source import StepSource
+from seqtune.networks.steps.view import View
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
 
 Floats = NDArray[np.float32]

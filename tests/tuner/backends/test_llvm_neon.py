@@ -10,12 +10,12 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.launch import llvm_implementation
-from seqtune.kernels.llvm.steps.formula import Formula
-from seqtune.kernels.llvm.steps.pointwise import pointwise
-from seqtune.kernels.llvm.steps.view import View
+from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.steps.pointwise import pointwise
+from seqtune.networks.steps.view import View
 from tests.support.steps.guarded_steps import steps
 
 NEON = Device("llvm:neon:4", "llvm", "neoverse-n1", "neon", threads=4, compute_units=4, vector_bits=128,

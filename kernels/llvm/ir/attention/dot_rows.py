@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...text.writer import ENTRY, Writer, declarations, zero_floats
 from ..workspace import write_piece
-from ..writer import ENTRY, Writer, declarations, zero_floats
 from .key_spans import FIELDS, VALUES, inverse_of, merge
 from .lane_sums import lane_sums
 from .weights import LOWEST, constant, larger, number, weight

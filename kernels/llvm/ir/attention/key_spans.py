@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..writer import ENTRY, Writer
-from .views import FIELDS as VIEWS
+from ...attention_views import FIELDS as VIEWS
+from ...text.writer import ENTRY, Writer
 from .weights import LOWEST, number, weight
 
 # `rows`: queries of a head of k and v; `span`: keys of a task; `partial`: floats of a span's result for one query.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..writer import Writer
+from ...text.writer import Writer
 
 
 def lane_sums(write: Writer, lanes: int, vectors: Sequence[str]) -> str:

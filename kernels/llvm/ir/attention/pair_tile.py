@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..elements import Element
-from ..writer import Writer
+from ...text.elements import Element
+from ...text.writer import Writer
 from .pairs import BF16, DECLARATIONS, declare_dot, dot, interleaved, ones
 from .query_tile import SCORES, STATES, WEIGHTS, QueryTile
 from .weights import LEAST_NORMAL, LOG2_E, constant, declare_powers, number, power_of_two

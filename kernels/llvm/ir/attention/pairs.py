@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..elements import Element
-from ..writer import Writer, declarations
+from ...text.elements import Element
+from ...text.writer import Writer, declarations
 from .transposition import LANES_TO_ROWS, lanes_to_rows, transposed
 
 BF16 = Element("bf16", rounds=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...text.writer import ENTRY, Writer, copy_floats, declarations
 from ..workspace import write_piece
-from ..writer import ENTRY, Writer, copy_floats, declarations
 from .query_tile import FIELDS, QueryTile
 from .transposition import DECLARATIONS
 

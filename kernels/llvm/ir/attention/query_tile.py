@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..writer import Writer, zero_floats
-from .views import FIELDS as VIEWS
+from ...attention_views import FIELDS as VIEWS
+from ...text.writer import Writer, zero_floats
 from .weights import LOWEST, constant, larger, number, weight
 
 # `v_step`: floats from one value to the next as the tile reads them; `mask`: its address, if there is one.

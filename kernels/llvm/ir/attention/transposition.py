@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..elements import FP32, Element
-from ..writer import Writer, declarations
+from ...text.elements import FP32, Element
+from ...text.writer import Writer, declarations
 
 _ROWS_TO_LANES = "ptr %from, i64 %from_row, ptr %to, i64 %columns, float %factor, i64 %vectors"
 LANES_TO_ROWS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns, i64 %vectors"

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from ..writer import Writer
+from ...text.writer import Writer
 
 LEAST_NORMAL = 2.0**-126
 LOWEST = -3.4028234663852886e38  # the least finite fp32 number: the largest score before any was seen

@@ -15,13 +15,13 @@ from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import Fusion
-from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference

@@ -17,15 +17,15 @@ from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.ir.tiling import row_runs
-from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
-from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
+from seqtune.kernels.llvm.text.activations import ACTIVATIONS
+from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference

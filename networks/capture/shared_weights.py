@@ -1,0 +1,138 @@
+"""Shared weights: a copy of a module for a moment in the same memory, one of its own, and whether weights were written.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from seqtune.errors import MisuseError, one_line
+
+PLAIN = (Tensor, nn.Parameter)  # tensors of subclasses may have no memory, or other meanings
+_version = attrgetter("_version")  # counts changes in place
+
+
+class WatchedWeights:
+    """The parameters and buffers of a module, and their versions.
+
+    Inference tensors are left out: they have no versions, and cannot be changed outside the inference mode.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.tensors = [weight for weight in (*module.parameters(), *module.buffers()) if not weight.is_inference()]
+        self._versions = self._current()
+
+    def were_written(self) -> bool:
+        """Whether one was changed in place since this object was made; a tenth of a microsecond for each."""
+        return self._versions != self._current()
+
+    def _current(self) -> list[int]:
+        return list(map(_version, self.tensors))
+
+
+class OwnCopy:
+    """A copy of a model with memory of its own: `model`. Another thread copies its parameters until `wait` returns.
+
+    An export needs no values of parameters, and takes about as long as this copying for a large model. Memory that a
+    process uses for the first time is what takes so long. An export may read values of parameters that a module keeps
+    in a list; then the copy is complete at once. Raises MisuseError for a model that cannot be copied.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        weights = [weight for weight in plain_parameters(model) if weight.layout is torch.strided
+                   and weight.is_contiguous() and not weight.is_conj() and not weight.is_neg()]
+        copies = [nn.Parameter(torch.empty_like(weight), weight.requires_grad) for weight in weights]
+        self._pool = ThreadPoolExecutor(1)
+        self._copied = self._pool.submit(_copy_all, [_bytes(copy) for copy in copies], list(map(_bytes, weights)))
+        self._pool.shutdown(wait=False)
+        memo: dict[int, Any] = {id(weight): copy for weight, copy in zip(weights, copies, strict=True)}
+        try:
+            self.model = copy.deepcopy(model, memo)
+        except Exception as error:  # each module may have a __deepcopy__ of its own
+            raise MisuseError(f"the model cannot be copied: {one_line(error, 200)}") from error
+        if _keeps_weights_apart(model):
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until all values are there."""
+        self._copied.result()
+
+
+def _bytes(weight: Tensor) -> NDArray[np.uint8]:
+    """The memory of a contiguous tensor; writing there does not count as a change of the tensor."""
+    array: NDArray[np.uint8] = weight.detach().reshape(-1).view(torch.uint8).numpy()
+    return array
+
+
+def _copy_all(copies: list[NDArray[np.uint8]], originals: list[NDArray[np.uint8]]) -> None:
+    """NumPy copies without Python's lock, and by one thread only: an export runs beside it."""
+    for mine, given in zip(copies, originals, strict=True):
+        np.copyto(mine, given)
+
+
+def _keeps_weights_apart(model: nn.Module) -> bool:
+    """Whether a module has parameters among its plain attributes, such as in a list."""
+    return any(isinstance(leaf, nn.Parameter) for part in model.modules()
+               for name, value in vars(part).items() if name not in ("_parameters", "_modules")
+               for leaf in pytree.tree_leaves(value))
+
+
+@contextmanager
+def kept_buffers(module: nn.Module) -> Iterator[None]:
+    """Give a module's buffers their present values again at the end: calls in between may write or replace them."""
+    before = [(part, name, buffer, None if buffer is None else buffer.clone()) for part in module.modules()
+              for name, buffer in part._buffers.items()]
+    watched = WatchedBuffers(module)
+    try:
+        yield
+    finally:
+        if watched.written():
+            for part, name, buffer, value in before:
+                part._buffers[name] = buffer
+                if value is not None and buffer is not None and not buffer.is_inference() \
+                        and not torch.equal(buffer, value):
+                    buffer.data.copy_(value)
+
+
+class WatchedBuffers:
+    """The buffers of a module and of its parts, to see which parts have one that was written, replaced or filled."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._before = self._current()
+
+    def written(self) -> set[str]:
+        """The names of the parts that have such a buffer, themselves or deeper; "" is the module."""
+        now = self._current()
+        parts = {key[0] for key in self._before.keys() | now.keys() if self._before.get(key) != now.get(key)}
+        return {outer for name in parts for outer in ("", *accumulate(name.split("."), "{}.{}".format))}
+
+    def _current(self) -> dict[tuple[str, str], tuple[int, int] | None]:
+        return {(name, key): None if buffer is None else (id(buffer), -1 if buffer.is_inference() else buffer._version)
+                for name, part in self._module.named_modules() for key, buffer in part._buffers.items()}
+
+
+def plain_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are neither of a subclass nor made in inference mode."""
+    return [weight for weight in model.parameters() if type(weight) is nn.Parameter and not weight.is_inference()]
+
+
+def shared_copy(model: nn.Module) -> nn.Module:
+    """A copy that shares the memory of the model's parameters, for a call or two while the model stays as it is.
+
+    Buffers, tensors of inference mode and of other kinds than plain ones are copied.
+    """
+    shared: dict[int, Any] = {id(weight): nn.Parameter(weight.detach(), weight.requires_grad)
+                              for weight in plain_parameters(model)}
+    return copy.deepcopy(model, shared)

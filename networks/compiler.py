@@ -1,0 +1,109 @@
+"""GraphCompiler: compiles one graph with given choices for its layers. The graph itself is not changed.
+
+All layers are chosen together, so that equal ones are predicted once. Where PyTorch's operation computes a layer, the
+segment of the graph around it is cut in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from .lowering.attention_forms import unify_attention
+from .lowering.graph_edits import EditedGraph
+from .lowering.partition import fold_constants, joined, segments_of, unknown_operations
+from .module import NetworkModule, SegmentNetwork
+from .nodes import Layer, Tuned
+from .plan.precisions import TOLERANCES, has_bf16
+from .program.bound_kernels import KernelBinder
+from .selection.choices import Choice
+from .selection.peer_layers import keep_layer
+from .selection.reports import NetworkVerification
+from .verification.peer_comparison import GraphVerdict, graph_digest
+
+SLOWER = "PyTorch's own operation is faster, and so is the network with it"
+UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """The graph, the choices for its layers in order, and the reason why each other operation stayed PyTorch's."""
+
+    graph: Any  # an fx.GraphModule, or a PeerGraph where that is faster
+    choices: tuple[Choice, ...]
+    kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
+    verdict: GraphVerdict | None = None  # where it was compared as a whole
+    verification: NetworkVerification | None = None  # where its layers were verified
+    tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
+    written: tuple[int, ...] = ()  # indices of the operands that a run writes at its end; they must share no memory
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCompiler:
+    """A plain graph, the device's binder, and the precision in which layers are computed."""
+
+    module: fx.GraphModule
+    binder: KernelBinder
+    precision: str
+
+    def compile(self, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
+                split: bool = False) -> CompiledGraph | None:
+        """Compile the graph; None where it has no layer that kernels compute.
+
+        With `split`, layers that PyTorch computes faster stay PyTorch's.
+        """
+        module = _copied(self.module)
+        unify_attention(module.graph)
+        fold_constants(module)  # sums of masks
+        unknown = unknown_operations(module, self.computes_bf16())
+        choices: list[Choice] = []
+        while True:
+            networks = [SegmentNetwork(segment, self.binder.device, self.precision)
+                        for segment in segments_of(module, unknown)]
+            tuned = [node for network in networks for node in network.tuned]
+            if not choices and not any(isinstance(node, Layer) for node in tuned):
+                return None
+            new = [replace(choice, configuration=None) if split and choice.slower else choice
+                   for choice in choose(tuned)]
+            known = {choice.problem for choice in choices}
+            choices += [choice for choice in new if not choices or choice.problem not in known]
+            kept = {node.origin: SLOWER if choice.slower else UNSOLVED
+                    for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
+            if not kept:
+                break
+            for node in [node for node in module.graph.nodes if node.name in kept]:
+                reason = kept[node.name]
+                unknown[keep_layer(module, node, self.precision)] = reason
+        configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
+                          if choice.configuration is not None}
+        modules = [NetworkModule(network, self.binder, configurations) for network in networks]
+        graph = joined(module, unknown, [network.segment for network in networks], modules)
+        return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()),
+                             tolerance=TOLERANCES["bf16" if self.computes_bf16() else "fp32"],
+                             written=_written(self.module.graph))
+
+    def computes_bf16(self) -> bool:
+        """Whether bf16 was asked for, or is the type of a weight."""
+        return self.precision == "bf16" or has_bf16([*self.module.parameters(), *self.module.buffers()])
+
+    def digest(self, choices: Sequence[Choice]) -> str:
+        """A digest of the graph with these choices."""
+        return graph_digest(self.module, choices)
+
+
+def _written(graph: fx.Graph) -> tuple[int, ...]:
+    """The indices of the operands that are written."""
+    written = {node.args[0] for node in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    return tuple(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node in written)
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the graph, which may be changed, with the same tensors."""
+    graph = fx.Graph()
+    result = graph.graph_copy(module.graph, {})
+    graph.output(result)
+    return EditedGraph(module, graph)

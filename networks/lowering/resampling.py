@@ -1,0 +1,184 @@
+"""Translations of operations that make images of another size: interpolation, padding by reflection, pixel shuffles.
+
+Interpolation is linear and separable. Its weights along an axis are found by interpolating unit vectors, so they are
+PyTorch's own for every mode and every way to give the size. Where each new pixel is one old pixel, the pixels are read
+by number in one step; else an axis takes a step for each tap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, fx
+
+from seqtune.kernels.llvm.text.formula import Formula
+
+from ..nodes import MovedRows, Node
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+
+aten = torch.ops.aten
+MOST_TAPS = 8  # old pixels of a new one along an axis; each takes a step
+SCALED, ADDED = Formula.of("mul", 0, 1), Formula(3, (("mul", 0, 1), ("add", 3, 2)))
+
+Taps = tuple[NDArray[np.int64], NDArray[np.float32]]  # (size, taps): old pixels of each new one, and their weights
+
+
+def _interpolated(lowering: Lowering, node: fx.Node) -> Node:
+    x, shape = lowering.value(node.args[0]), shape_of(node)
+    if len(x.shape) < 3:
+        raise UnknownOperationError("an interpolation without channels")
+    scales = arguments(node).get("scale_factors") or [1.0] * (len(shape) - 2)
+    changed = [axis for axis in range(2, len(shape)) if shape[axis] != x.shape[axis] or scales[axis - 2] != 1]
+    others = [max(2, math.ceil(2.0 / scale)) for scale in scales]  # two pixels remain: of one, PyTorch's `_aa` is wrong
+    return resampled(lowering, x, {axis: _taps(node, x.shape[axis], shape[axis], axis, others) for axis in changed})
+
+
+def padded_with_itself(lowering: Lowering, node: fx.Node) -> Node:
+    """Padding with numbers of the image itself."""
+    x, given = lowering.value(node.args[0]), arguments(node)["pad" if node.target is aten.pad.default else "padding"]
+    shape = shape_of(node)
+    if any(width < 0 for width in given) or len(shape) - len(given) // 2 < 2:
+        raise UnknownOperationError("padding that crops, or of channels")
+    axes = {}
+    for pair in range(len(given) // 2):
+        axis = len(shape) - 1 - pair
+        if any(given[2 * pair:2 * pair + 2]):
+            moved = torch.arange(x.shape[axis], dtype=torch.float32)[None, None]
+            mode = arguments(node).get("mode") or ("reflect" if "reflection" in str(node.target) else "replicate")
+            numbers = torch.nn.functional.pad(moved, given[2 * pair:2 * pair + 2], mode)[0, 0]
+            axes[axis] = (numbers.long().numpy()[:, None], np.ones((shape[axis], 1), np.float32))
+    return resampled(lowering, x, axes)
+
+
+def adaptive_average(lowering: Lowering, node: fx.Node) -> Node:
+    """Means of windows of different sizes."""
+    x, shape = lowering.value(node.args[0]), shape_of(node)
+    others = [1] * (len(shape) - 2)
+    return resampled(lowering, x, {axis: _taps(node, x.shape[axis], shape[axis], axis, others)
+                                   for axis in range(2, len(shape)) if shape[axis] != x.shape[axis]})
+
+
+def _taps(node: fx.Node, size: int, new: int, axis: int, others: Sequence[int]) -> Taps:
+    """The old pixels of each new one along an axis, by computing the operation for unit vectors.
+
+    `others` are small sizes for the other axes, along which the numbers are the same.
+    """
+    axes = range(2, 2 + len(others))
+    sizes = [size if other == axis else others[other - 2] for other in axes]
+    units = torch.eye(size).reshape(1, size, *[size if other == axis else 1 for other in axes])
+    wanted = None if node.args[1] is None else [new if other == axis else others[other - 2] for other in axes]
+    target: Any = node.target
+    results: Tensor = target(units.expand(1, size, *sizes), wanted, *node.args[2:], **node.kwargs)
+    weights = results.movedim(axis, -1).reshape(size, -1, new)[:, 0].t().numpy()
+    count = int((weights != 0).sum(1).max())
+    if count > MOST_TAPS:
+        raise UnknownOperationError(f"{count} pixels become one")
+    order = np.sort(np.argsort(weights == 0, axis=1, kind="stable")[:, :count], axis=1)
+    return order.astype(np.int64), np.take_along_axis(weights, order, 1).astype(np.float32)
+
+
+def resampled(lowering: Lowering, x: Node, axes: dict[int, Taps]) -> Node:
+    """Weighted sums of pixels along axes, computed with channels as neighbours."""
+    count = len(x.shape)
+    last, first = (0, *range(2, count), 1), (0, count - 1, *range(1, count - 1))
+    value = _permuted(lowering, x, last)
+    if axes and all(_is_choice(taps) for taps in axes.values()):
+        value = chosen_rows(lowering, value, {axis - 1: taps[0][:, 0] for axis, taps in axes.items()})
+    else:
+        for axis in sorted(axes, key=lambda axis: (len(axes[axis][0]) / x.shape[axis], -axis)):
+            value = _mixed(lowering, value, axis - 1, axes[axis])
+    return _permuted(lowering, value, first)
+
+
+def _is_choice(taps: Taps) -> bool:
+    """Whether every new pixel is one old pixel."""
+    return taps[0].shape[1] == 1 and bool((taps[1] == 1).all())
+
+
+def chosen_rows(lowering: Lowering, x: Node, axes: dict[int, NDArray[np.int64]]) -> Node:
+    """One step: the places of these numbers along axes before the last one, whose numbers stay together."""
+    numbers = np.arange(math.prod(x.shape[:-1])).reshape(x.shape[:-1])
+    for axis, chosen in axes.items():
+        numbers = np.take(numbers, chosen, axis)
+    return lowering.add(MovedRows((*numbers.shape, x.shape[-1]), [x], np.ascontiguousarray(numbers)))
+
+
+def _mixed(lowering: Lowering, x: Node, axis: int, taps: Taps) -> Node:
+    """A step for each tap along one axis; all that lies inside of it is one row."""
+    chosen, weights = taps
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1:])
+    size, new = x.shape[axis], len(chosen)
+    rows = lowering.add_reshaped(x, (outer, size, inner))
+    begins = size * np.arange(outer)[:, None]
+    result: Node | None = None
+    for tap in range(chosen.shape[1]):
+        factors = lowering.value(torch.from_numpy(np.ascontiguousarray(weights[:, tap:tap + 1])))
+        more = [] if result is None else [result]
+        result = lowering.add(MovedRows((outer, new, inner), [rows, factors, *more], begins + chosen[:, tap],
+                                        ADDED if more else SCALED))
+    assert result is not None
+    return lowering.add_reshaped(result, (*x.shape[:axis], new, *x.shape[axis + 1:]))
+
+
+def _permuted(lowering: Lowering, x: Node, order: tuple[int, ...]) -> Node:
+    return lowering.add_view(x, [x.shape[axis] for axis in order], lambda view: view.permuted(order))
+
+
+def shuffled(lowering: Lowering, x: Node, shape: Sequence[int], order: tuple[int, ...],
+             pixels: Sequence[int]) -> Node:
+    """x as `shape`, its axes in another order, as an image of the sizes `pixels`, (n, h, w, c), as (n, c, h, w)."""
+    inside = lowering.add_reshaped(x, tuple(shape))
+    image = lowering.add_reshaped(_permuted(lowering, inside, order), tuple(pixels))
+    return _permuted(lowering, image, (0, 3, 1, 2))
+
+
+def _pixel_shuffle(lowering: Lowering, node: fx.Node) -> Node:
+    x, factor, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
+    if len(shape) != 4:
+        raise UnknownOperationError("a pixel shuffle of another number of axes than four")
+    n, c, h, w = shape
+    return shuffled(lowering, x, (n, c, factor, factor, h // factor, w // factor), (0, 4, 2, 5, 3, 1), (n, h, w, c))
+
+
+def _pixel_unshuffle(lowering: Lowering, node: fx.Node) -> Node:
+    x, factor, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
+    if len(shape) != 4:
+        raise UnknownOperationError("a pixel shuffle of another number of axes than four")
+    n, c, h, w = shape
+    return shuffled(lowering, x, (n, c // factor ** 2, h, factor, w, factor), (0, 2, 4, 1, 3, 5), (n, h, w, c))
+
+
+def _channel_shuffle(lowering: Lowering, node: fx.Node) -> Node:
+    x, groups, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
+    if len(shape) != 4:
+        raise UnknownOperationError("a channel shuffle of another number of axes than four")
+    n, c, h, w = shape
+    return shuffled(lowering, x, (n, groups, c // groups, h, w), (0, 3, 4, 2, 1), (n, h, w, c))
+
+
+def _flipped(lowering: Lowering, node: fx.Node) -> Node:
+    """Images and sequences in the other direction."""
+    x, shape = lowering.value(node.args[0]), shape_of(node)
+    axes = {axis % len(shape) for axis in arguments(node)["dims"]}
+    if len(shape) < 3 or not axes <= set(range(2, len(shape))):
+        raise UnknownOperationError("a flip of channels")
+    return resampled(lowering, x, {axis: (np.arange(shape[axis])[::-1, None].copy(),
+                                          np.ones((shape[axis], 1), np.float32)) for axis in axes})
+
+
+_INTERPOLATIONS = tuple(getattr(aten, name).vec for name in (
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d",
+    "upsample_trilinear3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"))
+RESAMPLING: dict[Any, Maker] = {
+    **dict.fromkeys(_INTERPOLATIONS, _interpolated),
+    **dict.fromkeys((aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.replication_pad1d.default,
+                     aten.replication_pad2d.default), padded_with_itself),
+    aten.pixel_shuffle.default: _pixel_shuffle, aten.pixel_unshuffle.default: _pixel_unshuffle,
+    aten.channel_shuffle.default: _channel_shuffle, aten.flip.default: _flipped,
+}

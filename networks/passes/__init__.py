@@ -1,0 +1,1 @@
+"""Changes of a network's nodes that keep its results."""

@@ -1,0 +1,132 @@
+"""BoundKernel: a built configuration with constant weights, which runs on memory that the caller owns.
+
+An Executable owns copies of all operands, as measuring needs; a BoundKernel owns only what a model needs for a layer:
+code, packed weights and one small job. A call takes a few microseconds more than the kernel itself. The bound kernels
+of one KernelBinder share its threads, its workspace and equal weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import DeviceError, KernelError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.implementation import Array, KernelSource
+from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
+from seqtune.kernels.llvm.launch import Launch, llvm_implementation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.tuner.backends.llvm.compiler import Compiler
+from seqtune.tuner.backends.llvm.threads import make_job, phases_of
+
+from .shared_memory import Scratch, SharedConstants
+
+X, OTHER, BIAS, Y = 0, 1, 2, 3  # indices in a job
+
+
+class ThreadPool(Protocol):
+    """Threads that run jobs: `threads.Threads` or `openmp.OpenMP`."""
+
+    count: int
+
+    def run(self, job: int) -> None:
+        """Run the job at this address and wait until it has finished."""
+        ...
+
+    def run_all(self, jobs: NDArray[np.int64]) -> None:
+        """Run the jobs at these addresses, one after the other."""
+        ...
+
+
+class KernelBinder:
+    """Binds configurations of one llvm device to weights. Only one of its bound kernels may run at a time.
+
+    Raises DeviceError for a device of another backend.
+    """
+
+    def __init__(self, device: Device, compiler: Compiler, threads: ThreadPool) -> None:
+        if device.backend != "llvm":
+            raise DeviceError(f"{device.name} does not run on this process's memory; use an llvm device")
+        self.device = device
+        self.threads = threads
+        self._compiler = compiler
+        self.blocks = Scratch()  # for what programs compute on the way
+        self._workspaces = Scratch()
+        self._constants = SharedConstants()
+
+    def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None,
+             fusion: Fusion = NONE) -> BoundKernel:
+        """Bind a configuration to these weights.
+
+        Raises BuildError, and KernelError without an implementation or where it does not know the fusion.
+        """
+        return self.bind_packed(problem, configuration, self.pack(problem, configuration, weights), bias, fusion)
+
+    def bind_packed(self, problem: Problem, configuration: Configuration, packed: Array, bias: Array | None,
+                    fusion: Fusion = NONE) -> BoundKernel:
+        """Bind a configuration to what `pack` returned for it. Raises as `bind`."""
+        implementation = llvm_implementation(kernel(configuration.kernel))
+        if isinstance(implementation, FusingImplementation):
+            return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
+                                    implementation.launch(problem, self.device, configuration, fusion), packed, bias)
+        if not fusion.is_plain:
+            raise KernelError(f"{configuration.kernel} knows no fusion; compute the layer and what follows separately")
+        return self.bind_source(implementation.source(problem, self.device, configuration),
+                                implementation.launch(problem, self.device, configuration), packed, bias)
+
+    def pack(self, problem: Problem, configuration: Configuration, weights: Array) -> Array:
+        """The weights in the order in which the kernel of a configuration reads them; equal ones are one array.
+
+        Raises KernelError without an implementation.
+        """
+        packed = llvm_implementation(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
+        return self._constants.keep(packed, given=not np.may_share_memory(packed, weights))
+
+    def pack_all(self, layers: Sequence[tuple[Problem, Configuration, Callable[[], Array]]]) -> list[Array]:
+        """Pack the weights of each layer, which a function makes; as many threads as the device has share the work.
+
+        NumPy copies without Python's lock, so that threads help.
+        """
+        with ThreadPoolExecutor(self.device.threads) as pool:
+            return list(pool.map(lambda layer: self.pack(layer[0], layer[1], layer[2]()), layers))
+
+    def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
+                    bias: Array | None = None) -> BoundKernel:
+        """Bind a source that belongs to no kernel family, such as a generated step. Raises BuildError."""
+        module, _ = self._compiler.build(source.text, source.options)
+        arguments = np.array(launch.arguments, np.int64)
+        constants = (None if array is None else self._constants.keep(array) for array in (weights, bias))
+        buffers = [*constants, self._workspaces.take(launch.workspace)]
+        packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
+        job = make_job((0, packed, added, 0, workspace), arguments, phases_of(launch, module.address))
+        return BoundKernel(self.threads, job, arguments, [module, *buffers])
+
+
+class BoundKernel:
+    """A kernel with its weights. A call reads memory at `x` and writes at `y`: addresses, in the problem's layout.
+
+    A caller that runs several jobs at once writes these addresses into `job[X]`, `job[OTHER]` and `job[Y]` itself, and
+    that of a fused epilogue's second operand into `arguments[-1]`.
+    """
+
+    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], arguments: NDArray[np.int64],
+                 owned: list[object]) -> None:
+        self.job, self.address, self.arguments = job, int(job.ctypes.data), arguments
+        self._run, self._owned = threads.run, owned
+
+    def __call__(self, x: int, y: int) -> None:
+        """Launch once and wait until it has finished."""
+        self.job[X] = x
+        self.job[Y] = y
+        self._run(self.address)
+
+    def with_fused(self, x: int, other: int, y: int) -> None:
+        """Launch once with the second operand of a fused epilogue at the address `other`, which may be y's."""
+        self.arguments[-1] = other
+        self(x, y)

@@ -1,0 +1,105 @@
+"""Jobs of products of two computed matrices: steps that pack B, and tuned kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TypeAlias
+
+from seqtune.kernels.launches.implementation import implementation_of
+from seqtune.kernels.llvm.gemm import LLVMGemm
+from seqtune.kernels.llvm.matrix_views import MatrixViews
+from seqtune.kernels.llvm.text.elements import FP32
+from seqtune.kernels.registry import kernel
+
+from ..nodes import Product, Shape
+from ..steps.nest import joined
+from ..steps.view import View
+from .assembly import Assembly, Job, Located, Use
+from .bound_kernels import OTHER, X, Y
+
+MOST_JOBS = 16  # of one product; beyond, A and B, and then C, are copied so that their matrices lie evenly apart
+
+Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A, B and C
+
+
+def append_product(assembly: Assembly, node: Product, y: Located) -> None:
+    """Steps that pack B, and tuned kernels for all matrices that lie evenly apart."""
+    a, b = (assembly.located[read] for read in node.inputs)
+    if a.view.element.dtype != "fp32":
+        a = assembly.laid_out(a, lambda view: True, View.contiguous(a.view.shape))
+    problem, configuration = node.problem, assembly.configurations[node]
+    lanes = configuration.number("vector") * configuration.number("vectors_n")
+    own, shared = _axes(node.shape[:-2], a, b, y)
+    if _jobs(own) * _jobs(shared) > MOST_JOBS:
+        a, b = (assembly.laid_out(x, lambda view: view.is_contiguous,
+                                  View.contiguous(x.view.shape, 0, x.view.element)) for x in (a, b))
+        own, shared = _axes(node.shape[:-2], a, b, y)
+    if _jobs(own) * _jobs(shared) > MOST_JOBS:
+        whole = assembly.fresh(View.contiguous(node.shape))
+        own, shared = _axes(node.shape[:-2], a, b, whole)
+    else:
+        whole = y
+    packed = _packed(assembly, b, [(size, steps[1]) for size, steps in own], lanes)
+    (*outer, (matrices, (a_matrix, _, c_matrix))), (*repeated, (times, (a_again, _, c_again))) = own, shared
+    views = MatrixViews(a.view.strides[-2], a.view.strides[-1], whole.view.strides[-2], matrices, a_matrix, c_matrix,
+                        times, a_again, c_again)
+    implementation = implementation_of(kernel(configuration.kernel))
+    assert isinstance(implementation, LLVMGemm)
+    source = implementation.source_of_views(configuration, views, node.epilogue)
+    launch = implementation.launch_of_views(problem, assembly.binder.device, configuration, views)
+    panels = packed.view.size // _count(outer)
+    for number, indices in enumerate(product(*(range(size) for size, _ in outer))):
+        for repetition in product(*(range(size) for size, _ in repeated)):
+            steps = [sum(index * axis[1][operand] for index, axis in zip(
+                (*indices, *repetition), (*outer, *repeated), strict=True)) for operand in range(3)]
+            uses = (Use(_moved(a, steps[0]), word=X), Use(_moved(packed, number * panels), word=OTHER),
+                    Use(_moved(whole, steps[2]), word=Y, writes=True))
+            assembly.jobs.append(Job(assembly.binder.bind_source(source, launch), uses, node))
+    if whole is not y:
+        assembly.copy(whole, y)
+
+
+def _moved(x: Located, step: int) -> Located:
+    """The value `step` elements further."""
+    return Located(x.buffer, replace(x.view, offset=x.view.offset + step))
+
+
+def _axes(lead: Shape, a: Located, b: Located, y: Located) -> tuple[list[Axis], list[Axis]]:
+    """The leading axes with a B for each place, and those with one B for all; the longest one is the last of each."""
+    strides = [x.view.expanded((*lead, *x.view.shape[-2:])).strides[:-2] for x in (a, b, y)]
+    axes: list[Axis] = [(size, steps) for size, *steps in zip(lead, *strides, strict=True) if size > 1]  # type: ignore[misc]
+    parts = []
+    for is_shared in (False, True):
+        chosen = joined([(size, tuple(steps)) for size, steps in axes if (steps[1] == 0) == is_shared])
+        parts.append(sorted(chosen, key=lambda axis: axis[0]) or [(1, (0, 0, 0))])
+    return parts[0], parts[1]
+
+
+def _count(axes: Sequence[Axis]) -> int:
+    return math.prod(size for size, _ in axes)
+
+
+def _jobs(axes: Sequence[Axis]) -> int:
+    """The launches for axes of which one launch serves the last."""
+    return _count(axes[:-1])
+
+
+def _packed(assembly: Assembly, b: Located, axes: Sequence[tuple[int, int]], lanes: int) -> Located:
+    """B as [axes][block of columns][k][column], the last overlapping its predecessor: B itself if it lies so."""
+    (k, n), (along, across) = b.view.shape[-2:], b.view.strides[-2:]
+    blocks, whole = -(-n // lanes), n // lanes
+    sizes, steps = tuple(size for size, _ in axes), tuple(step for _, step in axes)
+    packed = View.contiguous((*sizes, blocks, k, lanes))
+    given = View((*sizes, whole, k, lanes), (*steps, lanes * across, along, across), b.view.offset, b.view.element)
+    if whole == blocks and given.element == FP32 and given.is_contiguous:
+        return Located(b.buffer, given)
+    place = assembly.fresh(packed)
+    axis = len(sizes)
+    assembly.copy(Located(b.buffer, given), Located(place.buffer, packed.sliced(axis, 0, whole)))
+    if blocks > whole:
+        rest = View((*sizes, 1, k, lanes), given.strides, b.view.offset + (n - lanes) * across, b.view.element)
+        assembly.copy(Located(b.buffer, rest), Located(place.buffer, packed.sliced(axis, whole, blocks)))
+    return place

@@ -1,0 +1,55 @@
+"""assemble: the jobs of all nodes of a network, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from seqtune.kernels.kernel import Configuration
+
+from ..nodes import (
+    AttentionHeads,
+    Concatenation,
+    Constant,
+    Gather,
+    Input,
+    Layer,
+    MovedRows,
+    Node,
+    Padding,
+    Pointwise,
+    Pool,
+    Product,
+    Rearranged,
+    Reduction,
+    RowOperation,
+    Tuned,
+)
+from ..steps.view import View
+from . import jobs, moves, product_jobs
+from .assembly import Assembly, Located
+from .bound_kernels import KernelBinder
+
+_MOVES: dict[type[Node], Callable[[Assembly, Any], Located]] = {
+    Input: moves.locate_input, Constant: moves.locate_constant, Rearranged: moves.rearrange, Padding: moves.pad,
+    Concatenation: moves.concatenate}
+_JOBS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
+    Layer: jobs.append_layer, Product: product_jobs.append_product, AttentionHeads: jobs.append_attention,
+    Pointwise: jobs.append_pointwise, RowOperation: jobs.append_rows, Reduction: jobs.append_reduction,
+    Pool: jobs.append_pool, Gather: jobs.append_gather, MovedRows: jobs.append_moved_rows}
+
+
+def assemble(nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],
+             configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> Assembly:
+    """The jobs of a network. `places`: shape, strides and element of each result in PyTorch. Raises BuildError."""
+    assembly = Assembly(nodes, results, places, configurations, binder)
+    for node in nodes:
+        move = _MOVES.get(type(node))
+        if move is not None:
+            assembly.located[node] = move(assembly, node)
+        else:
+            y = assembly.destination(node)
+            _JOBS[type(node)](assembly, node, y)
+            assembly.located[node] = y
+    assembly.finish(results)
+    return assembly

@@ -1,0 +1,144 @@
+"""Choice: the configuration that computes one layer of an optimised model, and SavedChoices: the JSON file of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import DeviceError, FormatError, MisuseError, one_line
+from seqtune.inputs import check_path
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.candidate import Confidence
+from seqtune.tuner.backends.discovery import find
+
+from .reports import NetworkVerification
+
+SCHEMA = 1
+Reports = Sequence[dict[str, Any] | None]  # on each network that was compiled, as JSON; None: there is none
+MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The choice for one layer. `configuration` is None where PyTorch's operation is kept."""
+
+    problem: Problem
+    configuration: Configuration | None
+    seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
+    pytorch_seconds: float | None = None
+    slower: bool = False  # whether PyTorch's operation alone is clearly faster; it is kept if the network gains by it
+    verified: bool = False  # whether it is the result of a verification, not a proposal
+    confidence: Confidence | None = field(default=None, compare=False)  # of a proposal; it is not kept
+
+    def to_json(self) -> dict[str, Any]:
+        """The problem and the configuration with the version of its kernel, as JSON values."""
+        configuration = self.configuration
+        return {"problem": self.problem.to_json(),
+                "kernel": None if configuration is None else configuration.kernel,
+                "version": None if configuration is None else kernel(configuration.kernel).version,
+                "configuration": None if configuration is None else dict(configuration.settings)}
+
+
+def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
+                  verdicts: Reports = (), verifications: Reports = ()) -> None:
+    """Write the file that `SavedChoices` reads. Raises SeqtuneError where that fails."""
+    check_path("path", path or "")
+    layers = [choice.to_json() for choice in choices]
+    content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
+               "layers": layers, "networks": list(verdicts), "verifications": list(verifications)}
+    write_whole(Path(path), json.dumps(content, indent=1) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedChoices:
+    """The JSON object of a file of choices, with its lists; the rest is checked on a device."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> SavedChoices:
+        """Read a file that `write_choices` wrote. Raises FormatError."""
+        text = read_bounded(path, MOST_BYTES)
+        try:
+            content: dict[str, Any] = {"networks": [], "verifications": [], **json.loads(text)}
+            lists = all(isinstance(content[name], list) for name in ("layers", "networks", "verifications"))
+            if lists and {"seqtune", "device"} <= content.keys():
+                return cls(path, content)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise FormatError(f"{path} is not a saved choice of an optimised model")
+
+    def device(self) -> Device | None:
+        """The llvm device that the choices were saved on, as far as its name tells, or None if it is not here."""
+        name = str(self.content["device"]).partition(" ")[0]
+        try:
+            return find(name) if name.startswith("llvm:") else None
+        except DeviceError:
+            return None
+
+    def verifications(self) -> list[NetworkVerification | None]:
+        """The reports on the verifications of the networks. Raises FormatError."""
+        return [None if report is None else NetworkVerification.of_json(report)
+                for report in self.content["verifications"]]
+
+    def on(self, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
+        """The choices, and the verdicts on the networks as JSON values, which are not checked.
+
+        Raises FormatError for another device, machine, version or precision, and malformed choices. Files without a
+        `machine` (of earlier versions) are accepted on every machine of the device's name; without a `precision`, they
+        are of fp32; without `networks`, there are no verdicts.
+        """
+        path, saved = self.path, self.content
+        schema, key, layers, verdicts = saved["seqtune"], str(saved["device"]), saved["layers"], saved["networks"]
+        machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
+        if schema != SCHEMA:
+            raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
+        if key != device.key:
+            raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: "
+                              "optimise the model here, or choose that device if this machine has it")
+        if machine != device.fingerprint:
+            raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
+                              f"this one has {device.fingerprint}: optimise the model here")
+        if known != precision:
+            raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
+        try:
+            return [choice_of_json(layer, device) for layer in layers], verdicts
+        except MisuseError as error:
+            raise FormatError(f"{path}: {one_line(error)}") from None
+
+
+def choice_of_json(layer: Any, device: Device) -> Choice:
+    """The inverse of `Choice.to_json`, without times. Raises MisuseError for what is no choice on the device."""
+    try:
+        problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
+        if name is None:
+            if layer["version"] is not None or layer["configuration"] is not None:
+                raise ValueError
+            return Choice(problem, None)
+        family, version = kernel(str(name)), layer["version"]
+        given = Configuration.of(family.name, layer["configuration"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError("not a saved choice of an optimised model") from None
+    if version != family.version:
+        raise FormatError(f"it was saved with version {version!r:.20} of {family.name}, which is {family.version} now: "
+                          "optimise the model again")
+    space = SearchSpace(family, problem, device)
+    return Choice(problem, space[space.row(given)])  # with the space's own values, because 1 == True
+
+
+def choices_of(choices: Sequence[Choice], problems: Sequence[Problem], name: str) -> list[Choice]:
+    """The saved choice of each problem. Raises FormatError where one is missing."""
+    by_problem = {choice.problem: choice for choice in choices}
+    for problem in problems:
+        if problem not in by_problem:
+            raise FormatError(f"{name} was saved for another model: it has no {problem.brief()}")
+    return [by_problem[problem] for problem in problems]

@@ -1,0 +1,126 @@
+"""ChoiceMemory: what earlier processes chose for layers and networks, in a JSON file beside the journal.
+
+An answer stands under a digest of all that it depends on: the machine with its toolchain, PyTorch, the kernels and the
+checkpoint, the measurements in the journal, and the options. The file is a cache: where it is damaged or cannot be
+written, everything is predicted and measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqtune import __version__
+from seqtune.data.journal import Journal, default_path
+from seqtune.errors import CheckpointError, SeqtuneError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.libraries.table import libraries_in_use
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel, table
+from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.model import SHIPPED
+
+from .choices import Choice, choice_of_json
+
+VERSION = 2  # of the way in which choices are made; answers of another version are not used
+MOST_ANSWERS = 5000  # the oldest ones go first; an answer has about 500 bytes
+MOST_BYTES = 8_000_000
+SUFFIX = ".choices.json"  # after the journal's name
+
+
+class ChoiceMemory:
+    """The remembered answers for one device and one set of options."""
+
+    def __init__(self, device: Device, journal: str | Path | None, checkpoint: str | Path | None, verified: bool,
+                 options: Mapping[str, object]) -> None:
+        """Read the file beside the journal. Raises FormatError for a damaged journal.
+
+        `options` are JSON values on which the choices depend. With `verified`, the choices come from verifications,
+        which do not depend on earlier ones.
+        """
+        path = default_path() if journal is None else Path(journal)
+        self._path = path.with_name(path.name + SUFFIX)
+        self._device = device
+        self._facts = [VERSION, __version__, device.key, device.fingerprint, device.toolchain, platform.node(),
+                       torch.__version__, torch.get_num_threads(),
+                       [(name, kernel(name).version) for name in table(device.backend)],
+                       _checkpoint_files(checkpoint), _measurements(path, device, verified), dict(options)]
+        self._may_make_folder = journal is None
+        self._answers = _read(self._path)
+
+    def find(self, problem: Problem) -> Choice | None:
+        """The choice that was made for a layer, with its times, or None."""
+        with suppress(SeqtuneError, LookupError, TypeError, ValueError, AttributeError):
+            answer = self._answers[self._key(problem.key)]
+            seconds = [None if answer[name] is None else float(answer[name]) for name in ("seconds", "pytorch_seconds")]
+            choice = choice_of_json(answer["choice"], self._device)
+            if choice.problem == problem:
+                return replace(choice, seconds=seconds[0], pytorch_seconds=seconds[1], slower=answer["slower"] is True,
+                               verified=answer["verified"] is True)
+        return None
+
+    def find_answer(self, name: str) -> Any:
+        """The JSON value that `keep_answer` remembered under the name, or None."""
+        return self._answers.get(self._key(name))
+
+    def keep(self, choices: Sequence[Choice]) -> None:
+        """Remember choices. Where the file cannot be written, nothing is remembered."""
+        self._keep({choice.problem.key: {"choice": choice.to_json(), "seconds": choice.seconds,
+                                         "pytorch_seconds": choice.pytorch_seconds, "slower": choice.slower,
+                                         "verified": choice.verified}
+                    for choice in choices})
+
+    def keep_answer(self, name: str, answer: object) -> None:
+        """Remember a JSON value under a name that is no problem's."""
+        self._keep({name: answer})
+
+    def _keep(self, answers: Mapping[str, object]) -> None:
+        merged = {**_read(self._path), **{self._key(name): answer for name, answer in answers.items()}}
+        kept = dict(list(merged.items())[-MOST_ANSWERS:])
+        with suppress(SeqtuneError, OSError):
+            if self._may_make_folder:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, json.dumps({"seqtune": VERSION, "answers": kept}))
+        self._answers = kept
+
+    def _key(self, name: str) -> str:
+        return hashlib.sha256(json.dumps([*self._facts, name]).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with suppress(SeqtuneError, ValueError, LookupError, TypeError, RecursionError):
+        content = json.loads(read_bounded(path, MOST_BYTES, only_regular=True))
+        if content["seqtune"] == VERSION:
+            return dict(content["answers"])
+    return {}
+
+
+def _measurements(journal: Path, device: Device, verified: bool) -> list[int]:
+    """Numbers that change with the measurements of the device by which proposals are corrected."""
+    state: tuple[int, ...] = (0, 0, 0, 0)  # of trials, then of repetitions
+    if journal.is_file() and journal.stat().st_size:
+        with Journal(journal) as records:
+            state = records.state(device.key)
+    return list(state[:2] if verified else state)
+
+
+def _checkpoint_files(checkpoint: str | Path | None) -> list[object]:
+    """The names, sizes and times of the files of the checkpoints that may answer."""
+    names = [checkpoint] if checkpoint is not None else [
+        *SHIPPED, *(library.checkpoint for library in libraries_in_use() if library.checkpoint is not None)]
+    facts: list[object] = []
+    for name in names:
+        facts.append(str(name))
+        with suppress(CheckpointError, OSError):  # a predictor without files; a link to nothing
+            files = [(path.name, path.stat()) for path in sorted(find(name).iterdir())]
+            facts += [(file, status.st_size, status.st_mtime_ns) for file, status in files]
+    return facts

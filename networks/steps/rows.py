@@ -1,0 +1,178 @@
+"""Row steps: softmax, layer normalisation and RMS normalisation along the last dimension of views.
+
+The input is a formula of the first operands (such as scale * x + mask), the result goes through a second formula, whose
+further operands follow (such as scale and shift of each column). The first formula is computed in every pass over a
+row, so the output may be one of the operands; softmax's output only one of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from seqtune.errors import KernelError
+from seqtune.kernels.launches.implementation import KernelSource
+from seqtune.kernels.llvm.launch import Launch, Phase
+from seqtune.kernels.llvm.text import vector_math
+from seqtune.kernels.llvm.text.elements import Element
+from seqtune.kernels.llvm.text.formula import IDENTITY, Formula, write
+
+from .fold import across, sweep, visit
+from .nest import row_nest
+from .nest_code import NestCode
+from .step_source import StepSource
+from .view import View
+
+SCALE = Formula.of("mul", 0, 1)  # formulas for `after`: scale of each column
+SCALE_SHIFT = Formula(3, (("mul", 0, 1), ("add", 3, 2)))  # scale and shift of each column
+
+
+def softmax(out: View, operands: Sequence[View], lanes: int, before: Formula = IDENTITY,
+            after: Formula = IDENTITY, log: bool = False) -> StepSource:
+    """e^(x - max) / sum over every row of x = before(operands), or its logarithm. Raises KernelError."""
+    return _step(_Rows("log_softmax" if log else "softmax", before, after), out, operands, lanes)
+
+
+def layer_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, before: Formula = IDENTITY,
+               after: Formula = IDENTITY, kept: View | None = None) -> StepSource:
+    """(x - mean) / sqrt(variance + epsilon) over every row of x = before(operands); the variance is the biased one.
+
+    `kept` is a further output, x itself (the sum of a residual): its address is the last operand's. Raises KernelError.
+    """
+    return _step(_Rows("layer_norm", before, after, epsilon, kept is not None), out, operands, lanes, kept)
+
+
+def rms_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, before: Formula = IDENTITY,
+             after: Formula = IDENTITY, kept: View | None = None) -> StepSource:
+    """x / sqrt(mean of x^2 + epsilon); else like `layer_norm`. Raises KernelError."""
+    return _step(_Rows("rms_norm", before, after, epsilon, kept is not None), out, operands, lanes, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The kind of a step over rows; equal ones share their code."""
+
+    kind: str
+    before: Formula
+    after: Formula
+    epsilon: float = 0.0
+    kept: bool = False
+
+
+def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int, kept: View | None = None) -> StepSource:
+    assert len(operands) == rows.before.operands + rows.after.operands - 1
+    views = [out, *operands, *([] if kept is None else [kept])]
+    loops = row_nest(views)
+    written = [out] if kept is None else [out, kept]
+    if out.shape[-1] > 1 and any(view.strides[-1] != 1 for view in written):
+        raise KernelError(f"{rows.kind} writes rows without gaps, not with strides of {out.strides[-1]}")
+    kinds = tuple(loops.access(view) for view in range(len(views)))
+    source = _source(rows, kinds, tuple(view.element for view in views), len(loops.dimensions), lanes)
+    return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (
+        Phase(rows.kind, loops.tasks),)), len(views) - 1)
+
+
+@lru_cache(maxsize=256)
+def _source(rows: _Rows, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+            lanes: int) -> KernelSource:
+    return KernelSource(_RowCode(rows, kinds, elements, dimensions, lanes).text(rows.kind))
+
+
+class _RowCode(NestCode):
+    def __init__(self, rows: _Rows, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+                 lanes: int) -> None:
+        super().__init__(kinds, elements, dimensions, lanes)
+        self._rows = rows
+        split = 1 + rows.before.operands
+        self._before, self._after = self.views[1:split], self.views[split:split + rows.after.operands - 1]
+
+    def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
+        with self.write.loop(0, rows) as row:
+            self._starts = self.starts(pointers, row)
+            self._same = self.access.same(self._starts)
+            self._columns = columns
+            {"softmax": self._softmax, "log_softmax": self._log_softmax, "layer_norm": self._layer_norm,
+             "rms_norm": self._rms_norm}[self._rows.kind]()
+
+    def _input(self, column: str, mask: str | None, outside: str = "zeroinitializer") -> str:
+        """x; lanes outside the mask hold `outside`."""
+        values = self.access.load_all(self._before, self._starts, self._same, column, mask)
+        x = write(self.write, self.lanes, self._rows.before, values)
+        return self.v.select(mask, x, outside) if mask else x
+
+    def _finish(self, value: str, column: str, mask: str | None) -> None:
+        others = self.access.load_all(self._after, self._starts, self._same, column, mask)
+        self.access.store(0, write(self.write, self.lanes, self._rows.after, [value, *others]), self._starts[0],
+                          column, mask)
+
+    def _sum(self, copies: int, add: Callable[[str, str], str], outside: str = "zeroinitializer") -> str:
+        """Accumulate x over the row; `add` maps (x, sum) to the next sum, and leaves it as it is for `outside`."""
+        v = self.v
+        return across(v, sweep(v, self._columns, "zeroinitializer", copies, lambda column, mask, sums: add(
+            self._input(column, mask, outside), sums), v.add), v.add)
+
+    def _max(self) -> str:
+        """The row's largest number. NaNs are left out: they spread when exp(x - max) is summed."""
+        v, lowest = self.v, self.v.constant(float("-inf"))
+
+        def larger(left: str, right: str) -> str:
+            return v.select(v.compare("ogt", left, right), left, right)
+
+        return across(v, sweep(v, self._columns, lowest, 4, lambda column, mask, most: larger(
+            self._input(column, mask, lowest), most), larger), larger)
+
+    def _exponentials(self, most: str, store: bool) -> str:
+        """The sum of exp(x - max); `store`: they are written to the output."""
+        v = self.v
+
+        def step(column: str, mask: str | None, sums: str) -> str:
+            value = vector_math.exp_of_negative(v, v.sub(self._input(column, mask), most))
+            if store:
+                self.access.store(0, value, self._starts[0], column, mask)
+            return v.add(sums, v.select(mask, value, "zeroinitializer") if mask else value)
+
+        return across(v, sweep(v, self._columns, "zeroinitializer", 2, step, v.add), v.add)
+
+    def _softmax(self) -> None:
+        v = self.v
+        share = v.div(v.constant(1.0), self._exponentials(self._max(), True))
+        visit(v, self._columns, 2, lambda column, mask: self._finish(
+            v.mul(self.access.load(0, self._starts[0], column, mask), share), column, mask))
+
+    def _log_softmax(self) -> None:
+        v, most = self.v, self._max()
+        logarithm = vector_math.log(v, self._exponentials(most, False))
+        visit(v, self._columns, 2, lambda column, mask: self._finish(
+            v.sub(v.sub(self._input(column, mask), most), logarithm), column, mask))
+
+    def _layer_norm(self) -> None:
+        v = self.v
+        mean = v.div(self._sum(4, lambda x, sums: v.add(sums, x)), self._count())
+
+        def squares(x: str, sums: str) -> str:
+            distance = v.sub(x, mean)
+            return v.fma(distance, distance, sums)
+
+        self._scaled(self._sum(4, squares, mean), lambda x: v.sub(x, mean))
+
+    def _rms_norm(self) -> None:
+        self._scaled(self._sum(4, lambda x, sums: self.v.fma(x, x, sums)), lambda x: x)
+
+    def _scaled(self, squares: str, centred: Callable[[str], str]) -> None:
+        """Divide by the square root of the mean square plus epsilon."""
+        v = self.v
+        mean = v.add(v.div(squares, self._count()), v.constant(self._rows.epsilon))
+        factor = v.div(v.constant(1.0), v.unary("sqrt", mean))
+
+        def finish(column: str, mask: str | None) -> None:
+            x = self._input(column, mask)
+            if self._rows.kept:
+                self.access.store(self.views[-1], x, self._starts[-1], column, mask)
+            self._finish(v.mul(centred(x), factor), column, mask)
+
+        visit(v, self._columns, 2, finish)
+
+    def _count(self) -> str:
+        """The number of columns as a vector."""
+        return self.write.splat(self.lanes, self.write.let(f"uitofp i64 {self._columns} to float"))

@@ -1,0 +1,195 @@
+"""GraphJudge: decides by measuring which of several forms of a graph computes it.
+
+Our programs are compared with what PyTorch makes of the whole graph, so that fusions which the programs break count,
+too. All forms take turns; another form wins on clear evidence only, in two looks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from seqtune.errors import FormatError
+from seqtune.predictor.say import Say
+from seqtune.tuner.backends.backend import wall_clock
+from seqtune.tuner.load import LoadMeter
+from seqtune.tuner.measuring.budget import OVERRUN
+from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
+
+from ..capture.examples import clones
+from ..plan.precisions import TOLERANCES
+from ..program.device_threads import TURN
+from ..selection.choices import Choice
+from ..selection.memory import ChoiceMemory
+from ..selection.selection import difference
+from .budget import guarded, rounds_within
+from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerForms, PeerGraph
+
+RULE = Rule(margin=0.02)  # smaller leads are within the noise of a network's time
+LOOKS = 2  # that must agree: without a second one, no other form wins
+OURS = ""  # the name of our form beside those of the others
+CALLS = 2  # of each form in a round: one warms up
+FEWEST_ROUNDS = 8  # the least p-value of a signed-rank test is 2**-rounds; among two forms, RULE asks for 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVerdict:
+    """The typical seconds of one graph: of our form, and of the fastest other one."""
+
+    peer: str  # "inductor" or "eager"
+    seconds: float
+    peer_seconds: float
+    peer_wins: bool
+    note: str = ""  # the reason why Inductor's form is missing
+
+    @classmethod
+    def of_json(cls, value: Any) -> GraphVerdict | None:
+        """The verdict that `asdict` wrote, or None for anything else."""
+        with suppress(TypeError, ValueError, KeyError):
+            peer, note = str(value["peer"]), str(value["note"])[:300]
+            if peer in COMPARED:
+                return cls(peer, float(value["seconds"]), float(value["peer_seconds"]), value["peer_wins"] is True,
+                           note)
+        return None
+
+    def __str__(self) -> str:
+        whose = "Inductor's code" if self.peer == INDUCTOR else "PyTorch's own operations"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.peer_seconds * 1e3:.3f} ms with {whose}, {self.seconds * 1e3:.3f} ms with our programs{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphJudge:
+    """Compares forms of graphs. Verdicts are remembered in `memory`, but not those that were reached under heavy load.
+
+    `compare` is "inductor", or "eager" to save the time of Inductor's compilation. `settled` is the verdict on the same
+    graph with operands of other shapes, or a saved one; with it, nothing is measured. Measuring ends at the `deadline`.
+    """
+
+    compare: str
+    memory: ChoiceMemory | None
+    progress: Say
+    tolerance: float = TOLERANCES["fp32"]  # largest allowed difference of another form's results
+    settled: GraphVerdict | None = None
+    deadline: Deadline = field(default_factory=Deadline)
+
+    def forms(self, module: fx.GraphModule, examples: Sequence[Any]) -> PeerForms:
+        """PyTorch's forms of a graph, which are made when they are needed."""
+        return PeerForms(self.compare, module, examples, self.progress, self.deadline)
+
+    def splits(self, digest: str, ours: nn.Module, split: nn.Module, examples: Sequence[Any]) -> bool:
+        """Whether the graph is faster if PyTorch computes some of its layers; `split` is that form."""
+        def measured() -> GraphVerdict | None:
+            if not self._has_time(ours, examples):
+                return None
+            self.progress("comparing the network with one in which PyTorch computes its faster layers")
+            return _look({EAGER: split}, ours, examples, self.deadline)
+
+        if self.settled is not None:
+            return False
+        verdict = self._remembered(f"layers of {digest}", measured)
+        return verdict is not None and verdict.peer_wins
+
+    def verdict(self, digest: str, forms: PeerForms,
+                ours: nn.Module) -> tuple[GraphVerdict | None, PeerGraph | None]:
+        """The verdict on our form beside PyTorch's, and PyTorch's form if it wins; None where no time was left for it.
+
+        A form that won earlier and cannot be made now does not win: ours computes the graph, and the note says why.
+        """
+        def measured() -> GraphVerdict | None:
+            if not self._has_time(ours, forms.examples):
+                return None
+            made = forms.make()
+            self.progress(f"comparing the network with {' and '.join(made)}")
+            expected = _results(ours, forms.examples)
+            equal = {name: form for name, form in made.items()
+                     if name == EAGER or difference(expected, _results(form, forms.examples)) < self.tolerance}
+            verdict = _look(equal, ours, forms.examples, self.deadline)
+            return verdict and replace(verdict, note=forms.note)
+
+        verdict = self.settled or self._remembered(f"{self.compare} {digest}", measured)
+        if verdict is None or not verdict.peer_wins:
+            return verdict, None
+        peer = forms.make().get(verdict.peer)
+        return (replace(verdict, peer_wins=False, note=forms.note), None) if peer is None else (verdict, peer)
+
+    def _has_time(self, ours: nn.Module, examples: Sequence[Any]) -> bool:
+        """Whether FEWEST_ROUNDS of our form and of one that is as fast end before the deadline."""
+        with TURN, torch.no_grad():
+            seconds = wall_clock(partial(ours, *clones(examples)), 1)
+        return 2 * CALLS * FEWEST_ROUNDS * seconds < self.deadline.left
+
+    def _remembered(self, name: str, measure: Callable[[], GraphVerdict | None]) -> GraphVerdict | None:
+        """The remembered verdict, else the measured one; None where no time is left to measure."""
+        known = GraphVerdict.of_json(self.memory.find_answer(name)) if self.memory is not None else None
+        if known is not None:
+            return known
+        meter = LoadMeter()
+        verdict = measure()
+        if verdict is not None and self.memory is not None and not meter.load().heavy:
+            self.memory.keep_answer(name, asdict(verdict))
+        return verdict
+
+
+def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[Any],
+          deadline: Deadline) -> GraphVerdict | None:
+    """Measure all forms together, again if another one seems faster; None where FEWEST_ROUNDS take too long.
+
+    Where there is no time for the second look, no other form wins.
+    """
+    verdict, end = None, deadline.scaled(OVERRUN)
+    with TURN, torch.no_grad(), suppress(OutOfTime):
+        for look in range(1, LOOKS + 1):
+            operands = clones(examples)  # a graph may change its operands
+            runs = {name: guarded(partial(form, *operands), end) for name, form in {**forms, OURS: ours}.items()}
+            round_seconds = CALLS * sum(wall_clock(run, 1) for run in runs.values())
+            if FEWEST_ROUNDS * round_seconds > deadline.left:
+                break
+            samples = time_calls(runs, rounds_within(deadline.left / LOOKS, round_seconds, FEWEST_ROUNDS, ROUNDS))
+            faster, seconds = faster_than(OURS, samples, RULE), typical(samples)
+            peer = faster[0] if faster else min(forms, key=seconds.__getitem__)
+            verdict = GraphVerdict(peer, seconds[OURS], seconds[peer], bool(faster) and look == LOOKS)
+            if not faster:
+                break
+    return verdict
+
+
+def graph_digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:
+    """A digest of a graph's operations, of the shapes of its operands and constants, and of the layers' choices."""
+    parts = []
+    for node in module.graph.nodes:
+        value = attrgetter(str(node.target))(module) if node.op == "get_attr" else node.meta.get("val")
+        form = (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else ""
+        parts.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs} {form}")
+    parts += [f"{choice.problem.key} {choice.configuration and choice.configuration.key}" for choice in choices]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _results(form: nn.Module, examples: Sequence[Any]) -> list[Tensor]:
+    with TURN, torch.no_grad():
+        return [leaf.clone() for leaf in pytree.tree_leaves(form(*clones(examples))) if isinstance(leaf, Tensor)]
+
+
+def next_judge(saved: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
+    """Take the next saved verdict from the list, and return the judge that repeats it; None where there is none.
+
+    Raises FormatError if it is no verdict.
+    """
+    entry = saved.pop(0) if saved else None
+    if entry is None:
+        return None
+    verdict = GraphVerdict.of_json(entry)
+    if verdict is None:
+        raise FormatError(f"{str(entry)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
+    return GraphJudge(verdict.peer, None, progress, tolerance, verdict)

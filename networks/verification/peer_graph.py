@@ -1,0 +1,113 @@
+"""PeerGraph: a graph as PyTorch alone computes it: by Inductor's code, or by its own operations one by one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from seqtune.errors import MisuseError, UnavailableError, one_line, shown
+from seqtune.predictor.say import Say
+from seqtune.tuner.measuring.deadline import Deadline
+
+from ..capture.examples import clones
+
+INDUCTOR, EAGER = "inductor", "eager"
+COMPARED = (INDUCTOR, EAGER)
+INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds, and seconds for each operation: 60 took 17 s, 430 took 86 s
+SHARE_SECONDS = 0.2  # many time slices of a busy machine
+LEAST_PROCESSOR = 0.01  # share; the estimate divides by it
+
+
+def check_compared(name: object) -> None:
+    """Raise MisuseError for what is no name of a form to compare with."""
+    if name not in COMPARED:
+        raise MisuseError(f"compare={shown(name)} is not one of {', '.join(COMPARED)}")
+
+
+class PeerGraph(nn.Module):
+    """A compiled form of a graph, called like the graph; `name` says whose it is."""
+
+    def __init__(self, name: str, run: Any) -> None:
+        super().__init__()
+        self.name = name
+        self._run = run
+
+    def forward(self, *operands: Any) -> Any:
+        """The graph's results, in a tuple or list."""
+        return self._run(*operands)
+
+
+def eager_graph(module: fx.GraphModule) -> PeerGraph:
+    """The graph with PyTorch's own operations."""
+    return PeerGraph(EAGER, module)
+
+
+def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGraph:
+    """The graph compiled by Inductor with its weights as constants, which lets it pack them; takes 10 s and more.
+
+    Raises UnavailableError with the reason if Inductor cannot compile it, such as a missing C++ compiler.
+    """
+    copied = fx.GraphModule(module, module.graph)  # Inductor changes what it compiles
+    try:
+        compiled = torch.compile(copied, backend="inductor", dynamic=False, options={"freezing": True})
+        with torch.no_grad():
+            compiled(*examples)
+    except Exception as error:  # of many kinds: a missing compiler, an operation that Inductor cannot lower
+        cause = getattr(error, "inner_exception", None) or error
+        raise UnavailableError(f"Inductor cannot compile the graph: {one_line(cause, 150)}") from None
+    return PeerGraph(INDUCTOR, compiled)
+
+
+class PeerForms:
+    """PyTorch's forms of one graph, which are made when they are needed: its own operations, and Inductor's code.
+
+    `note` is the reason why Inductor's form is missing.
+    """
+
+    def __init__(self, compare: str, module: fx.GraphModule, examples: Sequence[Any], progress: Say,
+                 deadline: Deadline) -> None:
+        """Make nothing yet. Inductor compiles only if it takes at most half of the seconds left before the deadline."""
+        self.compare = compare
+        self.examples = examples
+        self.note = ""
+        self._module, self._progress, self._deadline = module, progress, deadline
+        self._forms: dict[str, PeerGraph] = {}
+
+    def make(self) -> dict[str, PeerGraph]:
+        """Make the forms, and return them by name. A second call returns those that the first one made."""
+        if not self._forms:
+            self._forms[EAGER] = eager_graph(self._module)
+            if self.compare == INDUCTOR:
+                self._add_inductor()
+        return self._forms
+
+    def _add_inductor(self) -> None:
+        left = self._deadline.left
+        try:
+            if left < math.inf and (seconds := inductor_seconds(self._module, processor_share())) > left / 2:
+                raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, and the "
+                                       f"verification has {left:.0f} s left (budget)")
+            self._progress("Inductor compiles the network, to be compared with")
+            self._forms[INDUCTOR] = inductor_graph(self._module, clones(self.examples))
+        except UnavailableError as reason:
+            self._progress(f"the network is compared with PyTorch's own operations alone: {reason}")
+            self.note = str(reason)
+
+
+def inductor_seconds(module: fx.GraphModule, share: float) -> float:
+    """The seconds that Inductor will take to compile a graph, within a factor of 2, with that share of a processor."""
+    operations = sum(node.op == "call_function" for node in module.graph.nodes)
+    return (INDUCTOR_START + INDUCTOR_OPERATION * int(operations)) / share
+
+
+def processor_share() -> float:
+    """The share of a processor that this thread gets, measured for SHARE_SECONDS: less than 1 on a busy machine."""
+    began, worked = time.perf_counter(), time.thread_time()
+    while (elapsed := time.perf_counter() - began) < SHARE_SECONDS:
+        pass
+    return min(1.0, max(LEAST_PROCESSOR, (time.thread_time() - worked) / elapsed))

@@ -1,0 +1,1 @@
+"""Where other software asks."""

@@ -1,0 +1,259 @@
+"""The backend of torch.compile: `torch.compile(model, backend="seqtune", options={...})`, with no import.
+
+PyTorch finds it by the entry point `torch_dynamo_backends`. Dynamo hands over a graph whose parameters are operands;
+the graph is exported for each shape that it is called with, and its latest programs are kept; they share their packed
+weights and their memory. When a weight was changed or replaced, the next call compiles again with the same choices.
+Only a graph's first shapes are verified: further ones cost a prediction.
+
+Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._dynamo.convert_frame import compile_lock
+from torch.export import ExportedProgram
+
+from seqtune.kernels.problem import Problem
+from seqtune.networks.capture.encoder_layers import write_out_encoder_layers
+from seqtune.networks.capture.shared_memory import share_memory
+from seqtune.networks.compilation import compile_graph, exported
+from seqtune.networks.compiler import CompiledGraph
+from seqtune.networks.plan.precisions import TOLERANCES, checked_precision
+from seqtune.networks.program.device_threads import TURN, binder_of, device_of_pytorch
+from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.reports import NetworkVerification
+from seqtune.networks.selection.selection import LayerSelection
+from seqtune.networks.verification.peer_comparison import GraphJudge, GraphVerdict
+from seqtune.networks.verification.peer_graph import INDUCTOR, check_compared
+from seqtune.networks.verification.verifier import NetworkVerifier
+from seqtune.predictor.say import silent
+from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.stopwatch import Stopwatch
+
+from ...errors import MisuseError, SeqtuneError, one_line, shown
+from ...inputs import check_flag, check_own_journal, check_path, check_positive, warned
+
+FALLBACKS = ("inductor", "eager")
+MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first
+MOST_VERIFIED = 8  # shapes of one graph whose layers are measured: hundreds of lengths would take hours
+MOST_REFUSED = 8  # shapes of one graph that are tried without success before all others go to the fallback
+MOST_CHOICES = 10_000  # of one graph; the oldest go first
+Values = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """The options of torch.compile. All but `fallback` are those of `optimize`."""
+
+    verify: bool = True
+    seconds: float = SECONDS
+    checkpoint: str | Path | None = None
+    journal: str | Path | None = None
+    fallback: str = "inductor"
+    precision: str | None = None
+    compare: str = INDUCTOR
+    budget: float = NETWORK
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
+        """Check the options. Raises MisuseError."""
+        if not isinstance(options or {}, Mapping):
+            raise MisuseError(f"options={shown(options)}; they must be a dictionary")
+        given = dict(options or {})
+        names = [field.name for field in fields(cls)]
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise MisuseError(f"the backend seqtune has no option {shown(unknown[0])}; its options are "
+                              f"{', '.join(names)}")
+        result = cls(**given)
+        check_positive("seconds", result.seconds)
+        check_positive("budget", result.budget)
+        check_compared(result.compare)
+        if result.fallback not in FALLBACKS:
+            raise MisuseError(f"fallback={shown(result.fallback)} is not one of {', '.join(FALLBACKS)}")
+        check_flag("verify", result.verify)
+        check_path("checkpoint", result.checkpoint)
+        check_own_journal(result.journal)
+        return result
+
+
+def backend(module: fx.GraphModule, example_inputs: Values, *, options: Mapping[str, Any] | None = None,
+            mode: str | None = None) -> Callable[..., Any]:
+    """Compile a graph of Dynamo. Raises MisuseError for an unknown option or mode."""
+    if mode not in (None, "default"):
+        raise MisuseError(f"the backend seqtune has no mode {shown(mode)}; give options instead")
+    given = BackendOptions.of(options)
+    if torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in example_inputs):
+        return _fallback(module, example_inputs, given)
+    return ShapedPrograms(module, example_inputs, given)
+
+
+def _fallback(module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> Callable[..., Any]:
+    if options.fallback == "eager":
+        return module.forward
+    from torch._inductor.compile_fx import compile_fx
+
+    compiled: Any = compile_fx(module, list(example_inputs))
+    return compiled  # type: ignore[no-any-return]
+
+
+class ShapedPrograms:
+    """The compiled forms of one graph, by the shapes of its operands. Calls from several threads take turns."""
+
+    # Dynamo calls this object in a wrapper. While any thread exports, that notes the object's name in a dictionary of
+    # all threads, and fails if the export ends meanwhile; objects of this name are left out (PyTorch 2.13).
+    __name__ = "__torch_dispatch__"
+
+    def __init__(self, module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> None:
+        self.module, self.options = module, options
+        self.weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
+        self.numbers = _numbers(module)
+        self.operands = [index for index in range(len(example_inputs))
+                         if index not in {*self.weights, *self.numbers}]
+        self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
+                                           device_of_pytorch())
+        self._programs: dict[Any, CompiledGraph] = {}  # of the operands; the one that was used last is the last
+        self._refused: set[Any] = set()  # shapes that have no program
+        self._fallback: Callable[..., Any] | None = None  # of all values
+        self._verified: set[Any] = set()  # the first shapes, whose layers are measured
+        self._choices: dict[tuple[str, Problem], Choice] = {}  # of all shapes, by the device's key
+        self._reports: dict[str, NetworkVerification] = {}  # on the shapes that were verified, by their graphs' digests
+        self._verdict: GraphVerdict | None = None
+        self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
+        self._versions: list[tuple[int, int]] = []
+
+    def __call__(self, *values: Any) -> Any:
+        """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
+        with torch.no_grad():
+            with TURN:
+                program = self._program(values)
+                if program is not None:
+                    return program.graph(*(values[index] for index in self.operands))
+            assert self._fallback is not None
+            return self._fallback(*values)
+
+    def _program(self, values: Values) -> CompiledGraph | None:
+        """The program for the shapes of these values; None if the fallback computes them."""
+        key = (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
+               *(_form(values[index]) for index in self.operands))
+        if key in self._refused or (len(self._refused) >= MOST_REFUSED and key not in self._programs):
+            return None
+        weights = [values[index] for index in self.weights]
+        versions = [_version(weight) for weight in weights]
+        if versions != self._versions:
+            self._programs.clear()
+            self._packed, self._versions = [weight.detach() for weight in weights], versions
+        program = self._programs.pop(key, None)
+        if program is None:
+            if len(self._verified) < MOST_VERIFIED:
+                self._verified.add(key)
+            compiled = self._compile(values, self.options.verify and key in self._verified)
+            if isinstance(compiled, str):
+                self._refused.add(key)
+                self._fall_back(compiled)
+                return None
+            program = compiled
+        self._programs[key] = program
+        if len(self._programs) > MOST_SHAPES:
+            del self._programs[next(iter(self._programs))]
+        if program.written and share_memory([*(values[index] for index in self.operands), *weights], program.written):
+            self._fall_back("an operand that it changes shares memory with another one", "such calls")
+            return None
+        return program
+
+    def _fall_back(self, reason: str, left: str = "this graph") -> None:
+        """Prepare what computes calls without a program: Dynamo compiles it for the shapes that it meets.
+
+        The first reason is a warning, which says what is left to the fallback.
+        """
+        if self._fallback is None:
+            name = self.options.fallback
+            warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes {left}")
+            self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
+
+    def _compile(self, values: Values, verify: bool) -> CompiledGraph | str:
+        """The programs for these values, or the reason why there are none."""
+        frozen = _with_constants(self.module, {index: values[index] for index in self.weights},
+                                 {index: values[index].item() for index in self.numbers})
+        examples = tuple(values[index] for index in self.operands)
+        try:
+            with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
+                program = exported(frozen, examples)
+            compiled = self._compiled(program, examples, verify)
+        except SeqtuneError:
+            raise
+        except Exception as error:  # many kinds of code cannot be exported
+            return f"it cannot be exported: {one_line(error, 200)}"
+        if compiled is None:
+            return "it has no convolution and no linear layer that our kernels compute"
+        self._verdict = compiled.verdict or self._verdict
+        return compiled
+
+    def _compiled(self, program: ExportedProgram, examples: Values, verify: bool) -> CompiledGraph | None:
+        """The programs of one shape, with the choices of the earlier ones where layers are equal."""
+        options, device = self.options, device_of_pytorch()
+        selection = LayerSelection(verify, options.seconds, options.budget, options.checkpoint, options.journal,
+                                   silent, self._choices, reports=self._reports)
+        stopwatch = Stopwatch()
+        deadline = Deadline(options.budget, stopwatch)
+        verifier = NetworkVerifier(selection, deadline, stopwatch, device) if verify else None
+        judge = None
+        if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
+            judge = GraphJudge(options.compare, selection.memory(device), silent, TOLERANCES[self.precision],
+                               self._verdict, deadline)
+        choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
+        compiled = compile_graph(program, binder_of(device), choose, examples, judge, self.precision, verifier)
+        for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
+            del self._choices[oldest]
+        return compiled
+
+
+def _is_weight(value: Any) -> bool:
+    """Whether an operand of Dynamo's graph is a parameter or a buffer of the model."""
+    return isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+
+
+def _version(weight: Tensor) -> tuple[int, int]:
+    """The address of a weight and the number of its changes; inference tensors do not count them."""
+    return weight.data_ptr(), -1 if weight.is_inference() else weight._version
+
+
+def _form(value: Any) -> Any:
+    return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
+
+
+def _numbers(module: fx.GraphModule) -> list[int]:
+    """The operands that stand for a float of Python, such as an epsilon: Dynamo wraps them where sizes are dynamic."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [index for index, node in enumerate(placeholders)
+            if node.users and all(user.op == "call_method" and user.target == "item" for user in node.users)]
+
+
+def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor],
+                    numbers: Mapping[int, float]) -> fx.GraphModule:
+    """The graph with some operands as buffers of its own, others as numbers, and encoder layers as their parts."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, Any] = {}
+    root = fx.GraphModule(module, module.graph)
+    index = 0
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and index in values:
+            name = f"seqtune_weight_{index}"
+            root.register_buffer(name, values[index].detach())
+            copies[node] = graph.get_attr(name)
+        elif node.op == "placeholder" and index in numbers:
+            copies |= dict.fromkeys(node.users, numbers[index])
+        elif node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        index += node.op == "placeholder"
+    write_out_encoder_layers(graph)
+    return fx.GraphModule(root, graph)

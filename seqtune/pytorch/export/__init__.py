@@ -1,1 +1,0 @@
-"""Exported graphs become functional: no operation of them changes a tensor."""

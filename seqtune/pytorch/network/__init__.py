@@ -1,1 +1,0 @@
-"""A model as a network of nodes that kernels and generated steps compute."""

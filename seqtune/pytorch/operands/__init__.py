@@ -1,1 +1,0 @@
-"""The tensors that a model is called with."""

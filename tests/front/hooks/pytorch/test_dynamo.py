@@ -1,0 +1,247 @@
+"""The backend of torch.compile: results, shapes, weights, threads, and what goes to another backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.hooks.pytorch import dynamo
+from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
+from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm.threads import usable_cpus
+from tests.support.torch_models import norm_net, same
+
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+Compiler = Callable[..., Any]
+
+
+class Counting(nn.Module):
+    """A model that counts its calls in a buffer."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        result: Tensor = self.linear(x) * self.calls
+        return result
+
+
+def mlp() -> nn.Module:
+    """Two linear layers."""
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
+
+
+@pytest.fixture
+def options(checkpoint: Path) -> dict[str, Any]:
+    """Options that measure nothing."""
+    return {"verify": False, "checkpoint": str(checkpoint), "fallback": "eager"}
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[ShapedPrograms]:
+    """The graphs that Dynamo handed over and that were compiled."""
+    found: list[ShapedPrograms] = []
+
+    def collected(*arguments: Any) -> ShapedPrograms:
+        found.append(ShapedPrograms(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(dynamo, "ShapedPrograms", collected)
+    return found
+
+
+@pytest.fixture
+def compiled(options: dict[str, Any]) -> Iterator[Compiler]:
+    """`torch.compile` with the backend, without gradients."""
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield partial(torch.compile, backend=partial(backend, options=options))
+    torch._dynamo.reset()
+
+
+def programs(graphs: list[ShapedPrograms]) -> int:
+    """The number of programs that are kept."""
+    return sum(len(graph._programs) for graph in graphs)
+
+
+@pytest.mark.skipif("seqtune" not in entry_points(group="torch_dynamo_backends").names,
+                    reason="the installed metadata are older than the entry point")
+def test_pytorch_finds_the_backend_by_its_name(options: dict[str, Any]) -> None:
+    model = mlp()
+    with torch.no_grad():
+        assert same(torch.compile(model, backend="seqtune", options=options), model, torch.randn(5, 8))
+
+
+def test_every_shape_gets_a_program_and_pytorch_s_results_and_strides(
+        compiled: Compiler, graphs: list[ShapedPrograms]) -> None:
+    model = norm_net()[:8]  # type: ignore[index]
+    fast = compiled(model)
+    for batch in (1, 2, 3, 2, 1):
+        x = torch.randn(batch, 3, 21, 18)
+        assert same(fast, model, x)
+        assert fast(x).stride() == model(x).stride()
+    assert programs(graphs) == 3
+    wide = torch.randn(2, 3, 21, 18).contiguous(memory_format=torch.channels_last)
+    assert same(fast, model, wide)
+    assert fast(wide).stride() == model(wide).stride()
+
+
+def test_the_program_that_was_not_used_for_the_longest_time_goes(
+        compiled: Compiler, graphs: list[ShapedPrograms], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamo, "MOST_SHAPES", 2)
+    model = mlp()
+    fast = compiled(model, dynamic=True)
+    for batch in (2, 3, 2, 4):
+        assert same(fast, model, torch.randn(batch, 8))
+    (graph,) = graphs
+    assert [tuple(key[-1][0]) for key in graph._programs] == [(2, 8), (4, 8)]
+
+
+def test_changed_replaced_and_loaded_weights_are_followed(compiled: Compiler) -> None:
+    model, x = mlp(), torch.randn(5, 8)
+    fast = compiled(model)
+    first: nn.Linear = model[0]  # type: ignore[index]
+    assert same(fast, model, x)
+    first.weight.mul_(2)
+    assert same(fast, model, x)
+    for _ in range(2):  # the memory of the old parameter may be that of the next one
+        first.weight = nn.Parameter(torch.randn(16, 8))
+        assert same(fast, model, x)
+    for assign in (False, True):
+        model.load_state_dict({name: torch.randn_like(value) for name, value in model.state_dict().items()},
+                              assign=assign)
+        assert same(fast, model, x)
+
+
+def test_choices_outlive_the_weights(compiled: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = mlp(), torch.randn(5, 8)
+    fast = compiled(model)
+    assert same(fast, model, x)
+    monkeypatch.setattr("seqtune.networks.selection.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))
+    model[2].bias.add_(1)  # type: ignore[index]
+    assert same(fast, model, x)
+
+
+def test_another_number_of_threads_gets_programs_of_its_own(compiled: Compiler, graphs: list[ShapedPrograms]) -> None:
+    model, x = mlp(), torch.randn(5, 8)
+    fast = compiled(model)
+    many = len(usable_cpus()) + 3  # more than cores: a thread a core computes
+    for count in (1, 2, many, 1):
+        torch.set_num_threads(count)
+        assert same(fast, model, x)
+    assert {key[0] for graph in graphs for key in graph._programs} == {1, 2, many}
+
+
+def test_training_goes_to_the_other_backend(options: dict[str, Any], graphs: list[ShapedPrograms]) -> None:
+    torch._dynamo.reset()
+    model, x = mlp(), torch.randn(5, 8)
+    fast = torch.compile(model, backend=partial(backend, options=options))
+    fast(x).sum().backward()
+    gradient = model[0].weight.grad  # type: ignore[index]
+    assert isinstance(gradient, Tensor)
+    assert gradient.abs().max() > 0
+    assert not graphs
+    with torch.no_grad():
+        assert same(fast, model, x)
+    assert graphs
+
+
+def test_a_graph_without_layers_goes_to_the_other_backend(compiled: Compiler) -> None:
+    model, x = nn.Softmax(1).eval(), torch.randn(5, 8)
+    fast = compiled(model)
+    with pytest.warns(SeqtuneWarning, match="no convolution and no linear layer .* eager computes this graph"):
+        assert torch.equal(fast(x), model(x))
+
+
+def test_a_model_with_state_goes_to_the_other_backend_and_keeps_it(compiled: Compiler) -> None:
+    model, x = Counting().eval(), torch.randn(5, 8)
+    fast = compiled(model)
+    with pytest.warns(SeqtuneWarning, match="it changes its buffer") as caught:
+        results = [fast(x) for _ in range(3)]
+    assert len([one for one in caught if issubclass(one.category, SeqtuneWarning)]) == 1
+    assert torch.equal(model.calls, torch.tensor(3.0))
+    assert torch.allclose(results[2], 3 * model.linear(x), atol=1e-5)
+
+
+def test_four_threads_may_call_at_once(compiled: Compiler) -> None:
+    model = norm_net()
+    fast = compiled(model)
+    inputs = [torch.randn(1, 3, 20, 20) for _ in range(4)]
+    expected = [model(x) for x in inputs]
+    fast(inputs[0])
+
+    def many(index: int) -> bool:
+        with torch.no_grad():
+            return all(torch.allclose(fast(inputs[index]), expected[index], atol=1e-5) for _ in range(20))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(many, range(4))) == [True] * 4
+
+
+def test_whole_numbers_may_be_operands(compiled: Compiler) -> None:
+    class Embedded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.linear = nn.Embedding(9, 12), nn.Linear(12, 7)
+
+        def forward(self, indices: Tensor, mask: Tensor, factor: int) -> Tensor:
+            result: Tensor = self.linear(self.table(indices)) * mask.unsqueeze(-1) * factor
+            return result
+
+    model, mask = Embedded().eval(), torch.tensor([[1, 0, 1]])
+    fast = compiled(model)
+    for factor in (2, 3):
+        assert same(fast, model, torch.randint(9, (2, 3)), mask, factor)  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="out of range"):
+        fast(torch.tensor([[0, 9, 1]]), mask, 2)
+
+
+def test_models_and_inputs_of_the_inference_mode_are_computed(compiled: Compiler) -> None:
+    with torch.inference_mode():
+        model, x = mlp(), torch.randn(5, 8)
+        fast = compiled(model)
+        for _ in range(2):
+            assert same(fast, model, x)
+
+
+@pytest.mark.parametrize(("wrong", "says"), [
+    ({"fallbak": "eager"}, "no option 'fallbak'; its options are verify, seconds, checkpoint, journal, fallback"),
+    ({"fallback": "none"}, "fallback='none' is not one of inductor, eager"),
+    ({"seconds": 0}, "seconds=0; it must be a positive number"), ({"budget": -1}, "budget=-1; it must be a positive"),
+    ({"verify": "no"}, "verify='no'; it must be True"),
+    ({"checkpoint": 5}, "checkpoint=5; it must be a path"), ({"journal": 5}, "journal=5; it must be a path"),
+    (1, "options=1; they must be a dictionary"),
+])
+def test_a_wrong_option_is_refused_in_one_line(wrong: Any, says: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], options=wrong)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mode_is_refused_in_one_line() -> None:
+    with pytest.raises(MisuseError, match=r"^the backend seqtune has no mode 'max-autotune'; give options instead$"):
+        backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], mode="max-autotune")
+
+
+@pytest.mark.parametrize("option", [{"journal": "."}, {"journal": ""}, {"checkpoint": b"x"}, {"seconds": True},
+                                    {"verify": "no"}, {"compare": []}, {"fallback": []}])
+def test_an_option_that_makes_no_sense_is_no_reason_to_fall_back(option: dict[str, Any]) -> None:
+    name = next(iter(option))
+    with pytest.raises(MisuseError, match=f"^(the )?{name}="):
+        BackendOptions.of(option)

@@ -1,0 +1,120 @@
+"""Operations that PyTorch computes by calling others: each distinct one is traced alone, the whole graph never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+
+from seqtune.networks.capture import composites
+from tests.networks.capture.functions import Function, check
+
+VIEWS = ("swapaxes", "swapdims", "tensor_split")  # PyTorch's versions differ in which others they hand over
+MAY_WRITE = tuple(getattr(torch.Tag, name) for name in ("maybe_aliasing_or_mutating",) if hasattr(torch.Tag, name))
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[fx.Node]:
+    """The operations that are traced."""
+    found: list[fx.Node] = []
+    trace = composites._trace
+
+    def counted(node: fx.Node, values: Any) -> fx.Graph | None:
+        found.append(node)
+        return trace(node, values)
+
+    monkeypatch.setattr(composites, "_trace", counted)
+    return found
+
+
+@pytest.fixture
+def no_second_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export that fails where PyTorch traces the whole graph a second time."""
+    def refused(*args: Any, **kwargs: Any) -> ExportedProgram:
+        raise AssertionError("the whole graph is traced a second time")
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", refused)
+
+
+def in_parts(y: Tensor) -> Tensor:
+    first, second = y.tensor_split(2, 1)
+    return first.swapaxes(2, 3) * second.swapaxes(2, 3)
+
+
+def in_chunks(y: Tensor) -> Tensor:
+    first, second = y.chunk(2, 1)
+    return first + second
+
+
+@pytest.mark.parametrize(("function", "names"), [
+    (lambda y: y.swapaxes(1, 2) + 1, ["swapaxes"]), (lambda y: y.moveaxis(1, -1).swapdims(1, 2) * 2, ["swapdims"]),
+    (in_parts, ["tensor_split", "swapaxes", "swapaxes"]),  # the parts begin at different places
+    (lambda y: torch.unflatten(y, 1, (2, 2)).swapaxes(1, 2).flatten(1, 2) + 1, ["swapaxes"]),
+    (lambda y: torch.vstack((y, y)).swapaxes(0, 1) + 1, ["swapaxes"])])
+@pytest.mark.usefixtures("no_second_trace")
+def test_an_operation_that_hides_a_view_is_traced_alone(
+        function: Function, names: list[str], traced: list[fx.Node]) -> None:
+    check(function)
+    found = [str(node.target).split(".")[1] for node in traced]
+    assert [name for name in found if name in VIEWS] == names
+
+
+@pytest.mark.usefixtures("no_second_trace")
+def test_an_operation_that_is_translated_is_not_traced(traced: list[fx.Node]) -> None:
+    check(in_chunks)
+    assert not traced
+
+
+@pytest.mark.usefixtures("no_second_trace")
+def test_equal_operations_are_traced_once(traced: list[fx.Node]) -> None:
+    def repeated(y: Tensor) -> Tensor:
+        for _ in range(5):
+            y = (y.swapaxes(2, 3) + 1).contiguous().swapaxes(2, 3).contiguous()
+        return y + y[:, :2].swapaxes(2, 3).repeat(1, 2, 1, 1).swapaxes(2, 3)
+
+    check(repeated)
+    assert len(traced) == 3  # there, back, and of a part
+
+
+def written(y: Tensor) -> Tensor:
+    """A view that is written after it was taken: the trace alone would be a copy."""
+    z = y.swapaxes(1, 2)
+    z.mul_(2)
+    return y + 1
+
+
+def composite_in_place(y: Tensor) -> Tensor:
+    return y.absolute_().swapaxes(1, 2)
+
+
+def sizes_that_a_run_decides(y: Tensor) -> Tensor:
+    return y + y.nonzero().swapaxes(0, 1).sum()
+
+
+@pytest.mark.parametrize("function", [written, composite_in_place, sizes_that_a_run_decides])
+def test_what_is_not_plain_is_left_to_a_trace_of_the_whole_graph(
+        function: Function, second_traces: list[ExportedProgram]) -> None:
+    check(function)
+    assert len(second_traces) == 1
+
+
+def test_a_composite_that_cannot_be_traced_is_left_to_a_trace_of_the_whole_graph(
+        second_traces: list[ExportedProgram], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("an operation without a kernel for such tensors")
+
+    monkeypatch.setattr(composites, "make_fx", fails)
+    check(in_parts)
+    assert len(second_traces) == 1
+
+
+def test_a_composite_that_changes_tensors_inside_is_left_to_a_trace_of_the_whole_graph(
+        second_traces: list[ExportedProgram], traced: list[fx.Node]) -> None:
+    library: Any = torch.library.Library("seqtune_test", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library.define("doubled(Tensor x) -> Tensor", tags=MAY_WRITE)
+    library.impl("doubled", lambda x: x.clone().mul_(2), "CompositeImplicitAutograd")
+    check(lambda y: torch.ops.seqtune_test.doubled(y) + 1)
+    assert len(second_traces) == len(traced) == 1

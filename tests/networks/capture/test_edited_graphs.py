@@ -1,0 +1,72 @@
+"""A graph that is only edited and translated: PyTorch writes its code at the first call, and not for each edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.networks.compilation import compile_graph, exported, plain_graph
+from seqtune.networks.lowering.graph_edits import EditedGraph
+from seqtune.networks.lowering.partition import fold_constants
+from seqtune.tuner.backends.llvm import backend as llvm
+
+
+class Twice(nn.Module):
+    """A convolution, and a sum of constants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.shift = nn.Conv2d(2, 4, 1), nn.Buffer(torch.randn(4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shifted: torch.Tensor = self.layer(x) + (self.shift + 1)
+        return shifted
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[fx.GraphModule]:
+    """The graphs whose code PyTorch writes."""
+    found: list[fx.GraphModule] = []
+    write = fx.GraphModule.recompile
+
+    def counted(graph: fx.GraphModule) -> object:
+        found.append(graph)
+        return write(graph)
+
+    monkeypatch.setattr(fx.GraphModule, "recompile", counted)
+    return found
+
+
+def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: list[fx.GraphModule]) -> None:
+    model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
+    program = exported(model, (x,))
+    written.clear()
+    graph = plain_graph(program)
+    fold_constants(graph)
+    assert not written
+    for _ in range(2):
+        torch.testing.assert_close(graph(x)[0], model(x))
+        assert written == [graph]
+    (total,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)
+    total.target = torch.ops.aten.sub.Tensor
+    graph.recompile()
+    torch.testing.assert_close(graph(x)[0], model.layer(x) - (model.shift + 1))
+
+
+@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+def test_no_code_is_written_for_graphs_that_become_programs(
+        quick: Callable[..., Optimized], written: list[fx.GraphModule], monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(*args: Any, **options: Any) -> object:
+        written.clear()
+        return compile_graph(*args, **options)
+
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.compile_graph", compiled)
+    model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
+    torch.testing.assert_close(quick(model, x)(x), model(x))
+    assert written
+    assert not [graph for graph in written if isinstance(graph, EditedGraph)]

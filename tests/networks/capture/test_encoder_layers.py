@@ -1,0 +1,70 @@
+"""PyTorch's layers of a Transformer's encoder, which Dynamo hands over as one operation each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.errors import SeqtuneWarning
+from seqtune.hooks.pytorch import dynamo
+from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
+from seqtune.networks.compilation import compile_graph
+from seqtune.networks.compiler import CompiledGraph
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+
+
+def layer(activation: str, norm_first: bool) -> nn.TransformerEncoderLayer:
+    """A layer whose normalisations scale and shift."""
+    module = nn.TransformerEncoderLayer(24, 2, 40, activation=activation, norm_first=norm_first, batch_first=True)
+    for norm in (module.norm1, module.norm2):
+        nn.init.normal_(norm.weight, 1.0)
+        nn.init.normal_(norm.bias)
+    return module.eval()
+
+
+def compiled(model: nn.Module) -> Any:
+    """The model in torch.compile."""
+    torch._dynamo.reset()
+    return torch.compile(model, backend="seqtune", options={"verify": False, "fallback": "eager"})
+
+
+@pytest.mark.parametrize(("activation", "norm_first"), [("relu", False), ("gelu", True)])
+def test_the_parts_compute_what_the_operation_does(activation: str, norm_first: bool) -> None:
+    module, x = layer(activation, norm_first), torch.randn(2, 7, 24)
+    weights = (module.self_attn.in_proj_weight, module.self_attn.in_proj_bias, module.self_attn.out_proj.weight,
+               module.self_attn.out_proj.bias)
+    further = (module.norm1.weight, module.norm1.bias, module.norm2.weight, module.norm2.bias, module.linear1.weight,
+               module.linear1.bias, module.linear2.weight, module.linear2.bias)
+    given = (x, 24, 2, *weights, activation == "gelu", norm_first, 1e-5, *further)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder_layer(*given), FUSED(*given), rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_encoder_is_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[CompiledGraph | None] = []
+
+    def kept(*given: Any) -> CompiledGraph | None:
+        graphs.append(compile_graph(*given))
+        return graphs[-1]
+
+    monkeypatch.setattr(dynamo, "compile_graph", kept)
+    model, x = nn.Sequential(nn.Linear(24, 24), layer("relu", False)).eval(), torch.randn(2, 7, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-3, atol=1e-4)
+    (graph,) = graphs
+    assert graph is not None
+    assert not graph.kept
+
+
+def test_a_layer_with_a_mask_stays_pytorch_s() -> None:
+    model, x, mask = layer("gelu", True), torch.randn(2, 7, 24), torch.zeros(2, 7, dtype=torch.bool)
+    mask[1, 5:] = True
+    with torch.no_grad(), pytest.warns(SeqtuneWarning, match="eager computes this graph"):
+        result, expected = compiled(model)(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
+    torch.testing.assert_close(result[:, :5], expected[:, :5], rtol=1e-3, atol=1e-4)

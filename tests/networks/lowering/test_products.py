@@ -1,0 +1,108 @@
+"""Products of two computed matrices: one program, with PyTorch's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.networks.nodes import Input, Product
+from seqtune.networks.program.device_threads import binder_of, device_for_threads
+from seqtune.networks.program.product_jobs import MOST_JOBS
+from seqtune.networks.selection.contestants import contestants
+from seqtune.pytorch import explain
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.networks.lowering.test_indexing import Changes
+from tests.networks.lowering.test_resampled_images import compare
+from tests.networks.test_bf16_networks import needs_bf16
+from tests.networks.test_networks import steps_of
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+FORMS: list[Callable[[Tensor], Tensor]] = [  # of (2, 5, 12)
+    lambda x: x @ x.transpose(1, 2), lambda x: x.transpose(1, 2) @ x, lambda x: x[:1] @ x.transpose(1, 2),
+    lambda x: x @ x[0].t(), lambda x: x[0] @ x.transpose(1, 2), lambda x: x[0] @ x[1].t(),
+    lambda x: x[0] @ x[1, 0], lambda x: x[0, 0] @ x[1].t(), lambda x: x[0, 0] @ x.transpose(1, 2),
+    lambda x: torch.bmm(x, x.roll(1, 1).transpose(1, 2)), lambda x: torch.einsum("bik,bjk->bji", x, x),
+    lambda x: torch.einsum("bik,bjk->ijb", x, x), lambda x: torch.einsum("bik,bik->b", x, x),
+    lambda x: torch.einsum("bik,jck->jbci", x, x), lambda x: torch.einsum("bik,b->ki", x, x[:, 0, 0]),
+    lambda x: torch.baddbmm(x[:, :, :5], x, x.transpose(1, 2), beta=0.5, alpha=-2),
+    lambda x: torch.baddbmm(x[:1, :1, :5], x, x.transpose(1, 2)),
+    lambda x: torch.baddbmm(x[:, :, :5] / 0, x, x.transpose(1, 2), beta=0, alpha=3),
+    lambda x: torch.tanh(x @ x.transpose(1, 2) / 50) * 50, lambda x: x.exp() @ torch.ones(12, 3),
+    lambda x: torch.ones(2, 7, 5) @ x, lambda x: x @ torch.arange(72.0).reshape(2, 12, 3),
+    lambda x: (x.exp() * torch.tensor([1.0, float("inf")]).reshape(2, 1, 1)) @ x.exp().transpose(1, 2)]
+
+
+def of_heads(x: Tensor) -> Tensor:
+    """Heads of 4 numbers, whose products are joined to tokens again."""
+    heads = x.view(len(x), 5, 3, 4).transpose(1, 2)
+    scores = (heads @ heads.transpose(-2, -1)).relu()
+    return (scores @ heads).transpose(1, 2).reshape(x.shape)
+
+
+def of_many_places(x: Tensor) -> Tensor:
+    """Matrices that no steps of two axes lead to."""
+    a = x.repeat(9, 2, 1).view(2, 3, 3, 2, 5, 2, 6).permute(0, 5, 1, 3, 2, 4, 6)
+    return (a @ a.transpose(-2, -1)[:, :, :, :1]).permute(3, 1, 0, 2, 4, 5, 6)
+
+
+def test_products_are_part_of_the_program(quick: Callable[..., Optimized]) -> None:
+    model = Changes(*FORMS, of_heads, of_many_places).eval()
+    fast = quick(model, torch.randn(2, 5, 6), device="llvm:2")
+    steps_of(fast)
+    compare(fast, model, 2, 5, 6)
+
+
+def test_a_product_of_a_batch_is_one_kernel_with_the_formula_behind(quick: Callable[..., Optimized]) -> None:
+    model = Changes(of_heads).eval()
+    steps = steps_of(quick(model, torch.randn(1, 5, 6)))
+    assert [step for step in steps if step != "copy"] == ["aten.linear", "aten.matmul", "aten.matmul", "aten.relu"]
+
+
+class ManyHeads(nn.Linear):
+    """Queries, keys and values of one linear layer: a matrix for each of 20 heads of 20 texts."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3 * 20 * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = super().forward(x).reshape(len(x), 5, 3, 20, 2).permute(2, 0, 3, 1, 4)
+        result: Tensor = (q @ k.mT).relu() @ v
+        return result
+
+
+def test_products_of_many_matrices_take_few_launches(quick: Callable[..., Optimized]) -> None:
+    model = ManyHeads().eval()
+    fast = quick(model, torch.randn(20, 5, 6))
+    assert steps_of(fast).count("aten.matmul") <= 2 * MOST_JOBS
+    x = torch.randn(20, 5, 6)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_product_is_compared_with_pytorchs_and_explained(quick: Callable[..., Optimized]) -> None:
+    fast = quick(Changes(lambda x: torch.tanh(x @ x.transpose(1, 2))).eval(), torch.randn(2, 5, 6))
+    step = explain(fast, torch.randn(2, 5, 6)).steps[-1]
+    assert (step.operation.split()[0], step.shape, step.kernel) == ("aten.matmul", (2, 5, 5), "llvm.gemm")
+    assert step.fused.startswith("tanh")
+    product = Product((2, 5, 7), [Input((2, 5, 6), [], 0, (30, 6, 1)), Input((2, 6, 7), [], 1, (42, 7, 1))])
+    binder = binder_of(device_for_threads(1))
+    pair = contestants(product, SearchSpace(kernel("llvm.gemm"), product.problem, binder.device).default, binder)
+    ours = pair.ours()
+    assert isinstance(ours, tuple)
+    torch.testing.assert_close(ours[1], pair.theirs[0]())
+
+
+@needs_bf16
+def test_products_of_a_network_in_bf16_are_computed_in_fp32(quick: Callable[..., Optimized]) -> None:
+    model = Changes(of_heads).eval()
+    x = torch.randn(2, 5, 6)
+    fast = quick(model, x, precision="bf16")
+    assert {step.element for step in explain(fast, x).steps if step.operation.startswith("aten.matmul")} == {"fp32"}
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x)[0].float(), model(x)[0], rtol=0.05, atol=0.05)

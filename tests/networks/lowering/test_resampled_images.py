@@ -1,0 +1,150 @@
+"""Images of another size inside a network: one program, with PyTorch's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.networks.test_networks import steps_of
+from tests.support.torch_models import random_norms
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+class Branches(nn.Module):
+    """A convolution, changes of the size of its result, and a convolution of each changed image."""
+
+    def __init__(self, changes: Sequence[Callable[[Tensor], Tensor]]) -> None:
+        super().__init__()
+        self.first, self.changes = nn.Conv2d(3, 8, 3), list(changes)
+        self.modules_of_changes = nn.ModuleList(change for change in changes if isinstance(change, nn.Module))
+        self.last = nn.Conv2d(2, 2, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.first(x)
+        return tuple(self.last(torch.relu(change(x))[:, :2]) for change in self.changes)
+
+
+def compare(fast: nn.Module, model: nn.Module, *shape: int) -> None:
+    """Compare every result. Fails with the number of the branch that differs."""
+    x = torch.randn(shape)
+    with torch.no_grad():
+        for number, (result, expected) in enumerate(zip(fast(x), model(x), strict=True)):
+            assert result.shape == expected.shape, number
+            assert result.stride() == expected.stride(), number
+            torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4, msg=f"branch {number}")
+
+
+def interpolation(**options: Any) -> Callable[[Tensor], Tensor]:
+    """An interpolation with these options."""
+    return lambda x: functional.interpolate(x, **options)
+
+
+def test_changes_of_the_size_are_part_of_the_program(quick: Callable[..., Optimized]) -> None:
+    model = Branches([
+        interpolation(scale_factor=2), interpolation(size=(9, 4), mode="nearest-exact"),
+        interpolation(scale_factor=(1.5, 0.7), mode="bilinear"),
+        interpolation(size=(12, 4), mode="bilinear", antialias=True),
+        interpolation(scale_factor=(0.4, 1.5), mode="bicubic", antialias=True),
+        interpolation(size=(5, 13), mode="bilinear", align_corners=True), interpolation(size=(8, 6), mode="bicubic"),
+        nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ReflectionPad2d((1, 2, 0, 3)), nn.ReplicationPad2d(1),
+        nn.AdaptiveAvgPool2d((5, 4)), lambda x: x.flip(2), nn.ChannelShuffle(4)]).eval()
+    fast = quick(model, torch.randn(2, 3, 8, 10))
+    steps_of(fast)
+    compare(fast, model, 2, 3, 8, 10)
+
+
+def test_nearest_neighbours_are_read_in_one_step(quick: Callable[..., Optimized]) -> None:
+    model = Branches([interpolation(scale_factor=2)]).eval()
+    steps = [step for step in steps_of(quick(model, torch.randn(1, 3, 6, 6))) if step != "copy"]
+    assert steps == ["aten.conv2d", "aten.upsample_nearest2d", "aten.relu", "aten.conv2d"]
+
+
+TRANSPOSED = [
+    nn.ConvTranspose2d(8, 4, 2, 2), nn.ConvTranspose2d(8, 4, 4, 2, 1, bias=False),
+    nn.ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1), nn.ConvTranspose2d(8, 4, 3, 2, 1),
+    nn.ConvTranspose2d(8, 4, 3, padding=2, dilation=2), nn.ConvTranspose2d(8, 4, (5, 2), (3, 1), (2, 0)),
+    nn.ConvTranspose2d(8, 6, 4, 2, 1, groups=2), nn.ConvTranspose2d(8, 4, 1, 3, output_padding=2)]
+
+
+def test_transposed_convolutions_are_part_of_the_program(quick: Callable[..., Optimized]) -> None:
+    model = Branches([*TRANSPOSED, nn.Sequential(nn.ConvTranspose2d(8, 4, 2, 2), nn.BatchNorm2d(4))])
+    random_norms(model)
+    fast = quick(model, torch.randn(2, 3, 6, 7))
+    steps_of(fast)
+    compare(fast, model, 2, 3, 6, 7)
+
+
+def test_a_transposed_convolution_takes_the_norm_and_the_activation(quick: Callable[..., Optimized]) -> None:
+    model = random_norms(nn.Sequential(nn.ConvTranspose2d(8, 4, 4, 2, 1), nn.BatchNorm2d(4), nn.ReLU()))
+    fast = quick(model, torch.randn(1, 8, 4, 4))
+    assert {step for step in steps_of(fast) if step != "copy"} == {"aten.conv_transpose2d"}
+    x = torch.randn(1, 8, 4, 4)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_sequences_are_transposed_like_images_of_one_row(quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.ConvTranspose1d(6, 4, 8, 4, 2), nn.LeakyReLU(0.1), nn.Upsample(scale_factor=2),
+                          nn.Conv1d(4, 3, 3), nn.MaxPool1d(3, 2, 1)).eval()
+    fast = quick(model, torch.randn(2, 6, 11))
+    steps_of(fast)
+    x = torch.randn(2, 6, 11)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Single(nn.Module):
+    """Images without a batch, of which the axes have other meanings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.spread = nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.first(x)
+        return self.spread(x[0]), *(functional.pad(x[0], (1, 0, 2, 1), mode=mode) for mode in ("reflect", "replicate"))
+
+
+def test_one_image_without_a_batch(quick: Callable[..., Optimized]) -> None:
+    model = Single().eval()
+    compare(quick(model, torch.randn(2, 3, 5, 7)), model, 2, 3, 5, 7)
+
+
+class Copied(nn.Module):
+    """A normalisation of a copy; the original is read, too, so nothing may be folded into its layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm = layer, nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.first(x)
+        return self.norm(y.clone()) + y, y.relu()
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(8, 4, 1), nn.ConvTranspose2d(8, 4, 2, 2)], ids=["direct", "transposed"])
+def test_a_norm_of_a_copy_leaves_the_original_as_it_is(quick: Callable[..., Optimized], layer: nn.Module) -> None:
+    model = random_norms(Copied(layer))
+    compare(quick(model, torch.randn(2, 8, 4, 4)), model, 2, 8, 4, 4)
+
+
+@pytest.mark.parametrize(("layer", "read"), [
+    (nn.Conv2d(8, 4, 3, padding=12, dilation=12), (1, 1)),
+    (nn.Conv2d(8, 4, (3, 3), padding=(9, 2), dilation=(9, 2)), (1, 3)),
+    (nn.Conv2d(8, 4, 5, padding=8, dilation=4), (3, 5)),
+    (nn.Conv2d(8, 4, 2, padding=(4, 1), dilation=(12, 2)), (2, 2))])
+def test_taps_that_read_only_padding_are_left_out(
+        quick: Callable[..., Optimized], layer: nn.Conv2d, read: tuple[int, int]) -> None:
+    """A filter of which no tap reads the image stays."""
+    model = nn.Sequential(layer).eval()
+    fast = quick(model, torch.randn(2, 8, 7, 9))
+    (choice,) = fast.choices
+    assert (choice.problem["r"], choice.problem["s"]) == read
+    x = torch.randn(2, 8, 7, 9)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)

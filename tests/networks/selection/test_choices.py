@@ -1,0 +1,121 @@
+"""Choices of kernels on disk: saved, loaded, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.networks.program.device_threads import device_for_threads
+from seqtune.networks.selection.choices import MOST_BYTES
+from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.torch_models import norm_net, same
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+def test_a_choice_is_saved_and_loaded_without_predicting(
+        quick: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    fast = quick(model, x)
+    fast.save(tmp_path / "choice.json")
+    monkeypatch.setattr("seqtune.networks.selection.selection.predict", lambda *_, **__: pytest.fail("predicted"))
+    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
+    assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
+    assert torch.equal(again(x), fast(x))
+
+
+def test_a_saved_choice_brings_its_device(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    quick(model, x, "llvm:1").save(tmp_path / "choice.json")
+    torch.set_num_threads(2)
+    fast = optimize(model, x, saved=tmp_path / "choice.json")
+    assert fast.device == find("llvm:1")
+    assert same(fast, model, x)
+    other = (tmp_path / "choice.json").read_text().replace(fast.device.name, "llvm:avx1024:3")
+    (tmp_path / "other.json").write_text(other)
+    with pytest.raises(FormatError, match=r"was saved on llvm:avx1024:3.*; this is llvm:.*: optimise the"):
+        optimize(model, x, saved=tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("path", [None, 1, b"choice", "a" * 300, "\ud800"])
+def test_a_choice_is_saved_at_paths_only(path: Any, quick: Callable[..., Optimized]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(2, 8))
+    with pytest.raises(MisuseError, match="it must be a path"):
+        fast.save(path)
+
+
+def test_numbers_of_a_saved_choice_become_the_space_s_own(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    fast = quick(model, x)
+    fast.save(tmp_path / "choice.json")
+    found = json.loads((tmp_path / "choice.json").read_text())
+    for layer in found["layers"]:
+        layer["configuration"] = {name: float(one) if isinstance(one, int) else one
+                                  for name, one in layer["configuration"].items()}
+    (tmp_path / "choice.json").write_text(json.dumps(found))
+    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
+    assert [repr(one.configuration) for one in again.choices] == [repr(one.configuration) for one in fast.choices]
+
+
+def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    fast = quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+    with pytest.raises(SeqtuneError, match="cannot write"):
+        fast.save(tmp_path / "none" / "choice.json")
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda found: found.update(device="llvm:neon:64 m9"), "was saved on llvm:neon:64 m9"),
+    (lambda found: found.update(machine="l1=1 l2=2 l3=3 local=0"), "was saved on a machine with other caches"),
+    (lambda found: found["layers"].pop(), "saved for another model"),
+    (lambda found: found["layers"].append(found["layers"][0]), "saved for another model"),
+    (lambda found: found["layers"][0].update(version=999), "version 999 of llvm.direct"),
+    (lambda found: found["layers"][0].update(kernel="llvm.none"), "no kernel 'llvm.none'"),
+    (lambda found: found["layers"][0]["configuration"].update(vector=999), "vector=999"),
+    (lambda found: found["layers"][0].update(configuration=None), "not a saved choice"),
+    (lambda found: found["layers"][0].update(kernel=None), "not a saved choice"),
+    (lambda found: found["layers"][0].update(kernel="llvm.gemm"), "solves gemm, not conv2d"),
+    (lambda found: found["layers"][0].update(kernel="opencl.direct"), "runs on opencl, not on llvm"),
+    (lambda found: found["layers"][0].update(kernel="llvm.depthwise", version=1), "a group of its own"),
+    (lambda found: found["layers"][0]["problem"].update(layout="two\nlines"), "layout=two lines"),
+    (lambda found: found.update(device="two\nlines"), "saved on two lines"),
+    (lambda found: found.update(layers={"problem": 1}), "not a saved choice"),
+    (lambda found: found.update(networks={"peer": "eager"}), "not a saved choice"),
+    (lambda found: found.update(networks=[{"peer": "two\nlines"}]), "no verdict on a network"),
+    (lambda found: found.update(seqtune=99), "schema 99"),
+    (lambda found: found.pop("layers"), "not a saved choice"),
+])
+def test_a_choice_that_does_not_fit_is_refused_in_one_line(
+        quick: Callable[..., Optimized], tmp_path: Path, change: Callable[[Any], object], says: str) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    path = tmp_path / "choice.json"
+    quick(model, x).save(path)
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+    with pytest.raises(MisuseError) as caught:
+        optimize(model, x, device=device_for_threads(1), saved=path)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    with pytest.raises(FormatError, match="cannot read"):
+        optimize(model, x, device=device_for_threads(1), saved=tmp_path / "none.json")
+    path = tmp_path / "damaged.json"
+    for damage in (b"[1, {", b"\xff\xfe\x00", b"[" * 100_000, b"{}"):
+        path.write_bytes(damage)
+        with pytest.raises(FormatError, match="not a saved choice"):
+            optimize(model, x, device=device_for_threads(1), saved=path)
+    path.write_bytes(b" " * (MOST_BYTES + 1))
+    with pytest.raises(FormatError, match="more than 4 MB"):
+        optimize(model, x, device=device_for_threads(1), saved=path)

@@ -1,0 +1,105 @@
+"""The memory of choices beside the journal, and what makes a remembered choice void."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.api import predict
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.networks.program.device_threads import device_for_threads
+from seqtune.networks.selection import memory as choice_memory
+from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.memory import ChoiceMemory
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+PROBLEM = Problem.make("gemm", m=4, n=8, k=8, trans_b="yes", bias="yes")
+Remembered = Callable[..., ChoiceMemory]
+
+
+@pytest.fixture
+def choice(checkpoint: Path) -> Choice:
+    """A choice with times."""
+    return Choice(PROBLEM, predict(PROBLEM, device_for_threads(1), checkpoint=checkpoint).configuration, 1e-6, 2e-6,
+                  True)
+
+
+@pytest.fixture
+def remembered(tmp_path: Path, checkpoint: Path) -> Remembered:
+    """The memory as a new process reads it."""
+    def made(verified: bool = True, **options: Any) -> ChoiceMemory:
+        return ChoiceMemory(device_for_threads(1), tmp_path / "journal.sqlite", options.pop("checkpoint", checkpoint),
+                            verified, options)
+
+    return made
+
+
+def test_a_choice_comes_back_with_its_times(remembered: Remembered, choice: Choice) -> None:
+    remembered().keep([choice])
+    remembered().keep([replace(choice, problem=Problem.make("gemm", m=5, n=8, k=8), configuration=None)])
+    remembered().keep_answer("network", {"seconds": 1.5})
+    again = remembered()
+    assert again.find(PROBLEM) == choice
+    assert again.find_answer("network") == {"seconds": 1.5}
+
+
+def test_other_options_and_checkpoints_make_other_choices(remembered: Remembered, choice: Choice) -> None:
+    remembered(seconds=1).keep([choice])
+    for other in (remembered(seconds=2), remembered(seconds=1, checkpoint="default"), remembered(False)):
+        assert other.find(PROBLEM) is None
+    assert remembered(seconds=1).find(PROBLEM) is not None
+
+
+@pytest.mark.parametrize(("run", "verified", "void"), [("trial", True, True), ("verify", True, False),
+                                                        ("verify", False, True)])
+def test_measurements_that_correct_proposals_make_choices_void(
+        remembered: Remembered, choice: Choice, tmp_path: Path, run: str, verified: bool, void: bool) -> None:
+    remembered(verified).keep([choice])
+    device, configuration = device_for_threads(1), choice.configuration
+    assert configuration is not None
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.add(Record(PROBLEM, device.key, kernel(configuration.kernel).version, configuration, device.toolchain,
+                           Measurement(Status.CORRECT, (1e-6,)), 0.0, run, "host", device.fingerprint))
+    assert (remembered(verified).find(PROBLEM) is None) == void
+
+
+@pytest.mark.parametrize("damage", [
+    lambda text: text[:-20], lambda text: "[]", lambda text: "9" * 10_000, lambda text: "[" * 100_000,
+    lambda text: text.replace("llvm.", "elsewhere."), lambda text: text.replace('"seconds": 1e-06', '"seconds": []'),
+    lambda text: text.replace('"choice"', '"other"'), lambda text: text.replace('"n": 8', '"n": 9'),
+    lambda text: text.replace('"unroll_k": ', '"unroll_k": 9')])
+def test_a_damaged_file_answers_nothing_and_is_replaced(
+        remembered: Remembered, choice: Choice, tmp_path: Path, damage: Callable[[str], str]) -> None:
+    remembered().keep([choice])
+    (path,) = tmp_path.glob("*.choices.json")
+    before = path.read_text()
+    path.write_text(damage(before))
+    assert path.read_text() != before
+    assert remembered().find(PROBLEM) is None
+    remembered().keep([choice])
+    assert remembered().find(PROBLEM) == choice
+
+
+def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice_memory, "MOST_ANSWERS", 2)
+    for name in "abc":
+        remembered().keep_answer(name, name)
+    assert [remembered().find_answer(name) for name in "abc"] == [None, "b", "c"]
+    (path,) = tmp_path.glob("*.choices.json")
+    assert len(json.loads(path.read_text())["answers"]) == 2
+
+
+def test_a_folder_that_cannot_be_written_remembers_nothing(
+        remembered: Remembered, choice: Choice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite.choices.json").mkdir()
+    remembered().keep([choice])
+    assert remembered().find(PROBLEM) is None

@@ -1,0 +1,277 @@
+"""The kernels that a model gets; a layer that cannot be tuned is reported."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.api import predict, predict_many
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
+from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.from_torch import from_module
+from seqtune.networks.module import NetworkModule
+from seqtune.networks.nodes import Tuned
+from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.peer_layers import KeptConvolution, KeptProduct
+from seqtune.networks.selection.selection import LayerSelection, fastest
+from seqtune.networks.verification.peer_comparison import GraphJudge
+from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.load import Load, LoadMeter
+from tests.networks.test_networks import Block
+from tests.support.torch_models import norm_net, same
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+Seconds = Mapping[str, Sequence[float]]
+
+
+def times_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
+    """A stand-in for measuring: the seconds of each name, or those of "theirs"."""
+    return lambda runs, *_: {name: tuple(seconds.get(name, seconds["theirs"])) for name in runs}
+
+
+@pytest.fixture
+def verified(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
+    """`optimize` with proposals in place of verifications."""
+    monkeypatch.setattr(LayerSelection, "verify_layer", lambda selection, proposal, *_: replace(
+        proposal, verified=True))
+    monkeypatch.setattr("seqtune.networks.verification.verifier.LEAST_GAIN", 0.0)
+
+    def made(model: nn.Module, example: Any, **options: Any) -> Optimized:
+        return optimize(model, example, device="llvm:1", compare="eager", journal=tmp_path / "journal.sqlite",
+                        checkpoint=checkpoint, **options)
+
+    return made
+
+
+def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 10)).eval()
+    x = torch.randn(1, 16, 8, 8)
+    fast = optimize(model, x, device="llvm:1", seconds=0.1, checkpoint=checkpoint, journal=tmp_path / "j.sqlite",
+                    compare="eager")
+    assert same(fast, model, x)
+    for choice in fast.choices:
+        assert choice.seconds is not None
+        assert choice.pytorch_seconds is not None
+
+
+def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
+        verified: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls",
+                        times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr(GraphJudge, "splits", lambda *_: True)
+    monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
+                        times_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    fast = verified(model, x)
+    assert all(choice.configuration is None for choice in fast.choices)
+    assert same(fast, model, x)
+    fast.save(tmp_path / "kept.json")
+    assert same(optimize(model, x, device="llvm:1", saved=tmp_path / "kept.json"), model, x)
+
+
+def test_a_layer_is_not_kept_if_the_network_does_not_gain(
+        verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls",
+                        times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
+                        times_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
+    fast = verified(norm_net(), torch.randn(1, 3, 20, 20))
+    assert all(choice.slower and choice.configuration is not None for choice in fast.choices)
+
+
+def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Counter[str]()
+
+    def time_calls(runs: Mapping[str, object], *_: object) -> dict[str, tuple[float, ...]]:
+        looks["slow" if looks.total() < 2 else "quick"] += 1
+        return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
+
+    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls", time_calls)
+    fast = verified(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8))
+    assert looks == {"slow": 2, "quick": 2}
+    assert not any(choice.slower for choice in fast.choices)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_second_process_measures_only_what_was_disturbed(
+        verified: Callable[..., Optimized], heavy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
+    measured: list[str] = []
+    for module in ("selection.selection", "verification.peer_comparison"):
+        def time_calls(runs: Mapping[str, object], *_: object, module: str = module) -> dict[str, tuple[float, ...]]:
+            measured.append(module)
+            return dict.fromkeys(runs, (1.0,) * 11)
+
+        monkeypatch.setattr(f"seqtune.networks.{module}.time_calls", time_calls)
+    model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
+    first = verified(model, x)
+    assert measured == ["selection.selection", "verification.peer_comparison"]
+    second = verified(model, x)
+    assert measured == ["selection.selection", "verification.peer_comparison"] * (2 if heavy else 1)
+    assert second.choices == first.choices
+
+
+@pytest.mark.skipif(not torch._C._has_mkldnn, reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
+    conv, linear = nn.Conv2d(6, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2), nn.Linear(6, 5)
+    x, row = torch.randn(2, 6, 9, 8), torch.randn(2, 3, 6)
+    problem = from_module(conv, x.shape, layout="NHWC")
+    relu = Problem.make("conv2d", **{**dict(problem.features), "activation": "relu"})
+    with torch.no_grad():
+        for asked, wanted in ((problem, conv(x)), (relu, conv(x).relu())):
+            kept = KeptConvolution(asked, conv.weight.detach(), conv.bias, packed)
+            assert torch.allclose(kept(x), wanted, atol=1e-5)
+        product = KeptProduct(from_module(linear, row.shape), linear.weight.detach(), linear.bias, packed)
+        assert torch.allclose(product(row), linear(row), atol=1e-5)
+
+
+def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(selection: LayerSelection, layers: Sequence[Tuned], device: Device) -> list[Choice]:
+        return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
+
+    monkeypatch.setattr(LayerSelection, "choose", choose)
+    with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
+        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1", verify=False)
+
+
+@pytest.mark.parametrize(("model", "example", "says"), [
+    (nn.Conv2d(3, 3, 1), torch.randn(1, 3, 4, 4), "training mode"),
+    (nn.Conv2d(3, 3, 1).half().eval(), torch.randn(1, 3, 4, 4), "torch.float16"),
+    (nn.Conv2d(3, 3, 1).double().eval(), torch.randn(1, 3, 4, 4), "torch.float64"),
+    (nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4).double(), "example input is of torch.float64"),
+    (nn.Conv2d(3, 3, 1, device="meta").eval(), torch.randn(1, 3, 4, 4), "on meta"),
+    (nn.ReLU().eval(), torch.randn(3), "no layer of this ReLU"),
+    (nn.Conv2d(3, 3, 1).eval(), "an image", "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), (), "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), 5, "must be a tensor"),
+    (torch.relu, torch.randn(3), "not a torch.nn.Module"),
+])
+def test_what_cannot_be_optimised_is_refused_in_one_line(model: Any, example: Any, says: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        optimize(model, example)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_has_memory_of_its_own_is_refused() -> None:
+    with pytest.raises(MisuseError, match="llvm device"):
+        optimize(norm_net(), torch.randn(1, 3, 20, 20), device=Device("opencl:0", "opencl", "x", "y"))
+
+
+def test_what_would_part_a_model_from_its_kernels_is_refused(quick: Callable[..., Optimized]) -> None:
+    fast = quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+    for deed in (fast.train, fast.double, lambda: copy.deepcopy(fast), lambda: pickle.dumps(fast),
+                 lambda: optimize(fast, torch.randn(1, 3, 4, 4))):
+        with pytest.raises(MisuseError):
+            deed()
+    assert not fast.eval().training
+
+
+def test_changed_weights_are_never_answered_with_the_old_ones(quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    example = torch.randn(1, 3, 8, 8)
+    fast = quick(model, example)
+    with pytest.raises(MisuseError, match="optimise it again"):
+        fast.load_state_dict(fast.state_dict())
+    for changed, expected in ((dict(fast.named_parameters()), dict(model.named_parameters())),
+                              (dict(fast.named_buffers()), dict(model.named_buffers()))):
+        name = next(iter(expected))
+        with torch.no_grad():
+            next(weight for key, weight in changed.items() if key.endswith(name)).mul_(1.5)
+            expected[name].mul_(1.5)
+            with pytest.warns(SeqtuneWarning, match="weights of an optimised model were changed"):
+                assert torch.allclose(fast(example), model(example), atol=1e-5)
+
+
+def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
+    example = torch.randn(1, 3, 8, 8)
+    expected = model(example).detach()
+    fast = quick(model, example)
+    if os.path.isdir("/dev/shm"):
+        model.share_memory()  # its weights move
+    model.load_state_dict({name: torch.zeros_like(weight) for name, weight in model.state_dict().items()})
+    model.double()
+    torch.testing.assert_close(fast(example), expected)
+
+
+@pytest.mark.parametrize(("first", "second", "default", "chosen"), [
+    ([1.0] * 18, [0.995] * 18, [2.0] * 18, 0),  # a lead within the margin
+    ([1.0, 1.2] * 9, [1.2, 1.0] * 8 + [1.2, 0.9], [2.0] * 18, 0),  # the least time, by luck
+    ([1.0] * 18, [0.9] * 18, [0.8] * 18, 2), ([1.0] * 18, [0.8] * 18, [0.9] * 18, 1),
+    ([1.0] * 3, [0.6] * 18, [0.9] * 18, 1),  # so slow alone that it was not compared
+    ([1.0] * 3, [0.9] * 18, [0.9] * 18, 0),
+    (None, [0.9] * 18, [0.8] * 18, 2), (None, None, [0.8] * 18, 2)])
+def test_another_configuration_than_the_proposed_one_needs_evidence(
+        checkpoint: Path, first: list[float] | None, second: list[float] | None, default: list[float] | None,
+        chosen: int) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    distinct = [candidate for candidate in answer.candidates if candidate.configuration != answer.default.configuration]
+    measured = [replace(proposal, measurement=Measurement(Status.CORRECT, tuple(samples)) if samples is not None
+                        else Measurement(Status.CORRECTNESS))
+                for proposal, samples in zip((*distinct[:2], answer.default), (first, second, default), strict=True)]
+    verified = replace(answer, verified=True, candidates=tuple(measured[:2]), default=measured[2], winner=measured[2])
+    assert fastest(verified, measured[0].configuration) == measured[chosen].configuration
+
+
+def test_a_proposal_that_was_not_measured_is_kept_unless_the_first_candidate_is_beaten(checkpoint: Path) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    first, second, third = answer.candidates
+    one, other = (Measurement(Status.CORRECT, (seconds,) * 18) for seconds in (1.0, 0.5))
+    same = replace(answer, verified=True, default=replace(first, measurement=one), candidates=(
+        replace(first, measurement=one), replace(second, measurement=one)))
+    assert fastest(same, third.configuration) == third.configuration
+    beaten = replace(same, candidates=(same.candidates[0], replace(second, measurement=other)))
+    assert fastest(beaten, third.configuration) == second.configuration
+
+
+def test_a_proposal_for_which_no_time_was_left_is_kept(checkpoint: Path) -> None:
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    proposed = next(one for one in answer.candidates if one.configuration != answer.default.configuration)
+    default = replace(answer.default, measurement=Measurement(Status.CORRECT, (1.0,) * 6))
+    late = replace(answer, verified=True, candidates=(proposed,), default=default, winner=default)
+    assert fastest(late, proposed.configuration) == proposed.configuration
+
+
+def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NetworkModule, "forward", lambda self, x: (torch.zeros(1, 3, 4, 4),))
+    with pytest.raises(SeqtuneError, match="results differ by"):
+        quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+
+
+def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(
+        checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+
+    def predicted(problems: Sequence[Problem], device: Device, top: int, **options: Any) -> Any:
+        asked.append((problems[0].type, options["checkpoint"]))
+        if problems[0].type == "attention" and options["checkpoint"] == checkpoint:
+            raise CheckpointError("attention is not in it")
+        return predict_many(problems, device, top, **options)
+
+    monkeypatch.setattr("seqtune.networks.selection.selection.predict_many", predicted)
+    model, x = Block().eval(), torch.randn(1, 5, 24)
+    said: list[str] = []
+    fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint, progress=said.append)
+    assert same(fast, model, x)
+    attention = [named for kind, named in asked if kind == "attention"]
+    assert attention[0] == checkpoint
+    assert checkpoint not in attention[1:]
+    assert [line for line in said if "attention is not in it" in line]
+    assert len(asked) == 3, "the linear layers are predicted together"

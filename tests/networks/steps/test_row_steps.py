@@ -1,0 +1,136 @@
+"""Softmax and normalisations of rows beside NumPy in fp64, on every instruction set of this CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqtune.errors import KernelError
+from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
+from seqtune.networks.steps.rows import SCALE, SCALE_SHIFT, layer_norm, rms_norm, softmax
+from seqtune.networks.steps.step_source import StepSource
+from seqtune.networks.steps.view import View
+from tests.support.installation.optional import needs
+from tests.support.steps.runs import WIDTHS, elements, filled, run
+
+Doubles = NDArray[np.float64]
+ROWS = [(1, 1), (3, 5), (2, 16), (5, 49), (4, 64), (2, 3, 128), (7, 130), (1, 5003), (0, 4)]
+EPSILON = 1e-5
+
+
+def softmax_of(x: Doubles) -> Doubles:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def centred(x: Doubles) -> Doubles:
+    return np.asarray((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + EPSILON))
+
+
+def shrunk(x: Doubles) -> Doubles:
+    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON))
+
+
+STEPS: dict[str, tuple[Callable[[View, list[View], int], StepSource], Callable[[Doubles], Doubles]]] = {
+    "softmax": (softmax, softmax_of),
+    "log_softmax": (lambda out, operands, lanes: softmax(out, operands, lanes, log=True),
+                    lambda x: np.log(softmax_of(x))),
+    "layer_norm": (lambda out, operands, lanes: layer_norm(out, operands, lanes, EPSILON), centred),
+    "rms_norm": (lambda out, operands, lanes: rms_norm(out, operands, lanes, EPSILON), shrunk)}
+
+
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+@pytest.mark.parametrize("name", STEPS)
+def test_rows_of_every_length_are_computed_also_in_place(name: str, width: tuple[str, int]) -> None:
+    step, expected = STEPS[name]
+    for shape in ROWS:
+        view, x = View.contiguous(shape), 3 + 2 * np.random.default_rng(0).standard_normal(shape)
+        buffer = filled(view, x)
+        exact = expected(elements(view, buffer).astype(np.float64)) if x.size else x
+        for into in (None, buffer):
+            y = run(step(view, [view], width[1]), width[0], view, [view], [buffer], into)
+            assert np.allclose(y, exact, rtol=2e-6, atol=2e-6), shape
+
+
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+def test_scores_are_scaled_and_masked_by_a_broadcast_operand(width: tuple[str, int]) -> None:
+    scores = View.contiguous((2, 3, 6, 40)).sliced(3, 2, 35).permuted((1, 0, 2, 3))
+    mask = View.contiguous((2, 1, 1, 33)).permuted((1, 0, 2, 3)).expanded((3, 2, 6, 33))
+    out = View.contiguous((3, 2, 6, 33))
+    x = np.random.default_rng(0).standard_normal(scores.shape).astype(np.float32)
+    mask_buffer = filled(mask, np.where(np.arange(33) < 20, np.float32(0), np.float32(-np.inf)))
+    before = Formula(2, (("mul", 0, 0.125), ("add", 2, 1)))
+    y = run(softmax(out, [scores, mask], width[1], before), width[0], out, [scores, mask],
+            [filled(scores, x), mask_buffer])
+    assert np.allclose(y, softmax_of((0.125 * x + elements(mask, mask_buffer)).astype(np.float64)), atol=1e-6)
+    assert (y[..., 20:] == 0).all()
+
+
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_the_sum_of_a_residual_is_normalised_scaled_and_kept(name: str, width: tuple[str, int]) -> None:
+    view, wide = View.contiguous((9, 77)), View.contiguous((9, 100)).sliced(1, 10, 87)
+    weight, shift = (View.contiguous((77,), offset).expanded((9, 77)) for offset in (0, 3))
+    x, other, w, b = np.random.default_rng(1).standard_normal((4, 9, 77)).astype(np.float32)
+    residual, kept = filled(wide, other), np.zeros(View.contiguous((9, 77)).extent, np.float32)
+    kind, after = (layer_norm, SCALE_SHIFT) if name == "layer_norm" else (rms_norm, SCALE)
+    parameters = [weight, shift] if name == "layer_norm" else [weight]
+    operands = [view, wide, *parameters]
+    step = kind(view, operands, width[1], EPSILON, Formula.of("add", 0, 1), after, kept=view)
+    y = run(step, width[0], view, [*operands, view], [filled(view, x), residual, *(filled(parameter, values[:1]) for (
+        parameter, values) in zip(parameters, (w, b), strict=False)), kept])
+    total = x.astype(np.float64) + other
+    expected = centred(total) * w[0] + b[0] if name == "layer_norm" else shrunk(total) * w[0]
+    assert np.allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert np.array_equal(kept.reshape(9, 77), x + other)
+
+
+@needs("torch")
+@pytest.mark.parametrize("name", STEPS)
+def test_special_numbers_give_what_pytorch_gives(name: str) -> None:
+    import torch
+
+    functional = torch.nn.functional
+    peers = {"softmax": lambda x: functional.softmax(x, -1), "log_softmax": lambda x: functional.log_softmax(x, -1),
+             "layer_norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
+             "rms_norm": lambda x: functional.rms_norm(x, x.shape[-1:], eps=EPSILON)}
+    x = np.random.default_rng(0).standard_normal((8, 37)).astype(np.float32)
+    x[0, 36], x[1, 3], x[2, 4], x[3, 5] = np.nan, np.inf, -np.inf, 1e4
+    x[4], x[5], x[6, :30] = -np.inf, 0.0, -90.0
+    x[7] *= 1e-40
+    view, expected = View.contiguous(x.shape), peers[name](torch.from_numpy(x)).numpy()
+    for instruction_set, lanes in WIDTHS:
+        y = run(STEPS[name][0](view, [view], lanes), instruction_set, view, [view], [filled(view, x)])
+        assert np.allclose(y, expected, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+def test_means_far_from_zero_do_not_spoil_the_variance() -> None:
+    x = (1e4 + np.random.default_rng(0).standard_normal((3, 768))).astype(np.float32)
+    view = View.contiguous(x.shape)
+    for instruction_set, lanes in WIDTHS:
+        y = run(layer_norm(view, [view], lanes, EPSILON), instruction_set, view, [view], [filled(view, x)])
+        assert np.abs(y - centred(x.astype(np.float64))).max() < 2e-3
+
+
+def test_rows_with_gaps_between_their_columns_are_read_but_not_written() -> None:
+    apart, view = View.contiguous((20, 6)).permuted((1, 0)), View.contiguous((6, 20))
+    x = np.random.default_rng(0).standard_normal((6, 20))
+    for instruction_set, lanes in WIDTHS:
+        y = run(softmax(view, [apart], lanes), instruction_set, view, [apart], [filled(apart, x)])
+        assert np.allclose(y, softmax_of(x), atol=1e-6)
+    with pytest.raises(KernelError, match="without gaps"):
+        softmax(apart, [view], 8)
+    with pytest.raises(KernelError, match="one shape"):
+        softmax(view, [View.contiguous((20,))], 8)
+
+
+def test_a_result_goes_through_the_formula_behind() -> None:
+    view = View.contiguous((4, 21))
+    x, other = np.random.default_rng(0).standard_normal((2, 4, 21))
+    instruction_set, lanes = WIDTHS[0]
+    step = softmax(view, [view, view], lanes, IDENTITY, SCALE)
+    y = run(step, instruction_set, view, [view, view], [filled(view, x), filled(view, other)])
+    assert np.allclose(y, softmax_of(x) * other, atol=1e-6)

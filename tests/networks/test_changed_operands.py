@@ -1,0 +1,107 @@
+"""Models that change an operand, called with operands that share memory: the results and operands are PyTorch's."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.errors import SeqtuneWarning
+from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.capture.shared_memory import share_memory
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+
+
+class Changing(nn.Linear):
+    """Adds 1 to its first operand before it reads both."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        x.add_(1)
+        return super().forward(x) * y
+
+
+def pairs() -> dict[str, tuple[Tensor, Tensor]]:
+    """Two operands in one memory: those that overlap, and those that do not."""
+    memory = torch.randn(12, 8)
+    return {"equal": (memory[:5], memory[:5]), "overlapping": (memory[:5], memory[4:9]),
+            "apart": (memory[:5], memory[5:10])}
+
+
+def check(fast: Callable[..., Tensor], model: nn.Module, x: Tensor, y: Tensor) -> None:
+    """Compare result and operands with those of the model."""
+    ours, expected = copy.deepcopy((x, y)), copy.deepcopy((x, y))  # one memory for both
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*ours), model(*expected))
+    torch.testing.assert_close(ours, expected)
+
+
+def test_operands_that_share_memory_with_a_changed_one_go_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model = Changing(8, 8).eval()
+    fast = quick(model, (torch.randn(5, 8), torch.randn(5, 8)))
+    assert isinstance(fast.model, Compiled)
+    calls: list[nn.Module] = []
+    fast.model.original.register_forward_pre_hook(lambda module, given: calls.append(module))
+    for name, (x, y) in pairs().items():
+        calls.clear()
+        check(fast, model, x, y)
+        assert bool(calls) == (name != "apart"), name
+
+
+def test_a_weight_as_a_changed_operand_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model, y = Changing(8, 8).eval(), torch.randn(8, 8)
+    fast = quick(model, (torch.randn(8, 8), y))
+    assert isinstance(fast.model, Compiled)
+    weight, expected = (given.get_parameter("weight").detach() for given in (fast.model.original, model))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(weight, y), model(expected, y))
+    torch.testing.assert_close(weight, expected)
+
+
+def test_vmap_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.randn(3, 5, 8)
+    fast = quick(model, x[0])
+    torch.testing.assert_close(torch.func.vmap(fast)(x), model(x))
+
+
+def test_a_model_that_changes_no_operand_may_read_one_twice(quick: Callable[..., Optimized],
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    class Product(nn.Linear):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(x) * y
+
+    model = Product(8, 8).eval()
+    fast = quick(model, (torch.randn(5, 8), torch.randn(5, 8)))
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.share_memory", None)  # it is not asked
+    check(fast, model, *pairs()["equal"])
+
+
+def test_a_compiled_model_leaves_operands_that_share_memory_to_the_fallback(checkpoint: Path) -> None:
+    torch._dynamo.reset()
+    model = Changing(8, 8).eval()
+    fast = torch.compile(model, backend=partial(backend, options={
+        "verify": False, "checkpoint": str(checkpoint), "fallback": "eager"}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SeqtuneWarning)
+        check(fast, model, torch.randn(5, 8), torch.randn(5, 8))
+        check(fast, model, *pairs()["apart"])
+    with pytest.warns(SeqtuneWarning, match="shares memory with another one; eager computes such calls"):
+        check(fast, model, *pairs()["overlapping"])
+    check(fast, model, *pairs()["equal"])
+
+
+def test_addresses_decide_whether_memory_is_shared() -> None:
+    memory = torch.randn(4, 6)
+    assert share_memory([memory, memory[1:, 2:]], [1])
+    assert share_memory([memory.T, memory[3:]], [0])
+    assert not share_memory([memory[:2], memory[2:], 3, None, torch.empty(0), memory[:0]], [0, 1, 5])
+    assert not share_memory([memory], [0])

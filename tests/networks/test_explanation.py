@@ -1,0 +1,145 @@
+"""The steps of an optimised model, explained."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.errors import MisuseError, UnavailableError
+from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.pytorch import explain
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.networks.test_networks import InvertedResidual
+from tests.support.torch_models import Branching, random_norms
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+class Sorted(nn.Module):
+    """A block and an operation that has no translation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = InvertedResidual()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.block(x).sort(1).values
+        return result
+
+
+def test_every_step_has_its_kernel_its_operands_and_its_time(quick: Callable[..., Optimized]) -> None:
+    x = torch.randn(1, 8, 9, 7).contiguous(memory_format=torch.channels_last)
+    explanation = explain(quick(random_norms(Sorted().eval()), x), x)
+    layers = [step for step in explanation.steps if step.kernel != "step"]
+    assert [step.kernel.split(".")[0] for step in layers] == ["llvm"] * 3
+    assert [step.fused for step in layers] == ["bias, clamp", "bias, clamp", "bias, add"]
+    assert layers[0].number in layers[1].reads
+    assert layers[1].number in layers[2].reads
+    assert all(0 < step.seconds < 1 for step in explanation.steps)
+    assert [reason for _, reason in explanation.kept] == [
+        "aten.sort has no translation", "a result that is not translated"]
+    assert json.loads(json.dumps(explanation.to_json()))["device"] == explanation.device
+    assert str(explanation).count("llvm.") >= 3
+
+
+class Operation:
+    """A node of OpenVINO that covers operations."""
+
+    def __init__(self, name: str, covers: str) -> None:
+        self.name, self.covers = name, covers
+
+    def get_friendly_name(self) -> str:
+        """Its name."""
+        return self.name
+
+    def get_rt_info(self) -> dict[str, object]:
+        """The names that it covers, as OpenVINO tells them."""
+        return {"originalLayersNames": SimpleNamespace(value=self.covers)}
+
+
+def stand_in(operations: Sequence[Operation]) -> object:
+    """OpenVINO, whose nodes take 1, 2, 3 ... microseconds."""
+    profile = [SimpleNamespace(node_name=operation.name, node_type="Convolution", exec_type="brgconv_f32",
+                               real_time=timedelta(microseconds=microseconds))
+               for microseconds, operation in enumerate(operations, 1)]
+    request = SimpleNamespace(infer=lambda inputs: None, get_profiling_info=lambda: profile)
+    compiled = SimpleNamespace(create_infer_request=lambda: request, get_runtime_model=lambda: SimpleNamespace(
+        get_ordered_ops=lambda: operations))
+    return SimpleNamespace(convert_model=lambda program: program, Core=lambda: SimpleNamespace(
+        compile_model=lambda program, device, settings: compiled))
+
+
+def test_openvino_s_nodes_stand_beside_the_steps_whose_operations_they_compute(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folded = "_native_batch_norm_legit_no_training/aten._native_batch_norm_legit_no_training.default/BatchNormInference"
+    monkeypatch.setitem(sys.modules, "openvino", stand_in([
+        Operation("Multiply_1", f"Multiply_1,{folded},hardtanh/aten.hardtanh.default/Clamp"),
+        Operation("second", "convolution_2/aten.convolution.default/Convolution,add/aten.add.Tensor/Add"),
+        Operation("Reorder", "x_abcd_acdb")]))
+    x = torch.randn(1, 8, 9, 7)
+    explanation = explain(quick(random_norms(InvertedResidual().eval()), x), x, openvino=True)
+    layers = [step for step in explanation.steps if step.kernel != "step"]
+    assert [step.openvino for step in layers] == [
+        (("Convolution brgconv_f32", 1e-6),), (), (("Convolution brgconv_f32", 2e-6),)]
+    assert explanation.openvino_rest == (("Reorder", 3e-6),)
+    assert "| OpenVINO: no node of its own" in str(explanation)
+    explanation.write(tmp_path / "network.html")
+    page = (tmp_path / "network.html").read_text()
+    assert "<td>Convolution brgconv_f32 1 us</td>" in page
+    assert "<li>Reorder: 3 us</li>" in page
+
+
+def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2, 8)
+    fast = quick(nn.Linear(8, 4).eval(), x)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UnavailableError, match=r"^OpenVINO is not installed: pip install openvino$"):
+        explain(fast, x, openvino=True)
+    image = torch.randn(1, 3, 20, 20)
+    with pytest.raises(MisuseError, match="optimised in parts"):
+        explain(quick(Branching().eval(), image), image, openvino=True)
+
+
+def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    x = torch.randn(1, 8, 9, 7)
+    explain(quick(random_norms(InvertedResidual().eval()), x), x).write(tmp_path / "network.html")
+    page = (tmp_path / "network.html").read_text()
+    assert page.count("<tr>") >= 5
+    assert "<p>Nothing.</p>" in page
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+
+
+def test_a_plain_model_and_other_operands_are_one_line(quick: Callable[..., Optimized]) -> None:
+    plain: Any = nn.Linear(8, 4).eval()
+    with pytest.raises(MisuseError, match="a Linear is not an optimised model"):
+        explain(plain, torch.randn(2, 8))
+    with pytest.raises(MisuseError, match="of the shapes that it was optimised for"):
+        explain(quick(plain, torch.randn(2, 8)), torch.randn(3, 8))
+
+
+@pytest.mark.parametrize("operands", [(3,), (None,), ("x",), ({"x": [torch.ones(5, 8)]},), (torch.ones(5, 8), 2.0)])
+def test_other_operands_than_tensors_are_refused(quick: Callable[..., Optimized], operands: tuple[Any, ...]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(5, 8))
+    with pytest.raises(MisuseError, match="explain runs the model on tensors"):
+        explain(fast, *operands)
+
+
+@pytest.mark.parametrize("operands", [(), (torch.ones(5, 9),), (torch.ones(5, 8), torch.ones(3))])
+def test_operands_that_the_model_does_not_take_are_refused_in_one_line(quick: Callable[..., Optimized],
+                                                                      operands: tuple[Any, ...]) -> None:
+    fast = quick(nn.Linear(8, 4).eval(), torch.randn(5, 8))
+    with pytest.raises(MisuseError, match="the model cannot be called with these operands") as caught:
+        explain(fast, *operands)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,149 @@
+"""Models whose results depend on the strides of an operand: the original computes these where the graph does not."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.errors import SeqtuneWarning
+from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.module import MOST_FORMATS, ResultStrides
+from seqtune.networks.program.device_threads import TURN
+from seqtune.networks.selection.selection import difference
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+SHAPE = (2, 3, 6, 5)
+
+
+class Strided(nn.Conv2d):
+    """A convolution whose result depends on the memory of its operand, which it also changes."""
+
+    def __init__(self, read: Callable[[Tensor], float]) -> None:
+        super().__init__(3, 4, 3)
+        self.read = read
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = super().forward(x) + self.read(x)
+        x.mul_(2)
+        return result
+
+
+READS: dict[str, Callable[[Tensor], float]] = {
+    "stride": lambda x: x.stride(1), "is_contiguous, a little": lambda x: 0.05 * x.is_contiguous(),
+    "is_contiguous": lambda x: int(x.is_contiguous()),
+    "is channels_last": lambda x: int(x.is_contiguous(memory_format=torch.channels_last))}
+FORMATS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x, "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "every second column": lambda x: torch.cat([x, x], 3)[..., ::2]}
+
+
+def check(fast: Callable[[Tensor], Tensor], model: nn.Module, x: Tensor) -> None:
+    """Compare result, its strides, and the operand with those of the model."""
+    other = torch.empty_strided(x.shape, x.stride()).copy_(x)
+    with torch.no_grad():
+        result, expected = fast(x), model(other)
+    torch.testing.assert_close(result, expected)
+    assert result.stride() == expected.stride()
+    torch.testing.assert_close(x, other)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_optimised_model_computes_operands_of_all_strides(quick: Callable[..., Optimized], name: str) -> None:
+    model = Strided(READS[name]).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SeqtuneWarning)
+        for form in FORMATS.values():
+            for _ in range(3):
+                check(fast, model, form(torch.randn(SHAPE)))
+    others = {model.read(form(torch.randn(SHAPE))) for form in FORMATS.values()} - {model.read(torch.randn(SHAPE))}
+    messages = [message for message in (str(warning.message) for warning in caught)
+                if "depend on the strides of its operands" in message]
+    assert (len(messages) > 0) == (len(others) > 0)
+
+
+def test_a_model_whose_results_do_not_depend_on_strides_stays_ours(quick: Callable[..., Optimized]) -> None:
+    model = Strided(lambda x: 1).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    assert isinstance(fast.model, Compiled)
+    calls: list[nn.Module] = []
+    fast.model.original.register_forward_pre_hook(lambda module, given: calls.append(module))
+    for form in FORMATS.values():
+        for _ in range(3):
+            check(fast, model, form(torch.randn(SHAPE)))
+    assert len(calls) == len(FORMATS) - 1  # once for each format that is not the example's
+
+
+def test_results_that_are_not_finite_settle_nothing(quick: Callable[..., Optimized],
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Strided(lambda x: 1).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    last, broken = FORMATS["channels_last"], torch.full(SHAPE, float("nan"))
+    with monkeypatch.context() as patch:
+        patch.setattr("seqtune.hooks.pytorch.optimized.difference", lambda expected, results: float("inf"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SeqtuneWarning)
+            fast(last(broken))
+    assert isinstance(fast.model, Compiled)
+    assert not fast.model._formats.are_refused((last(broken).stride(),))
+    assert fast.model._formats.find((last(broken).stride(),)) is None
+
+
+def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[..., Optimized],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Strided(lambda x: 1).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    assert isinstance(fast.model, Compiled)
+    noisy = iter([1.0])  # of the first comparison: the example of rounding errors alone
+    with monkeypatch.context() as patch:
+        patch.setattr("seqtune.hooks.pytorch.optimized.difference",
+                      lambda expected, results: next(noisy, None) or difference(expected, results))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SeqtuneWarning)
+            check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
+            strides = (FORMATS["channels_last"](torch.randn(SHAPE)).stride(),)
+            assert not fast.model._formats.are_refused(strides)
+            assert fast.model._formats.find(strides) is None
+            check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
+            assert fast.model._formats.find(strides) is not None
+
+
+def test_operands_of_refused_strides_wait_for_no_other_call(quick: Callable[..., Optimized]) -> None:
+    model = Strided(READS["stride"]).eval()
+    fast = quick(model, torch.randn(SHAPE))
+    x = FORMATS["channels_last"](torch.randn(SHAPE))
+    with pytest.warns(SeqtuneWarning, match="depend on the strides"):
+        fast(x)
+    with TURN:  # another thread's call
+        call = threading.Thread(target=fast, args=(x,), daemon=True)
+        call.start()
+        call.join(60)
+        assert not call.is_alive()
+
+
+def test_the_format_that_was_refused_first_is_forgotten_first() -> None:
+    formats = ResultStrides()
+    strides = [((number, 1),) for number in range(MOST_FORMATS + 1)]
+    for operands in strides:
+        formats.refuse(operands)
+    assert [formats.are_refused(operands) for operands in strides] == [False] + [True] * MOST_FORMATS
+
+
+def test_a_compiled_model_has_a_program_for_each_kind_of_strides(checkpoint: Path) -> None:
+    torch._dynamo.reset()
+    model = Strided(READS["stride"]).eval()
+    fast = torch.compile(model, backend=partial(backend, options={
+        "verify": False, "checkpoint": str(checkpoint), "fallback": "eager"}))
+    for form in FORMATS.values():
+        for _ in range(2):
+            check(fast, model, form(torch.randn(SHAPE)))

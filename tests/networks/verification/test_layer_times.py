@@ -1,0 +1,50 @@
+"""The time of a network, divided among its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks import module as network_module
+from seqtune.networks.verification.layer_times import layer_times
+from seqtune.tuner.backends.llvm import backend as llvm
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+@pytest.fixture
+def graph(quick: Callable[..., Optimized]) -> nn.Module:
+    """Three equal linear layers, another one, and a softmax, which is a step."""
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(3)), nn.Linear(8, 4), nn.Softmax(1)).eval()
+    fast = quick(model, torch.randn(2, 8))
+    assert isinstance(fast.model, Compiled)
+    graph: nn.Module = fast.model.graph
+    return graph
+
+
+def test_equal_layers_count_together(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_module.NetworkModule, "measure", lambda program, *operands, rounds: [
+        1.0 for _ in program.jobs])
+    times = layer_times(graph, [torch.randn(2, 8)], 1.0)
+    assert sorted(times.layers.values()) == [1.0, 3.0]
+    assert times.steps > 4.0
+    assert times.run > 0
+
+
+def test_little_time_is_spent_on_one_round(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    measure = network_module.NetworkModule.measure
+
+    def counted(program: network_module.NetworkModule, *operands: torch.Tensor, rounds_: list[int] = rounds,
+                **options: int) -> list[float]:
+        rounds_.append(options["rounds"])
+        return measure(program, *operands, **options)
+
+    monkeypatch.setattr(network_module.NetworkModule, "measure", counted)
+    for seconds in (0.0, 3600.0):
+        layer_times(graph, [torch.randn(2, 8)], seconds)
+    assert rounds == [1, 5]

@@ -1,0 +1,55 @@
+"""Models are optimised without measuring, on one thread, with the proposals of an untrained translator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seqtune.kernels.devices.device import Device
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seqtune.hooks.pytorch.optimized import Optimized
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Run PyTorch's own operations on one thread: on a busy machine two threads wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Seed the weights and inputs that a test draws."""
+    import torch
+
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def quick(checkpoint: Path) -> Callable[..., Optimized]:
+    """`optimize` without measuring, on one thread."""
+    from seqtune.hooks.pytorch.optimized import optimize
+    from seqtune.networks.program.device_threads import device_for_threads
+
+    one_thread = device_for_threads(1)  # llvm:1 on more cores than one
+
+    def made(model: nn.Module, example: Any, device: Device | str = one_thread, **options: Any) -> Optimized:
+        return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
+
+    return made
+
+
+@pytest.fixture(autouse=True)
+def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a default journal of its own, so that no choice of another test is remembered."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
