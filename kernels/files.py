@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 
+LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
 SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
 # The system's errors for which the name or the place of an output is to blame; others, as of a full disk, are failures.
 MISPLACED = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS,
@@ -132,6 +133,20 @@ def check_writable(folder: Path) -> None:
         scratch.unlink()
     except OSError as error:
         raise _fault(error)(f"cannot write into {folder}: {reason(error)}") from None
+
+
+def check_path(name: str, value: object) -> None:
+    """Check that an argument is a path that may exist, as text or Path, or None. Raises MisuseError with its `name`."""
+    if value is not None and (not isinstance(value, str | Path) or not _may_exist(str(value))):
+        raise MisuseError(f"{name}={shown(value)}; it must be a path")
+
+
+def _may_exist(path: str) -> bool:
+    """Whether a path can be encoded, has no character 0, and no part that is too long for a file system."""
+    with suppress(UnicodeEncodeError):
+        return bool(path) and "\0" not in path and all(
+            len(os.fsencode(part)) <= LONGEST_NAME for part in Path(path).parts)
+    return False
 
 
 def _scratch_of(target: Path) -> Path:

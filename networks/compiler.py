@@ -6,24 +6,25 @@ segment of the graph around it is cut in two.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from .lowering.attention_forms import unify_attention
 from .lowering.graph_edits import EditedGraph
 from .lowering.partition import fold_constants, joined, segments_of, unknown_operations
 from .module import NetworkModule, SegmentNetwork
 from .nodes import Layer, Tuned
-from .plan.precisions import TOLERANCES, has_bf16
+from .plan.precision import TOLERANCES, has_bf16
 from .program.bound_kernels import KernelBinder
 from .selection.choices import Choice
 from .selection.peer_layers import keep_layer
-from .selection.reports import NetworkVerification
-from .verification.peer_comparison import GraphVerdict, graph_digest
+from .selection.reports import GraphVerdict, NetworkVerification
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
 UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
@@ -92,7 +93,7 @@ class GraphCompiler:
 
     def digest(self, choices: Sequence[Choice]) -> str:
         """A digest of the graph with these choices."""
-        return graph_digest(self.module, choices)
+        return _digest(self.module, choices)
 
 
 def _written(graph: fx.Graph) -> tuple[int, ...]:
@@ -107,3 +108,14 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     result = graph.graph_copy(module.graph, {})
     graph.output(result)
     return EditedGraph(module, graph)
+
+
+def _digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:
+    """A digest of a graph's operations, of the shapes of its operands and constants, and of the layers' choices."""
+    parts = []
+    for node in module.graph.nodes:
+        value = attrgetter(str(node.target))(module) if node.op == "get_attr" else node.meta.get("val")
+        form = (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else ""
+        parts.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs} {form}")
+    parts += [f"{choice.problem.key} {choice.configuration and choice.configuration.key}" for choice in choices]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

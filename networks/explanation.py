@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 from seqtune.errors import MisuseError
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.llvm.text.formula import Formula
 
 from .capture.examples import result_for
+from .compiled import Compiled
 from .module import NetworkModule
 from .nodes import Layer, Node, Pointwise, Product, Tuned
 from .openvino_nodes import by_step, openvino_nodes
+from .optimized import Optimized
 from .program.device_threads import TURN
 from .verification.layer_times import operands_of
 

@@ -21,8 +21,7 @@ from .node_list import NodeList
 from .nodes import Shape, Tuned
 from .passes.rewriting import rewrite
 from .plan.bands import compute_in_bands
-from .plan.precision import give_elements
-from .plan.precisions import DTYPES, NAMES
+from .plan.precision import DTYPES, NAMES, give_elements
 from .program.bound_kernels import KernelBinder
 from .program.table import assemble
 from .steps.view import View

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
 
-from .compilation import exported
+from .capture.export import exported
 
 FIRST, RUNS = 10, 30  # the first runs are slower; the mean of the later ones counts
 ALIASES = {"convolution": "conv2d", "native_layer_norm": "layer_norm", "hardtanh": "relu6", "permute": "transpose",

@@ -5,15 +5,12 @@ Arguments are checked before anything is written. Heavy floors are imported by t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.data.record import Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -29,7 +26,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 from .bulk import BulkAnswer, predict_many
 from .errors import FormatError, MisuseError, SeqtuneError, shown
 from .exchange import export, import_data
-from .families import check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
+from .families import check_memory, compile_check, kernel_json, kernels, lint_library
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
@@ -91,6 +88,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     asked = answering(problem, device, checkpoint)
     task, note = asked.task, asked.note
     if verify:
+        from seqtune.tuner.task_verdict import check_runnable
+
         discovery.check_present(device)
         check_runnable(task.kernels)
     progress("predicting")
@@ -133,46 +132,20 @@ def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Pre
 
 def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: float, cache: bool,
             journal: str | Path | None, progress: Say) -> Prediction:
-    from seqtune.data.journal import Journal
-    from seqtune.tuner.measuring.runner import Runner
-    from seqtune.tuner.measuring.verdicts import find_verdict, store_verdict
-    from seqtune.tuner.measuring.verification import OverBudget, verify
-    from seqtune.tuner.stand_ins import default_and_stand_ins, failed_default
+    from seqtune.tuner.task_verdict import UnverifiedError, verdict_on
 
-    problem, device, default = task.problem, task.device, task.default
-    versions = {kernel.name: kernel.version for kernel in task.kernels}
-    stand_ins = partial(default_and_stand_ins, task)
-    with Journal(journal) as records:
-        earlier = find_verdict(records, problem, device, versions, proposals, default, seconds,
-                               stand_ins) if cache else None
-        began = time.monotonic()
-        if earlier is None:
-            try:
-                with Runner(device) as runner:
-                    verdict = verify(runner, problem, list(proposals), default, seconds, progress,
-                                     stand_ins=stand_ins)
-            except OverBudget as over:
-                return replace(_unverified(task, proposals), unverified=(
-                    f"{over}, the budget is {seconds:g} s (--seconds)"))
-            store_verdict(records, problem, device, versions, verdict, seconds)
-        else:
-            verdict = earlier
-    elapsed = None if earlier is not None else time.monotonic() - began
-    failed = verdict.measurements[default]
-    if verdict.winner is None:
-        raise SeqtuneError(f"nothing ran on {device.name}: " + failed_default(
-            default, failed.message or failed.status.value, others=len(verdict.measurements) - 1))
-    substituted = "" if failed.status is Status.CORRECT else failed_default(
-        default, failed.message or failed.status.value,
-        verdict.default if verdict.default != default else None)
-    default = verdict.default
+    try:
+        found = verdict_on(task, list(proposals), seconds, journal, cache, progress)
+    except UnverifiedError as reason:
+        return replace(_unverified(task, proposals), unverified=str(reason))
+    verdict = found.verdict
     measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
                                            verdict.measurements.get(configuration))
-                for configuration in (*proposals, default)}
+                for configuration in (*proposals, verdict.default)}
     return Prediction(
-        problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],
-        measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed,
-        loaded=verdict.loaded, failed_default=substituted)
+        task.problem, task.device, tuple(measured[configuration] for configuration in proposals),
+        measured[verdict.default], measured[found.winner], True, verdict.speedup, verdict.significant,
+        found.elapsed is None, seconds, found.elapsed, loaded=verdict.loaded, failed_default=found.failed_default)
 
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,

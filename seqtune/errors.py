@@ -23,6 +23,7 @@ A configuration that fails to build or run raises none of these: it is data (a M
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,6 +116,11 @@ class CheckpointError(MisuseError):
 
 class SeqtuneWarning(UserWarning):
     """A note that the user should not miss; the command line prints it in one line."""
+
+
+def warned(step: str) -> None:
+    """Issue a Python warning; the `Say` for notes that the user should not miss."""
+    warnings.warn(step, SeqtuneWarning, stacklevel=3)
 
 
 def is_installed(package: str) -> bool:

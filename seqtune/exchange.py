@@ -13,8 +13,8 @@ from seqtune.kernels.devices.device import Device
 from seqtune.predictor.model import answers_for, cached_model
 from seqtune.predictor.say import Say
 
-from .errors import MisuseError
-from .inputs import as_problem, check_ending, check_folder, check_free, check_journal, warned
+from .errors import MisuseError, warned
+from .inputs import as_problem, check_ending, check_folder, check_free, check_journal
 from .predictor_code import CODE, code_writer
 from .results import Written
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,15 +125,6 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
 def _families_of(libraries: Collection[str], backend: str) -> tuple[str, ...]:
     """The families that run on a backend: of these libraries, or of all in use."""
     return tuple(name for name in table(backend) if not libraries or name.partition(".")[0] in libraries)
-
-
-def check_runnable(families: Iterable[Kernel]) -> None:
-    """Check that the kernel families have code, and that it may run. Raises MisuseError."""
-    for family in families:
-        if family.implementation is None:
-            raise MisuseError(f"{family.name} cannot be run here: it has no implementation, so there is nothing to "
-                              "measure; leave out --verify")
-        registry.check_allowed(family)
 
 
 def check_allowed(backend: str, operations: Collection[str]) -> None:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import cannot_write, check_writable
+from seqtune.kernels.files import cannot_write, check_path, check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import DeviceError, MisuseError, ProblemError, SeqtuneWarning, shown
+from .errors import DeviceError, MisuseError, ProblemError, shown
 
 Check = TypeVar("Check", bound=Callable[..., None])
 # Endings that say what a file holds, where it is something that one could expect of an output here.
 ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C"}
-LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
-
-
-def warned(step: str) -> None:
-    """Issue a Python warning; the `Say` for notes that the user should not miss."""
-    warnings.warn(step, SeqtuneWarning, stacklevel=3)
 
 
 def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:
@@ -93,20 +84,6 @@ def check_flag(name: str, value: object) -> None:
     """Check that an argument is True or False. Raises MisuseError with its `name`."""
     if not isinstance(value, bool):
         raise MisuseError(f"{name}={shown(value)}; it must be True or False")
-
-
-def check_path(name: str, value: object) -> None:
-    """Check that an argument is a path that may exist, as text or Path, or None. Raises MisuseError with its `name`."""
-    if value is not None and (not isinstance(value, str | Path) or not _may_exist(str(value))):
-        raise MisuseError(f"{name}={shown(value)}; it must be a path")
-
-
-def _may_exist(path: str) -> bool:
-    """Whether a path can be encoded, has no character 0, and no part that is too long for a file system."""
-    with suppress(UnicodeEncodeError):
-        return bool(path) and "\0" not in path and all(
-            len(os.fsencode(part)) <= LONGEST_NAME for part in Path(path).parts)
-    return False
 
 
 def check_own_journal(value: object) -> None:

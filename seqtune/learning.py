@@ -24,8 +24,8 @@ from seqtune.predictor.model import (
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.budget import CALIBRATION
 
-from .errors import DeviceError, InterruptedTraining, MisuseError, SeqtuneError, check_installed, shown
-from .inputs import as_device, as_problems, check_free, check_positive, warned
+from .errors import DeviceError, InterruptedTraining, MisuseError, SeqtuneError, check_installed, shown, warned
+from .inputs import as_device, as_problems, check_free, check_positive
 from .results import Evaluation, Written
 
 if TYPE_CHECKING:

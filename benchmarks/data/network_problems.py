@@ -127,7 +127,7 @@ def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
     from torch import fx
     from torch.fx.graph import CodeGen
 
-    from seqtune.networks.compilation import exported
+    from seqtune.networks.capture.export import exported
     from seqtune.networks.lowering.partition import fold_constants, segments_of, unknown_operations
     from seqtune.networks.module import SegmentNetwork
     from seqtune.networks.program.device_threads import device_for_threads

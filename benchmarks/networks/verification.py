@@ -38,8 +38,8 @@ from .contest import REST_SECONDS, SAMPLE_SECONDS, WARM_UP_SECONDS
 from .models import NETWORKS, seeded
 
 if TYPE_CHECKING:
-    from seqtune.hooks.pytorch.optimized import Optimized
     from seqtune.kernels.devices.device import Device
+    from seqtune.networks.optimized import Optimized
     from seqtune.networks.selection.reports import NetworkVerification
 
 PREDICTED, CONTROL, VERIFIED = "predicted", "control", "verified"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
-from ..plan.precisions import NAMES, has_bf16
+from ..plan.precision import NAMES, has_bf16
 from .shared_weights import WatchedBuffers, shared_copy
 
 
@@ -90,3 +91,20 @@ def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Ten
         buffers = WatchedBuffers(wide)
         result_for(wide, clones(examples), "the example input a second time")
         return expected, buffers.written()
+
+
+def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:
+    """The largest max|difference| / max|reference| of finite numbers; infinite where shapes or other numbers differ."""
+    if [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
+        return math.inf
+    worst = 0.0
+    for reference, result in zip(expected, actual, strict=True):
+        finite = reference.isfinite()
+        if not torch.equal(finite, result.isfinite()) \
+                or not torch.allclose(reference[~finite], result[~finite], equal_nan=True):
+            return math.inf
+        if finite.any():
+            numbers, expected_numbers = result[finite].double(), reference[finite].double()
+            error = (numbers - expected_numbers).abs().max() / expected_numbers.abs().max().clamp(min=1e-30)
+            worst = max(worst, float(error))
+    return worst

@@ -20,7 +20,7 @@ from seqtune.kernels.llvm.text.elements import Element
 
 from ..nodes import Constant, Input, Layer, Node, Rearranged, indices_view
 from ..passes.rewriting import reshaped
-from ..plan.precisions import NAMES
+from ..plan.precision import NAMES
 from ..steps.view import View
 
 

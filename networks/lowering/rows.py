@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from ..nodes import Gather, Node, Pool, Reduction, RowOperation, Shape
-from ..plan.precisions import NAMES
+from ..plan.precision import NAMES
 from .layers import pair
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 from .resampling import adaptive_average

@@ -10,7 +10,7 @@ from torch import fx
 
 from ..nodes import Concatenation, Node, Padding, Rearranged, indices_view
 from ..passes.rewriting import reshaped
-from ..plan.precisions import NAMES
+from ..plan.precision import NAMES
 from ..steps.view import View
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 from .resampling import padded_with_itself

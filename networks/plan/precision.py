@@ -1,4 +1,6 @@
-"""Storage: the element in which each value of a network is stored. Computing is in fp32; dot products may be of bf16.
+"""Precision: in which types a network computes, how far its results may differ, and which element each value gets.
+
+Computing is in fp32; dot products may be of bf16.
 
 With precision bf16, a layer or attention multiplies bf16 numbers where a kernel of the device does so, and values are
 bf16 in memory unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay
@@ -8,10 +10,13 @@ them alone: they are subtracted from other numbers, and the difference would sho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from seqtune.errors import MisuseError, UnavailableError, shown
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.llvm.text.elements import Element
 from seqtune.kernels.problem import Problem
@@ -32,6 +37,29 @@ from ..nodes import (
     Reduction,
     Tuned,
 )
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+TOLERANCES = {"fp32": 1e-3, "bf16": 2e-2}  # largest allowed max|difference| / max|reference|
+
+
+def checked_precision(precision: object, weights: Iterable[Tensor], device: Device) -> str:
+    """The precision that was asked for; None stands for that of the weights.
+
+    Raises MisuseError for an unknown one, UnavailableError where the device does not have it.
+    """
+    if precision is None:
+        precision = "bf16" if has_bf16(weights) else "fp32"
+    if not isinstance(precision, str) or precision not in DTYPES:
+        raise MisuseError(f"precision={shown(precision)} is not one of {', '.join(DTYPES)}")
+    if precision == "bf16" and device.names()["bf16_dots"] != 1:
+        raise UnavailableError(f"{device.name} does not multiply bf16 numbers; precision=\"fp32\" is possible here")
+    return precision
+
+
+def has_bf16(tensors: Iterable[Tensor]) -> bool:
+    """Whether one of the tensors is bf16."""
+    return any(tensor.dtype == torch.bfloat16 for tensor in tensors)
 
 
 def give_elements(nodes: NodeList, results: Sequence[str], precision: str, device: Device) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError, one_line
-from seqtune.inputs import check_path
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.files import check_path, read_bounded, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

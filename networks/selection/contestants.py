@@ -1,9 +1,15 @@
-"""LayerContestants: our kernel and PyTorch's own operation for one node of a network, on the same operands."""
+"""LayerContestants: our kernel and PyTorch's own operation for one node of a network, on the same operands.
+
+Both run on equal terms: in channels_last memory, with weights packed before. PyTorch's operation runs in the faster of
+its two ways, with packed weights or as users call it. It counts as faster on clear evidence only: in two measurements,
+some time apart and with newly packed weights. A network in which PyTorch computes these layers is measured later
+(`compilation.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,14 +20,21 @@ from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.text.elements import Element
 from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
+from seqtune.tuner.measuring.timed_calls import time_calls
 
+from ..capture.examples import difference
 from ..nodes import AttentionHeads, Input, Layer, Product, Tuned
-from ..plan.precisions import DTYPES, NAMES
+from ..plan.precision import DTYPES, NAMES, TOLERANCES
 from ..program.bound_kernels import KernelBinder
 from ..program.device_threads import TURN
 from ..program.table import assemble
 from ..steps.view import View
-from .peer_layers import kept_forms
+from .choices import Choice
+from .peer_layers import peer_forms
+
+SPLIT = Rule(margin=0.1)  # PyTorch's operation cuts the program in two, which costs more than a smaller lead gains
+Call = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
             enable_gqa=node.problem.size("group") > 1),))
     if isinstance(node, Product):
         return LayerContestants(ours, (partial(torch.matmul, *operands),))
-    return LayerContestants(ours, tuple(partial(form, operands[0]) for form in kept_forms(node)))
+    return LayerContestants(ours, tuple(partial(form, operands[0]) for form in peer_forms(node)))
 
 
 def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
@@ -91,3 +104,21 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
         return operands, y
 
     return run
+
+
+def compared(node: Tuned, choice: Choice, binder: KernelBinder, guarded: Callable[[Call], Call]) -> Choice:
+    """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster.
+
+    `guarded` is applied to every call that is timed: it may raise an exception, such as OutOfTime, instead of calling.
+    """
+    assert choice.configuration is not None
+    with torch.no_grad():
+        pair = contestants(node, choice.configuration, binder)
+        plain, *packed = pair.theirs
+        allowed = TOLERANCES[node.problem.dtype]
+        forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
+        runs = {"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}}
+        taken = time_calls({name: guarded(run) for name, run in runs.items()})
+    seconds, slower = typical(taken), bool(faster_than("ours", taken, SPLIT))
+    ours = seconds.pop("ours")
+    return replace(choice, seconds=ours, pytorch_seconds=min(seconds.values()), slower=slower)

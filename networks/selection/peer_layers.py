@@ -14,13 +14,13 @@ from seqtune.kernels.problem import Problem
 from ..lowering.lowering import Lowering
 from ..lowering.table import MAKERS
 from ..nodes import Layer
-from ..plan.precisions import DTYPES
+from ..plan.precision import DTYPES
 
 LAST = torch.channels_last
 aten = torch.ops.aten
 
 
-class KeptConvolution(nn.Module):
+class PeerConvolution(nn.Module):
     """A convolution computed by PyTorch: by oneDNN with packed weights where `packed`, else by `conv2d`."""
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
@@ -55,7 +55,7 @@ def _reorder(*arguments: Any) -> Tensor:
     return packed
 
 
-class KeptProduct(nn.Module):
+class PeerProduct(nn.Module):
     """A linear layer computed by PyTorch, with packed weights or without."""
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
@@ -104,7 +104,7 @@ def keep_layer(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -
         return node
     layer.work = Problem.make(layer.work.type, **{**dict(layer.work), "dtype": precision})
     name = f"seqtune_kept_{node.name}"
-    module.add_submodule(name, Converted(kept_forms(layer)[-1], node.meta["val"].dtype))
+    module.add_submodule(name, Converted(peer_forms(layer)[-1], node.meta["val"].dtype))
     with module.graph.inserting_before(node):
         call = module.graph.call_module(name, (node.args[1 if node.target is aten.addmm.default else 0],))
     value = node.meta["val"]
@@ -114,9 +114,9 @@ def keep_layer(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -
     return call
 
 
-def kept_forms(layer: Layer) -> list[nn.Module]:
+def peer_forms(layer: Layer) -> list[nn.Module]:
     """PyTorch's operation as users call it and, where oneDNN takes them, with packed weights."""
-    kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
+    kind: Any = PeerProduct if layer.work.type == "gemm" else PeerConvolution
     dtype = DTYPES[str(layer.work["dtype"])]
     weights = torch.from_numpy(layer.weights).to(dtype)
     bias = None if layer.bias is None else torch.from_numpy(layer.bias).to(dtype)

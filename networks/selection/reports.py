@@ -1,4 +1,8 @@
-"""NetworkVerification: what the budget of a network's verification was spent on, and what it gained."""
+"""Reports on a whole network, which are kept with its choices.
+
+NetworkVerification says what the budget of its verification was spent on, and what it gained; GraphVerdict compares it
+with what PyTorch makes of it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqtune.errors import FormatError
+
+INDUCTOR, EAGER = "inductor", "eager"  # PyTorch's forms of a graph: Inductor's code, its own operations
+COMPARED = (INDUCTOR, EAGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +68,29 @@ class NetworkVerification:
         note = f"; {self.note}" if self.note else ""
         return (f"{self.verified} of {self.layers} layers verified{because} in {self.used:.0f} of {self.budget:.0f} s; "
                 f"{result}{note}")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVerdict:
+    """The typical seconds of one graph: of our form, and of the fastest other one."""
+
+    peer: str  # "inductor" or "eager"
+    seconds: float
+    peer_seconds: float
+    peer_wins: bool
+    note: str = ""  # the reason why Inductor's form is missing
+
+    @classmethod
+    def of_json(cls, value: Any) -> GraphVerdict | None:
+        """The verdict that `asdict` wrote, or None for anything else."""
+        with suppress(TypeError, ValueError, KeyError):
+            peer, note = str(value["peer"]), str(value["note"])[:300]
+            if peer in COMPARED:
+                return cls(peer, float(value["seconds"]), float(value["peer_seconds"]), value["peer_wins"] is True,
+                           note)
+        return None
+
+    def __str__(self) -> str:
+        whose = "Inductor's code" if self.peer == INDUCTOR else "PyTorch's own operations"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.peer_seconds * 1e3:.3f} ms with {whose}, {self.seconds * 1e3:.3f} ms with our programs{note}"

@@ -1,4 +1,4 @@
-"""GraphJudge: decides by measuring which of several forms of a graph computes it.
+"""PeerComparison: decides by measuring which of several forms of a graph computes it.
 
 Our programs are compared with what PyTorch makes of the whole graph, so that fusions which the programs break count,
 too. All forms take turns; another form wins on clear evidence only, in two looks.
@@ -6,12 +6,10 @@ too. All forms take turns; another form wins on clear evidence only, in two look
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -27,14 +25,13 @@ from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
 
-from ..capture.examples import clones
-from ..plan.precisions import TOLERANCES
+from ..capture.examples import clones, difference
+from ..plan.precision import TOLERANCES
 from ..program.device_threads import TURN
-from ..selection.choices import Choice
 from ..selection.memory import ChoiceMemory
-from ..selection.selection import difference
+from ..selection.reports import EAGER, GraphVerdict
 from .budget import guarded, rounds_within
-from .peer_graph import COMPARED, EAGER, INDUCTOR, PeerForms, PeerGraph
+from .peer_graph import PeerForms, PeerGraph
 
 RULE = Rule(margin=0.02)  # smaller leads are within the noise of a network's time
 LOOKS = 2  # that must agree: without a second one, no other form wins
@@ -44,33 +41,7 @@ FEWEST_ROUNDS = 8  # the least p-value of a signed-rank test is 2**-rounds; amon
 
 
 @dataclass(frozen=True, slots=True)
-class GraphVerdict:
-    """The typical seconds of one graph: of our form, and of the fastest other one."""
-
-    peer: str  # "inductor" or "eager"
-    seconds: float
-    peer_seconds: float
-    peer_wins: bool
-    note: str = ""  # the reason why Inductor's form is missing
-
-    @classmethod
-    def of_json(cls, value: Any) -> GraphVerdict | None:
-        """The verdict that `asdict` wrote, or None for anything else."""
-        with suppress(TypeError, ValueError, KeyError):
-            peer, note = str(value["peer"]), str(value["note"])[:300]
-            if peer in COMPARED:
-                return cls(peer, float(value["seconds"]), float(value["peer_seconds"]), value["peer_wins"] is True,
-                           note)
-        return None
-
-    def __str__(self) -> str:
-        whose = "Inductor's code" if self.peer == INDUCTOR else "PyTorch's own operations"
-        note = f"; {self.note}" if self.note else ""
-        return f"{self.peer_seconds * 1e3:.3f} ms with {whose}, {self.seconds * 1e3:.3f} ms with our programs{note}"
-
-
-@dataclass(frozen=True, slots=True)
-class GraphJudge:
+class PeerComparison:
     """Compares forms of graphs. Verdicts are remembered in `memory`, but not those that were reached under heavy load.
 
     `compare` is "inductor", or "eager" to save the time of Inductor's compilation. `settled` is the verdict on the same
@@ -165,24 +136,13 @@ def _look(forms: Mapping[str, nn.Module], ours: nn.Module, examples: Sequence[An
     return verdict
 
 
-def graph_digest(module: fx.GraphModule, choices: Sequence[Choice]) -> str:
-    """A digest of a graph's operations, of the shapes of its operands and constants, and of the layers' choices."""
-    parts = []
-    for node in module.graph.nodes:
-        value = attrgetter(str(node.target))(module) if node.op == "get_attr" else node.meta.get("val")
-        form = (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else ""
-        parts.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs} {form}")
-    parts += [f"{choice.problem.key} {choice.configuration and choice.configuration.key}" for choice in choices]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
 def _results(form: nn.Module, examples: Sequence[Any]) -> list[Tensor]:
     with TURN, torch.no_grad():
         return [leaf.clone() for leaf in pytree.tree_leaves(form(*clones(examples))) if isinstance(leaf, Tensor)]
 
 
-def next_judge(saved: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
-    """Take the next saved verdict from the list, and return the judge that repeats it; None where there is none.
+def saved_comparison(saved: list[Any], progress: Say, tolerance: float) -> PeerComparison | None:
+    """Take the next saved verdict from the list, and return the comparison that repeats it; None where there is none.
 
     Raises FormatError if it is no verdict.
     """
@@ -192,4 +152,4 @@ def next_judge(saved: list[Any], progress: Say, tolerance: float) -> GraphJudge 
     verdict = GraphVerdict.of_json(entry)
     if verdict is None:
         raise FormatError(f"{str(entry)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
-    return GraphJudge(verdict.peer, None, progress, tolerance, verdict)
+    return PeerComparison(verdict.peer, None, progress, tolerance, verdict)

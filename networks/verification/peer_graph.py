@@ -15,9 +15,8 @@ from seqtune.predictor.say import Say
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..capture.examples import clones
+from ..selection.reports import COMPARED, EAGER, INDUCTOR
 
-INDUCTOR, EAGER = "inductor", "eager"
-COMPARED = (INDUCTOR, EAGER)
 INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds, and seconds for each operation: 60 took 17 s, 430 took 86 s
 SHARE_SECONDS = 0.2  # many time slices of a busy machine
 LEAST_PROCESSOR = 0.01  # share; the estimate divides by it

@@ -30,9 +30,10 @@ from ..compiler import CompiledGraph, GraphCompiler
 from ..nodes import Tuned
 from ..program.bound_kernels import KernelBinder
 from ..selection.choices import Choice
+from ..selection.contestants import compared
 from ..selection.memory import ChoiceMemory
 from ..selection.reports import NetworkVerification
-from ..selection.selection import LayerSelection, compared
+from ..selection.selection import LayerSelection
 from .budget import divide, guarded
 from .contest import NetworkContest, hold_contest
 from .layer_times import LayerTimes, layer_times
@@ -53,14 +54,14 @@ class NetworkVerifier:
     """Verifies one network, or one part of it, until a deadline."""
 
     def __init__(self, selection: LayerSelection, deadline: Deadline, stopwatch: Stopwatch, device: Device) -> None:
-        """Begin nothing. The deadline's clock is the stopwatch, which runs while the caller verifies and judges."""
+        """Begin nothing. The deadline's clock is the stopwatch, which runs while the caller verifies and compares."""
         self.deadline = deadline
         self.stopwatch = stopwatch
         self.has_measured = False  # it has not where an earlier report on the network is remembered
         self._selection = selection
         self._device = device
         self._layers: dict[Problem, Tuned] = {}
-        self._say = selection.progress
+        self._say = selection.predictor.progress
 
     def choose(self, layers: Sequence[Tuned]) -> list[Choice]:
         """The known choices, and proposals for the other layers; `verified` verifies these layers."""
@@ -137,7 +138,7 @@ class NetworkVerifier:
             self._say(f"{self.deadline.left:.0f} s left: layer {total - len(waiting)} of {total} that may gain, "
                       f"{problem.brief()}, for {seconds:.1f} s")
             before, meter = self.deadline.elapsed, LoadMeter()
-            choice = self._selection.verify_layer(self._proposal(problem), self._device, seconds)
+            choice = self._selection.predictor.verify(self._proposal(problem), self._device, seconds)
             if choice is not None:
                 verified += 1
                 if choice.configuration is not None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from seqtune.predictor.say import Say, silent
 
-from ..errors import MisuseError, shown
-from ..inputs import check_ending, check_free, warned
+from ..errors import MisuseError, shown, warned
+from ..inputs import check_ending, check_free
 from ..results import Written
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.inputs import warned
+from seqtune.errors import warned
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

@@ -11,11 +11,11 @@ import torch
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.capture.examples import difference
 from seqtune.networks.nodes import AttentionHeads, Gather, Input, Layer, Node, Pointwise, Rearranged
-from seqtune.networks.plan.precisions import TOLERANCES
+from seqtune.networks.plan.precision import TOLERANCES
 from seqtune.networks.program.device_threads import binder_of
 from seqtune.networks.selection.contestants import contestants
-from seqtune.networks.selection.selection import difference
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_bf16_networks import BF16, elements, needs_bf16, stored
 from tests.networks.test_network_parts import ADD, layer, operand

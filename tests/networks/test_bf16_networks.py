@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.errors import FormatError, MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.node_list import NodeList
 from seqtune.networks.nodes import (
@@ -28,8 +28,8 @@ from seqtune.networks.nodes import (
     Reduction,
     RowOperation,
 )
-from seqtune.networks.plan.precision import give_elements
-from seqtune.networks.plan.precisions import TOLERANCES, checked_precision
+from seqtune.networks.optimized import Optimized
+from seqtune.networks.plan.precision import TOLERANCES, checked_precision, give_elements
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm

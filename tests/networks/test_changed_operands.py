@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
-from seqtune.networks.capture.shared_memory import share_memory
+from seqtune.networks.capture.overlap import share_memory
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -81,7 +82,7 @@ def test_a_model_that_changes_no_operand_may_read_one_twice(quick: Callable[...,
 
     model = Product(8, 8).eval()
     fast = quick(model, (torch.randn(5, 8), torch.randn(5, 8)))
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.share_memory", None)  # it is not asked
+    monkeypatch.setattr("seqtune.networks.compiled.share_memory", None)  # it is not asked
     check(fast, model, *pairs()["equal"])
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import InvertedResidual

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
-from seqtune.networks.compilation import exported
+from seqtune.networks.capture.export import exported
 from seqtune.networks.lowering.partition import fold_constants, segments_of, unknown_operations
 from seqtune.networks.node_list import NodeList
 from seqtune.networks.nodes import (

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.compiled import Compiled
 from seqtune.networks.module import NetworkModule
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import random_norms, same
 

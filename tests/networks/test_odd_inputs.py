@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.capture.examples import difference
+from seqtune.networks.compiled import Compiled
 from seqtune.networks.module import MOST_FORMATS, ResultStrides
-from seqtune.networks.selection.selection import difference
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import norm_net, same
 
@@ -188,6 +189,6 @@ def test_numbers_that_are_not_finite_must_agree() -> None:
 
 def test_an_example_whose_results_are_not_finite_elsewhere_is_refused(
         quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.difference", lambda expected, results: math.inf)
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.difference", lambda expected, results: math.inf)
     with pytest.raises(SeqtuneError, match="take an example with finite results"):
         quick(nn.Linear(8, 4).eval(), torch.full((5, 8), math.nan))

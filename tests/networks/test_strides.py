@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.capture.examples import difference
+from seqtune.networks.compiled import Compiled
 from seqtune.networks.module import MOST_FORMATS, ResultStrides
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import TURN
-from seqtune.networks.selection.selection import difference
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -90,7 +91,7 @@ def test_results_that_are_not_finite_settle_nothing(quick: Callable[..., Optimiz
     fast = quick(model, torch.randn(SHAPE))
     last, broken = FORMATS["channels_last"], torch.full(SHAPE, float("nan"))
     with monkeypatch.context() as patch:
-        patch.setattr("seqtune.hooks.pytorch.optimized.difference", lambda expected, results: float("inf"))
+        patch.setattr("seqtune.networks.compiled.difference", lambda expected, results: float("inf"))
         with warnings.catch_warnings():
             warnings.simplefilter("error", SeqtuneWarning)
             fast(last(broken))
@@ -106,7 +107,7 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
     assert isinstance(fast.model, Compiled)
     noisy = iter([1.0])  # of the first comparison: the example of rounding errors alone
     with monkeypatch.context() as patch:
-        patch.setattr("seqtune.hooks.pytorch.optimized.difference",
+        patch.setattr("seqtune.networks.compiled.difference",
                       lambda expected, results: next(noisy, None) or difference(expected, results))
         with warnings.catch_warnings():
             warnings.simplefilter("error", SeqtuneWarning)

@@ -21,26 +21,29 @@ from torch import Tensor, fx
 from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 
+from seqtune.kernels.files import check_path
 from seqtune.kernels.problem import Problem
 from seqtune.networks.capture.encoder_layers import write_out_encoder_layers
-from seqtune.networks.capture.shared_memory import share_memory
-from seqtune.networks.compilation import compile_graph, exported
+from seqtune.networks.capture.export import exported
+from seqtune.networks.capture.overlap import share_memory
+from seqtune.networks.compilation import compile_graph
 from seqtune.networks.compiler import CompiledGraph
-from seqtune.networks.plan.precisions import TOLERANCES, checked_precision
+from seqtune.networks.plan.precision import TOLERANCES, checked_precision
 from seqtune.networks.program.device_threads import TURN, binder_of, device_of_pytorch
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.reports import NetworkVerification
+from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.reports import INDUCTOR, GraphVerdict, NetworkVerification
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification.peer_comparison import GraphJudge, GraphVerdict
-from seqtune.networks.verification.peer_graph import INDUCTOR, check_compared
+from seqtune.networks.verification.peer_comparison import PeerComparison
+from seqtune.networks.verification.peer_graph import check_compared
 from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
-from ...errors import MisuseError, SeqtuneError, one_line, shown
-from ...inputs import check_flag, check_own_journal, check_path, check_positive, warned
+from ...errors import MisuseError, SeqtuneError, one_line, shown, warned
+from ...inputs import check_flag, check_own_journal, check_positive
 
 FALLBACKS = ("inductor", "eager")
 MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first
@@ -201,17 +204,18 @@ class ShapedPrograms:
     def _compiled(self, program: ExportedProgram, examples: Values, verify: bool) -> CompiledGraph | None:
         """The programs of one shape, with the choices of the earlier ones where layers are equal."""
         options, device = self.options, device_of_pytorch()
-        selection = LayerSelection(verify, options.seconds, options.budget, options.checkpoint, options.journal,
-                                   silent, self._choices, reports=self._reports)
+        predictor = LayerPredictor(options.checkpoint, options.journal, silent)
+        selection = LayerSelection(verify, options.seconds, options.budget, predictor, self._choices,
+                                   reports=self._reports)
         stopwatch = Stopwatch()
         deadline = Deadline(options.budget, stopwatch)
         verifier = NetworkVerifier(selection, deadline, stopwatch, device) if verify else None
-        judge = None
+        comparison = None
         if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
-            judge = GraphJudge(options.compare, selection.memory(device), silent, TOLERANCES[self.precision],
-                               self._verdict, deadline)
+            comparison = PeerComparison(options.compare, selection.memory(device), silent,
+                                        TOLERANCES[self.precision], self._verdict, deadline)
         choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
-        compiled = compile_graph(program, binder_of(device), choose, examples, judge, self.precision, verifier)
+        compiled = compile_graph(program, binder_of(device), choose, examples, comparison, self.precision, verifier)
         for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
             del self._choices[oldest]
         return compiled

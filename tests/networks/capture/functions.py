@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqtune.networks.compilation import exported
+from seqtune.networks.capture.export import exported
 
 Function = Callable[[Tensor], Tensor]
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import fx, nn
 
-from seqtune.hooks.pytorch.optimized import Optimized
-from seqtune.networks.compilation import compile_graph, exported, plain_graph
+from seqtune.networks.capture.export import exported, plain_graph
+from seqtune.networks.compilation import compile_graph
 from seqtune.networks.lowering.graph_edits import EditedGraph
 from seqtune.networks.lowering.partition import fold_constants
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 
 
@@ -65,7 +66,7 @@ def test_no_code_is_written_for_graphs_that_become_programs(
         written.clear()
         return compile_graph(*args, **options)
 
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.compile_graph", compiled)
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.compile_graph", compiled)
     model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
     torch.testing.assert_close(quick(model, x)(x), model(x))
     assert written

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.networks.capture.export import exported, plain_graph
 from seqtune.networks.capture.functional import make_functional
-from seqtune.networks.compilation import exported, plain_graph
+from seqtune.networks.optimized import Optimized
 from tests.networks.capture.functions import Computes
 
 

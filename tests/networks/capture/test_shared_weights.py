@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.hooks.pytorch.optimized import Optimized
 from seqtune.networks.capture import shared_weights
 from seqtune.networks.capture.shared_weights import OwnCopy, WatchedWeights, shared_copy
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.capture.functions import Computes, Function, check
 from tests.networks.test_networks import steps_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.hooks.pytorch.optimized import Optimized
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import steps_of
 from tests.support.torch_models import same

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.lowering.test_resampled_images import compare
 from tests.networks.test_networks import steps_of

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.hooks.pytorch.optimized import Optimized
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.nodes import Input, Product
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
 from seqtune.networks.program.product_jobs import MOST_JOBS
 from seqtune.networks.selection.contestants import contestants

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimized import Optimized
 from seqtune.networks.module import NetworkModule
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import steps_of
 from tests.support.torch_models import same

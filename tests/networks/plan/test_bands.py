@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.node_list import NodeList
 from seqtune.networks.nodes import Concatenation, Layer, Node, Pointwise, Rearranged, Reduction
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.plan import bands
 from seqtune.networks.plan.bands import MOST_BANDS, compute_in_bands
 from seqtune.pytorch import explain

@@ -13,16 +13,18 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
+from seqtune.networks.compiled import Compiled
 from seqtune.networks.compiler import CompiledGraph
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.reports import NetworkVerification
-from seqtune.networks.selection.selection import LayerSelection
 from seqtune.networks.verification.contest import NetworkContest
-from seqtune.networks.verification.peer_comparison import GraphJudge
+from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -80,7 +82,7 @@ def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path, monke
 def test_the_faster_network_computes(
         ratio: float, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The winners are other configurations than the proposals; both networks are built and compute the same."""
-    def default(selection: LayerSelection, proposal: Choice, device: Device, seconds: float) -> Choice:
+    def default(predictor: LayerPredictor, proposal: Choice, device: Device, seconds: float) -> Choice:
         spaces = [SearchSpace(kernel, proposal.problem, device) for kernel in kernels_for(proposal.problem, device)]
         other = next(space[row] for space in spaces for row in range(min(2, len(space)))
                      if space[row] != proposal.configuration)
@@ -91,7 +93,7 @@ def test_the_faster_network_computes(
             torch.testing.assert_close(predicted(*examples), verified(*examples), rtol=1e-3, atol=1e-4)
         return NetworkContest(ratio, 0.0)
 
-    monkeypatch.setattr(LayerSelection, "verify_layer", default)
+    monkeypatch.setattr(LayerPredictor, "verify", default)
     monkeypatch.setattr("seqtune.networks.verification.verifier.LEAST_GAIN", 0.0)
     monkeypatch.setattr("seqtune.networks.verification.verifier.hold_contest", contest)
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
@@ -134,8 +136,8 @@ def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
         return found
 
     monkeypatch.setattr(NetworkVerifier, "verified", verified)
-    monkeypatch.setattr(GraphJudge, "verdict", lambda *_: (None, None))
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimized.Stopwatch", lambda: Stopwatch(lambda: 0.0))
+    monkeypatch.setattr(PeerComparison, "verdict", lambda *_: (None, None))
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.Stopwatch", lambda: Stopwatch(lambda: 0.0))
     optimize(InParts(tied).eval(), torch.randn(2, 8), device="llvm:1", checkpoint=checkpoint, budget=60.0,
              journal=tmp_path / "j.sqlite")
     assert seconds == budgets

@@ -15,22 +15,27 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.api import predict, predict_many
+from seqtune.api import predict
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
-from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.nodes import Tuned
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.peer_layers import KeptConvolution, KeptProduct
-from seqtune.networks.selection.selection import LayerSelection, fastest
-from seqtune.networks.verification.peer_comparison import GraphJudge
+from seqtune.networks.selection.layer_predictor import LayerPredictor, fastest
+from seqtune.networks.selection.peer_layers import PeerConvolution, PeerProduct
+from seqtune.networks.selection.selection import LayerSelection
+from seqtune.networks.verification.peer_comparison import PeerComparison
+from seqtune.predictor.answering import Answering, answering
+from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import Load, LoadMeter
-from tests.networks.test_networks import Block
+from seqtune.tuner.measuring.verification import Verdict, decide
 from tests.support.torch_models import norm_net, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -47,7 +52,7 @@ def times_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
 @pytest.fixture
 def verified(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
     """`optimize` with proposals in place of verifications."""
-    monkeypatch.setattr(LayerSelection, "verify_layer", lambda selection, proposal, *_: replace(
+    monkeypatch.setattr(LayerPredictor, "verify", lambda predictor, proposal, *_: replace(
         proposal, verified=True))
     monkeypatch.setattr("seqtune.networks.verification.verifier.LEAST_GAIN", 0.0)
 
@@ -71,9 +76,9 @@ def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_pat
 
 def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
         verified: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls",
+    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls",
                         times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
-    monkeypatch.setattr(GraphJudge, "splits", lambda *_: True)
+    monkeypatch.setattr(PeerComparison, "splits", lambda *_: True)
     monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
                         times_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
@@ -86,7 +91,7 @@ def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
 
 def test_a_layer_is_not_kept_if_the_network_does_not_gain(
         verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls",
+    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls",
                         times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
     monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
                         times_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
@@ -101,7 +106,7 @@ def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkey
         looks["slow" if looks.total() < 2 else "quick"] += 1
         return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
 
-    monkeypatch.setattr("seqtune.networks.selection.selection.time_calls", time_calls)
+    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls", time_calls)
     fast = verified(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8))
     assert looks == {"slow": 2, "quick": 2}
     assert not any(choice.slower for choice in fast.choices)
@@ -112,7 +117,7 @@ def test_a_second_process_measures_only_what_was_disturbed(
         verified: Callable[..., Optimized], heavy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
     measured: list[str] = []
-    for module in ("selection.selection", "verification.peer_comparison"):
+    for module in ("selection.contestants", "verification.peer_comparison"):
         def time_calls(runs: Mapping[str, object], *_: object, module: str = module) -> dict[str, tuple[float, ...]]:
             measured.append(module)
             return dict.fromkeys(runs, (1.0,) * 11)
@@ -120,9 +125,9 @@ def test_a_second_process_measures_only_what_was_disturbed(
         monkeypatch.setattr(f"seqtune.networks.{module}.time_calls", time_calls)
     model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
     first = verified(model, x)
-    assert measured == ["selection.selection", "verification.peer_comparison"]
+    assert measured == ["selection.contestants", "verification.peer_comparison"]
     second = verified(model, x)
-    assert measured == ["selection.selection", "verification.peer_comparison"] * (2 if heavy else 1)
+    assert measured == ["selection.contestants", "verification.peer_comparison"] * (2 if heavy else 1)
     assert second.choices == first.choices
 
 
@@ -135,9 +140,9 @@ def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
     relu = Problem.make("conv2d", **{**dict(problem.features), "activation": "relu"})
     with torch.no_grad():
         for asked, wanted in ((problem, conv(x)), (relu, conv(x).relu())):
-            kept = KeptConvolution(asked, conv.weight.detach(), conv.bias, packed)
+            kept = PeerConvolution(asked, conv.weight.detach(), conv.bias, packed)
             assert torch.allclose(kept(x), wanted, atol=1e-5)
-        product = KeptProduct(from_module(linear, row.shape), linear.weight.detach(), linear.bias, packed)
+        product = PeerProduct(from_module(linear, row.shape), linear.weight.detach(), linear.bias, packed)
         assert torch.allclose(product(row), linear(row), atol=1e-5)
 
 
@@ -211,6 +216,18 @@ def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Opt
     torch.testing.assert_close(fast(example), expected)
 
 
+def configurations(checkpoint: Path) -> list[Configuration]:
+    """Three configurations of a small problem; the last one is the safe default."""
+    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
+    default = answer.default.configuration
+    return [*[one.configuration for one in answer.candidates if one.configuration != default][:2], default]
+
+
+def verdict_of(default: Configuration, measurements: Mapping[Configuration, Measurement]) -> Verdict:
+    """The verdict of a verification with these measurements."""
+    return decide(measurements, default, measurements)
+
+
 @pytest.mark.parametrize(("first", "second", "default", "chosen"), [
     ([1.0] * 18, [0.995] * 18, [2.0] * 18, 0),  # a lead within the margin
     ([1.0, 1.2] * 9, [1.2, 1.0] * 8 + [1.2, 0.9], [2.0] * 18, 0),  # the least time, by luck
@@ -221,32 +238,25 @@ def test_what_is_done_with_the_original_does_not_matter(quick: Callable[..., Opt
 def test_another_configuration_than_the_proposed_one_needs_evidence(
         checkpoint: Path, first: list[float] | None, second: list[float] | None, default: list[float] | None,
         chosen: int) -> None:
-    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
-    distinct = [candidate for candidate in answer.candidates if candidate.configuration != answer.default.configuration]
-    measured = [replace(proposal, measurement=Measurement(Status.CORRECT, tuple(samples)) if samples is not None
-                        else Measurement(Status.CORRECTNESS))
-                for proposal, samples in zip((*distinct[:2], answer.default), (first, second, default), strict=True)]
-    verified = replace(answer, verified=True, candidates=tuple(measured[:2]), default=measured[2], winner=measured[2])
-    assert fastest(verified, measured[0].configuration) == measured[chosen].configuration
+    *distinct, safe = configurations(checkpoint)
+    measured = (*distinct[:2], safe)
+    verdict = verdict_of(safe, {configuration: Measurement(Status.CORRECTNESS) if samples is None else
+                                Measurement(Status.CORRECT, tuple(samples))
+                                for configuration, samples in zip(measured, (first, second, default), strict=True)})
+    assert fastest(verdict, measured[:2], measured[0]) == measured[chosen]
 
 
 def test_a_proposal_that_was_not_measured_is_kept_unless_the_first_candidate_is_beaten(checkpoint: Path) -> None:
-    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
-    first, second, third = answer.candidates
+    first, second, third = configurations(checkpoint)
     one, other = (Measurement(Status.CORRECT, (seconds,) * 18) for seconds in (1.0, 0.5))
-    same = replace(answer, verified=True, default=replace(first, measurement=one), candidates=(
-        replace(first, measurement=one), replace(second, measurement=one)))
-    assert fastest(same, third.configuration) == third.configuration
-    beaten = replace(same, candidates=(same.candidates[0], replace(second, measurement=other)))
-    assert fastest(beaten, third.configuration) == second.configuration
+    assert fastest(verdict_of(first, {first: one, second: one}), (first, second), third) == third
+    assert fastest(verdict_of(first, {first: one, second: other}), (first, second), third) == second
 
 
 def test_a_proposal_for_which_no_time_was_left_is_kept(checkpoint: Path) -> None:
-    answer = predict(Problem.make("gemm", m=8, n=32, k=32), "llvm:1", 3, checkpoint=checkpoint)
-    proposed = next(one for one in answer.candidates if one.configuration != answer.default.configuration)
-    default = replace(answer.default, measurement=Measurement(Status.CORRECT, (1.0,) * 6))
-    late = replace(answer, verified=True, candidates=(proposed,), default=default, winner=default)
-    assert fastest(late, proposed.configuration) == proposed.configuration
+    proposed, *_, default = configurations(checkpoint)
+    late = verdict_of(default, {default: Measurement(Status.CORRECT, (1.0,) * 6)})
+    assert fastest(late, (proposed,), proposed) == proposed
 
 
 def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,23 +265,23 @@ def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monke
         quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
 
 
-def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(
-        checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(checkpoint: Path) -> None:
     asked: list[tuple[str, object]] = []
 
-    def predicted(problems: Sequence[Problem], device: Device, top: int, **options: Any) -> Any:
-        asked.append((problems[0].type, options["checkpoint"]))
-        if problems[0].type == "attention" and options["checkpoint"] == checkpoint:
+    def answered(problem: Problem, device: Device, name: str | Path | None = None) -> Answering:
+        asked.append((problem.type, name))
+        if problem.type == "attention" and name == checkpoint:
             raise CheckpointError("attention is not in it")
-        return predict_many(problems, device, top, **options)
+        return answering(problem, device, name)
 
-    monkeypatch.setattr("seqtune.networks.selection.selection.predict_many", predicted)
-    model, x = Block().eval(), torch.randn(1, 5, 24)
     said: list[str] = []
-    fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint, progress=said.append)
-    assert same(fast, model, x)
-    attention = [named for kind, named in asked if kind == "attention"]
-    assert attention[0] == checkpoint
-    assert checkpoint not in attention[1:]
+    predictor = LayerPredictor(checkpoint, None, said.append, answered)
+    problems = [*(Problem.make("gemm", m=5, n=size, k=24, trans_b="yes") for size in (24, 72)),
+                Problem.make("attention", n=1, heads=3, q_len=5, kv_len=5, head_dim=8, value_dim=8)]
+    choices = predictor.predict(problems, find("llvm:1"))
+    assert [choice.problem for choice in choices] == problems
+    assert all(choice.configuration is not None for choice in choices)
+    assert [name for kind, name in asked if kind == "attention"] == [checkpoint, None]
     assert [line for line in said if "attention is not in it" in line]
-    assert len(asked) == 3, "the linear layers are predicted together"
+    assert "predicting 2 layers: gemm" in said, "the linear layers are predicted together"
+    assert len(asked) == len(problems) + 1, "who answers a layer is asked once"

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized
 from seqtune.networks import module as network_module
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.verification.layer_times import layer_times
 from seqtune.tuner.backends.llvm import backend as llvm
 

@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized, optimize
-from seqtune.networks.selection.reports import NetworkVerification
-from seqtune.networks.verification import peer_comparison as graph_judge
-from seqtune.networks.verification import peer_graph
+from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
+from seqtune.networks.selection.reports import GraphVerdict, NetworkVerification
+from seqtune.networks.verification import peer_comparison, peer_graph
 from seqtune.networks.verification.peer_graph import PeerForms, PeerGraph, eager_graph, inductor_graph
 from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.pytorch import explain
@@ -48,7 +49,7 @@ class Times:
 def made(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
     """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
     def optimized(model: nn.Module, x: torch.Tensor, times: Times, **options: Any) -> Optimized:
-        monkeypatch.setattr(graph_judge, "time_calls", times)
+        monkeypatch.setattr(peer_comparison, "time_calls", times)
         return optimize(model, x, device="llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
                         **options)
 
@@ -69,7 +70,7 @@ def without_compiler(module: object, examples: object) -> PeerGraph:
     raise UnavailableError("Inductor cannot compile the graph: no working C++ compiler found")
 
 
-def verdict_of(fast: Optimized) -> graph_judge.GraphVerdict:
+def verdict_of(fast: Optimized) -> GraphVerdict:
     """The verdict on the whole model."""
     assert isinstance(fast.model, Compiled)
     assert fast.model.verdict is not None
@@ -198,7 +199,7 @@ def test_the_first_shape_decides_for_all_in_torch_compile(
         made: Callable[..., Optimized], model: nn.Module, checkpoint: Path, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch) -> None:
     times = Times(inductor=0.5, eager=3.0)
-    monkeypatch.setattr(graph_judge, "time_calls", times)
+    monkeypatch.setattr(peer_comparison, "time_calls", times)
     torch._dynamo.reset()
     fast = torch.compile(model, backend="seqtune", dynamic=True, options={
         "checkpoint": str(checkpoint), "journal": str(tmp_path / "j.sqlite"), "fallback": "eager"})

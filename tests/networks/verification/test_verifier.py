@@ -17,6 +17,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.selection import LayerSelection
 from seqtune.networks.verification import verifier as network_verifier
 from seqtune.networks.verification.contest import NetworkContest
@@ -89,7 +90,8 @@ class World:
                prepare: Callable[[], object] = lambda: None) -> tuple[CompiledGraph, Deadline]:
         """Verify the network as a new process does."""
         self.overhead = overhead
-        selection = LayerSelection(True, seconds, budget, None, self.journal, self.said.append)
+        predictor = WorldPredictor(None, self.journal, self.said.append, world=self)
+        selection = LayerSelection(True, seconds, budget, predictor)
         stopwatch = Stopwatch(lambda: self.now)
         deadline = Deadline(budget, stopwatch)
         verifier = NetworkVerifier(selection, deadline, stopwatch, device_for_threads(1))
@@ -106,26 +108,36 @@ class World:
         return CompiledGraph({choice.problem: choice.configuration for choice in choices}, tuple(choices), ())
 
 
+@dataclass(frozen=True, slots=True)
+class WorldPredictor(LayerPredictor):
+    """Proposes the first configuration of each layer, and finds the winners of a world."""
+
+    world: World = field(kw_only=True)
+
+    def predict(self, problems: Sequence[Problem], device: object) -> list[Choice]:
+        """The proposals, with the confidence of each layer."""
+        self.world.predicted += [problem.size("m") for problem in problems]
+        return [Choice(problem, self.world.layer(problem).configuration(0), confidence=None if low is None else
+                       Confidence(0.95, low, 1.0))
+                for problem in problems for low in [self.world.layer(problem).low]]
+
+    def verify(self, proposal: Choice, device: object, seconds: float) -> Choice | None:
+        """Move the clock, and return the winner."""
+        world = self.world
+        if len(world.asked) == world.interrupted_at:
+            raise KeyboardInterrupt
+        layer = world.layer(proposal.problem)
+        world.asked.append((layer.size, seconds))
+        world.now += world.overhead + layer.takes * seconds
+        return None if layer.winner < 0 else replace(
+            proposal, configuration=layer.configuration(layer.winner), verified=True)
+
+
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., World]:
     """A world of layers, in place of the machine."""
     def made(*layers: FakeLayer) -> World:
         world, whole = World(list(layers), tmp_path / "journal.sqlite"), sum(layer.share for layer in layers)
-
-        def propose(selection: LayerSelection, problems: Sequence[Problem], device: object) -> list[Choice]:
-            world.predicted += [problem.size("m") for problem in problems]
-            return [Choice(problem, world.layer(problem).configuration(0), confidence=None if low is None else
-                           Confidence(0.95, low, 1.0))
-                    for problem in problems for low in [world.layer(problem).low]]
-
-        def verify(selection: LayerSelection, proposal: Choice, device: object, seconds: float) -> Choice | None:
-            if len(world.asked) == world.interrupted_at:
-                raise KeyboardInterrupt
-            layer = world.layer(proposal.problem)
-            world.asked.append((layer.size, seconds))
-            world.now += world.overhead + layer.takes * seconds
-            return None if layer.winner < 0 else replace(
-                proposal, configuration=layer.configuration(layer.winner), verified=True)
 
         def compare(layer: FakeLayer, choice: Choice, binder: object,
                     guarded: Callable[[Callable[[], object]], Callable[[], object]]) -> Choice:
@@ -142,8 +154,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
             world.now += max(0.4 * deadline.left, 12 * run_seconds)
             return NetworkContest(world.run_seconds(predicted) / world.run_seconds(verified), 0.01)
 
-        monkeypatch.setattr(LayerSelection, "_predicted", propose)
-        monkeypatch.setattr(LayerSelection, "verify_layer", verify)
         monkeypatch.setattr(network_verifier, "compared", compare)
         monkeypatch.setattr(network_verifier, "hold_contest", contest)
         monkeypatch.setattr(network_verifier, "layer_times", lambda graph, examples, seconds: LayerTimes(

@@ -13,7 +13,7 @@ from seqtune.kernels.devices.device import Device
 if TYPE_CHECKING:
     from torch import nn
 
-    from seqtune.hooks.pytorch.optimized import Optimized
+    from seqtune.networks.optimized import Optimized
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def seed() -> None:
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
-    from seqtune.hooks.pytorch.optimized import optimize
+    from seqtune.hooks.pytorch.optimization import optimize
     from seqtune.networks.program.device_threads import device_for_threads
 
     one_thread = device_for_threads(1)  # llvm:1 on more cores than one

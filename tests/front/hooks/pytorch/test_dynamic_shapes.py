@@ -21,6 +21,7 @@ from seqtune.hooks.pytorch import dynamo
 from seqtune.hooks.pytorch.dynamo import ShapedPrograms, backend
 from seqtune.networks.compilation import compile_graph
 from seqtune.networks.module import NetworkModule
+from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler
@@ -100,7 +101,7 @@ def test_a_program_that_is_not_kept_leaves_nothing(
         return build(compiler, text, libraries, kept)
 
     monkeypatch.setattr(Compiler, "_compile", counted)
-    monkeypatch.setattr("seqtune.networks.selection.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))
+    monkeypatch.setattr(LayerPredictor, "predict", lambda *_: pytest.fail("predicted"))
     assert same(fast, model, torch.randn(2, 8))
     assert not compilations
 

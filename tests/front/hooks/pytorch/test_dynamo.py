@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.hooks.pytorch import dynamo
 from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
+from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.threads import usable_cpus
 from tests.support.torch_models import norm_net, same
@@ -132,7 +133,7 @@ def test_choices_outlive_the_weights(compiled: Compiler, monkeypatch: pytest.Mon
     model, x = mlp(), torch.randn(5, 8)
     fast = compiled(model)
     assert same(fast, model, x)
-    monkeypatch.setattr("seqtune.networks.selection.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))
+    monkeypatch.setattr(LayerPredictor, "predict", lambda *_: pytest.fail("predicted"))
     model[2].bias.add_(1)  # type: ignore[index]
     assert same(fast, model, x)
 

@@ -15,7 +15,8 @@ from torch._subclasses import FakeTensorMode
 
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimized import Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),

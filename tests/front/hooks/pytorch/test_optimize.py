@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError
-from seqtune.hooks.pytorch.optimized import Compiled, Optimized, optimize
+from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.networks.compiled import Compiled
+from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.threads import usable_cpus
 from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same

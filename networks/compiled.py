@@ -1,0 +1,138 @@
+"""Compiled: an exported graph with kernels in it, in place of a module. Where a model has no graph, its parts may.
+
+The weights are packed into the kernels. After a change of a parameter or buffer in place, the original computes, at its
+speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused optimisers) stay unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from seqtune.errors import one_line, warned
+from seqtune.predictor.say import Say
+
+from .capture.child_inputs import inputs_of_children
+from .capture.examples import clones, difference, tensors_of
+from .capture.export import exported
+from .capture.overlap import share_memory
+from .capture.shared_weights import PLAIN, OwnCopy, WatchedWeights, kept_buffers
+from .compiler import CompiledGraph
+from .module import ResultStrides, with_strides
+from .nodes import Shape
+from .program.device_threads import TURN
+
+
+class Compiled(nn.Module):
+    """An exported graph with kernels in it, and the module that it was exported from for inputs of other shapes."""
+
+    def __init__(self, original: nn.Module, weights: WatchedWeights, compiled: CompiledGraph,
+                 examples: Sequence[Tensor], unflatten: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.original = original
+        self.graph = compiled.graph
+        self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
+        self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
+        self.verification = compiled.verification  # where its layers were verified
+        self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
+        self._written = compiled.written
+        self._same = 2 * compiled.tolerance  # of the largest result: both sides may round
+        self._strides = tuple(example.stride() for example in examples)
+        self._formats = ResultStrides()  # for inputs in other memory formats
+        self._unflatten = unflatten
+        self._weights = weights
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the original: outer modules may read a layer's weight."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "original":
+                raise
+            return getattr(self.original, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph.
+
+        The original computes other shapes, operands that are written and share memory with others, everything after a
+        change of its weights, and other strides once, or always where results depend on them.
+        """
+        if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None \
+                or torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, grad and others
+            return self.original(*args, **kwargs)
+        if self._weights.were_written():
+            warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
+                   "Optimise the changed model again")
+            return self.original(*args, **kwargs)
+        for given, known in zip(args, self._known, strict=True):
+            if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type, given.layout) != known:
+                return self.original(*args)
+        if self._written and share_memory((*args, *self._weights.tensors), self._written):
+            return self.original(*args)  # what it writes changes what it reads later
+        strides = tuple(x.stride() for x in args)
+        if self._formats.are_refused(strides):
+            with torch.no_grad():
+                return self.original(*args)
+        with TURN, torch.no_grad():
+            if strides == self._strides:
+                return self._unflatten(self.graph(*args))
+            wanted = self._formats.find(strides)
+            if wanted is not None:
+                return self._unflatten(with_strides(self.graph(*args), wanted))
+            return self._learned(args, strides)
+
+    def _learned(self, args: tuple[Tensor, ...], strides: tuple[Shape, ...]) -> Any:
+        """The original's result. From now on the graph computes operands of these strides if it computes the same.
+
+        The original always computes them if its result for copies in the example's strides is another one. Where only
+        the graph's result is another one, as with results that are mere rounding errors, the next call decides.
+        """
+        before = clones(args) if self._written else args
+        result = self.original(*args)
+        expected = tensors_of(result)
+        if difference(expected, tensors_of(self.graph(*(clones(before) if self._written else before)))) < self._same:
+            self._formats.learn(strides, pytree.tree_leaves(result))
+        elif all(bool(tensor.isfinite().all()) for tensor in expected) and difference(
+                expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= self._same:
+            self._formats.refuse(strides)
+            warned("the results of an optimised model depend on the strides of its operands; the original computes "
+                   "operands of these strides, at its speed")
+        return result
+
+
+def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
+                   compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
+                   progress: Say, written: Set[nn.Module]) -> nn.Module:
+    """The module, a part of the copy, compiled; or itself with its exportable children compiled.
+
+    A module in `written` has buffers that a call of the whole model writes, and stays itself.
+    """
+    if next(module.parameters(), None) is None:
+        return module
+    weights = WatchedWeights(module)
+    try:
+        if module in written:
+            raise ValueError("it changes its buffers, or an outer module does")
+        with torch.no_grad(), kept_buffers(module):  # an export fills empty ones with fake tensors
+            program = exported(module, tuple(examples))
+    except Exception as error:  # many kinds of code cannot be exported
+        progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
+        whole.wait()
+        inputs = inputs_of_children(module, examples)
+        for name, child in list(module.named_children()):
+            if inputs.get(name):
+                setattr(module, name, compile_parts(whole, child, inputs[name], compile_program, progress,
+                                                     written))
+        return module
+    whole.wait()
+    compiled = compile_program(module, program, examples)
+    if compiled is None:
+        return module
+    spec = program.call_spec.out_spec
+    assert spec is not None
+    return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
