@@ -1,6 +1,6 @@
 """Node: one value of a network and the operation that computes it, in fp32; shapes are PyTorch's.
 
-A network is a list of nodes in an order of execution. Memory comes later (`assembly.py`): a node says only
+A network is a list of nodes in an order of execution. Memory comes later (`program/assembly.py`): a node says only
 what is computed.
 """
 

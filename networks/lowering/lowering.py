@@ -1,7 +1,7 @@
 """Lowering: translates an exported graph into the nodes of a network, operation by operation.
 
 The graph is functional (`ExportedProgram.run_decompositions({})`), its constants are folded, and its values are fp32 or
-bf16; which of them a value is stored as is decided later (`network/storage.py`).
+bf16; which of them a value is stored as is decided later (`plan/precision.py`).
 An operation that cannot be translated raises UnknownOperationError, whose text is the reason; such operations remain
 PyTorch's (`seqtune.networks.lowering.partition`).
 """

@@ -3,7 +3,7 @@
 Both run on equal terms: in channels_last memory, with weights packed before. PyTorch's operation runs in the faster of
 its two ways, with packed weights or as users call it. It counts as faster on clear evidence only: in two measurements,
 some time apart and with newly packed weights. A network in which PyTorch computes these layers is measured later
-(`compilation.py`).
+(`networks/compilation.py`).
 """
 
 from __future__ import annotations

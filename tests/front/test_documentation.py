@@ -37,7 +37,7 @@ OPTIONAL = {"torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune
             "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
 NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")
 README_BYTES = 8000
-_FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
+_FOLDERS = "kernels|data|tuner|predictor|networks|seqtune|benchmarks|tests|docs"
 
 
 @pytest.mark.usefixtures("few_rounds", "few_trees")

@@ -16,7 +16,7 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.networks.program.device_threads import device_for_threads
-from seqtune.networks.selection import memory as choice_memory
+from seqtune.networks.selection import memory
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.memory import ChoiceMemory
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -90,7 +90,7 @@ def test_a_damaged_file_answers_nothing_and_is_replaced(
 
 
 def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice_memory, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(memory, "MOST_ANSWERS", 2)
     for name in "abc":
         remembered().keep_answer(name, name)
     assert [remembered().find_answer(name) for name in "abc"] == [None, "b", "c"]

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.networks.verification import contest as network_contest
 from seqtune.networks.verification.contest import contest_of, hold_contest
 from seqtune.tuner.measuring.deadline import Deadline
 
@@ -40,7 +39,7 @@ def test_both_compute_in_turns_with_operands_of_their_own(monkeypatch: pytest.Mo
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.mul_(2)
 
-    monkeypatch.setattr(network_contest, "time_calls", time_calls)
+    monkeypatch.setattr("seqtune.networks.verification.contest.time_calls", time_calls)
     x = torch.ones(3)
     contest = hold_contest(Doubled(), Doubled(), [x], 0.01, Deadline(1.0, lambda: 0.0))
     assert contest is not None

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.networks import module as network_module
 from seqtune.networks.compiled import Compiled
+from seqtune.networks.module import NetworkModule
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.verification.layer_times import layer_times
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -28,7 +28,7 @@ def graph(quick: Callable[..., Optimized]) -> nn.Module:
 
 
 def test_equal_layers_count_together(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_module.NetworkModule, "measure", lambda program, *operands, rounds: [
+    monkeypatch.setattr(NetworkModule, "measure", lambda program, *operands, rounds: [
         1.0 for _ in program.jobs])
     times = layer_times(graph, [torch.randn(2, 8)], 1.0)
     assert sorted(times.layers.values()) == [1.0, 3.0]
@@ -38,14 +38,14 @@ def test_equal_layers_count_together(graph: nn.Module, monkeypatch: pytest.Monke
 
 def test_little_time_is_spent_on_one_round(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
-    measure = network_module.NetworkModule.measure
+    measure = NetworkModule.measure
 
-    def counted(program: network_module.NetworkModule, *operands: torch.Tensor, rounds_: list[int] = rounds,
+    def counted(program: NetworkModule, *operands: torch.Tensor, rounds_: list[int] = rounds,
                 **options: int) -> list[float]:
         rounds_.append(options["rounds"])
         return measure(program, *operands, **options)
 
-    monkeypatch.setattr(network_module.NetworkModule, "measure", counted)
+    monkeypatch.setattr(NetworkModule, "measure", counted)
     for seconds in (0.0, 3600.0):
         layer_times(graph, [torch.randn(2, 8)], seconds)
     assert rounds == [1, 5]

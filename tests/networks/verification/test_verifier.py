@@ -19,7 +19,7 @@ from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification import verifier as network_verifier
+from seqtune.networks.verification import verifier
 from seqtune.networks.verification.contest import NetworkContest
 from seqtune.networks.verification.layer_times import LayerTimes
 from seqtune.networks.verification.verifier import NetworkVerifier
@@ -154,9 +154,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
             world.now += max(0.4 * deadline.left, 12 * run_seconds)
             return NetworkContest(world.run_seconds(predicted) / world.run_seconds(verified), 0.01)
 
-        monkeypatch.setattr(network_verifier, "compared", compare)
-        monkeypatch.setattr(network_verifier, "hold_contest", contest)
-        monkeypatch.setattr(network_verifier, "layer_times", lambda graph, examples, seconds: LayerTimes(
+        monkeypatch.setattr(verifier, "compared", compare)
+        monkeypatch.setattr(verifier, "hold_contest", contest)
+        monkeypatch.setattr(verifier, "layer_times", lambda graph, examples, seconds: LayerTimes(
             0.01, 0.01, {layer.problem: 0.01 * layer.share / whole for layer in layers}))
         monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
         return world
