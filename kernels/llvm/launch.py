@@ -9,8 +9,9 @@ arguments are the addresses of operands beyond the third; a launch has 0 there. 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from seqtune.errors import KernelError
@@ -77,3 +78,23 @@ def llvm_implementation(kernel: Kernel) -> LLVMImplementation:
     if not isinstance(code, LLVMImplementation):
         raise KernelError(f"{kernel.name} has no code that llvm can run")
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsPacking:
+    """The order in which the kernel of a configuration reads its constant operand: a `Packing`."""
+
+    kernel: str
+    kind: Hashable  # with the kernel, all that the order depends on; see `LLVMImplementation.packing`
+    run: Callable[[Array], Array] = field(compare=False)
+
+    @classmethod
+    def of(cls, implementation: LLVMImplementation, problem: Problem, device: Device,
+           configuration: Configuration) -> WeightsPacking:
+        """The packing of a configuration."""
+        return cls(configuration.kernel, implementation.packing(problem, configuration),
+                   partial(implementation.pack, problem, device, configuration))
+
+    def pack(self, array: Array) -> Array:
+        """Copy the weights into this order."""
+        return self.run(array)

@@ -68,6 +68,11 @@ class StoredOperands:
             self._sizes[key] = stored(zeros, argument).nbytes
         return self._sizes[key]
 
+    def clear(self) -> None:
+        """Drop all stored forms."""
+        self._kept.clear()
+        self._bytes = 0
+
 
 def _form(argument: BufferArgument) -> Hashable:
     """The part of a key that says how the array is stored."""

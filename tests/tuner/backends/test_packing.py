@@ -9,9 +9,10 @@ import pytest
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm import direct as llvm_direct
-from seqtune.kernels.llvm.launch import LLVMImplementation
+from seqtune.kernels.llvm.launch import LLVMImplementation, WeightsPacking
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -23,6 +24,13 @@ from tests.support.exactness import answer
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
 DEVICES = [] if llvm.unavailable() else llvm.devices()
+
+
+def packed_by(backend: LLVMBackend, implementation: LLVMImplementation, problem: Problem, configuration: Configuration,
+              weights: Array) -> Array:
+    """The weights as the kernel reads them, from those that the backend keeps."""
+    packing = WeightsPacking.of(implementation, problem, backend.device, configuration)
+    return backend.operands.get(weights, BufferArgument("weights", "fp32", packing))
 
 
 def conv(**features: int | str) -> Problem:
@@ -38,11 +46,11 @@ def test_read_only_weights_are_packed_once_per_layout_and_changed_ones_anew() ->
     operands["weights"][:] *= 2
     assert np.allclose(answer(opened, kernel("llvm.direct"), problem, chosen, operands), 2 * before, rtol=1e-4)
     operands["weights"].setflags(write=False)
-    packed = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, operands["weights"]) for _ in range(2)]
+    packed = [packed_by(opened, llvm_direct.IMPLEMENTATION, problem, chosen, operands["weights"]) for _ in range(2)]
     assert packed[0] is packed[1]
     other = make_operands(problem, seed=8)
     other["weights"].setflags(write=False)
-    assert opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, other["weights"]) is not packed[0]
+    assert packed_by(opened, llvm_direct.IMPLEMENTATION, problem, chosen, other["weights"]) is not packed[0]
     opened.close()
 
 
@@ -55,7 +63,8 @@ def test_packed_weights_are_kept_by_kernel_and_by_all_that_packing_reads() -> No
     chosen = Configuration.of("llvm.direct", settings)
     weights = make_operands(ungrouped)["weights"]
     weights.setflags(write=False)
-    sizes = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, weights).size for problem in (ungrouped, grouped)]
+    sizes = [packed_by(opened, llvm_direct.IMPLEMENTATION, problem, chosen, weights).size
+             for problem in (ungrouped, grouped)]
     assert sizes == [864, 1152]
 
     class Other:
@@ -64,10 +73,10 @@ def test_packed_weights_are_kept_by_kernel_and_by_all_that_packing_reads() -> No
         def packing(self, problem: Problem, configuration: Configuration) -> object:
             return llvm_direct.IMPLEMENTATION.packing(problem, configuration)
 
-        def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> object:
+        def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
             return -weights
 
     other: LLVMImplementation = Other()  # type: ignore[assignment]
     renamed = replace(chosen, kernel="llvm.other")
-    assert opened.pack(other, ungrouped, renamed, weights).shape == weights.shape
+    assert packed_by(opened, other, ungrouped, renamed, weights).shape == weights.shape
     opened.close()

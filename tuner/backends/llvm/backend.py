@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Hashable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError, KernelError
 from seqtune.kernels.devices.device import CAPABILITIES, Device
-from seqtune.kernels.devices.element_types import decode, element_type, encode
+from seqtune.kernels.devices.element_types import decode, element_type
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.implementation import Array
-from seqtune.kernels.llvm.launch import LLVMImplementation, llvm_implementation
+from seqtune.kernels.launches.call import BufferArgument
+from seqtune.kernels.llvm.launch import LLVMImplementation, WeightsPacking, llvm_implementation
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -30,12 +29,13 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backend import LaunchError, wall_clock
 from ..guarded_buffers import GuardedBuffers
 from ..host_memory import HostMemory
+from ..stored_operands import StoredOperands
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, capabilities, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .reference_work import LLVMReferenceWork
 from .threads import Threads, make_job, phases_of, usable_cpus
 
-PACKINGS = 16  # packed copies kept of one weights array
+MOST_KEPT = 1 << 30  # bytes of operands in their stored forms: several packings of the largest weights
 
 
 def unavailable() -> str | None:
@@ -123,7 +123,7 @@ class LLVMBackend:
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
         self.memory = HostMemory()
-        self._packed: dict[tuple[int, str, Hashable], tuple[Array, Array]] = {}
+        self.operands = StoredOperands(MOST_KEPT)
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
         """Build an executable for the problem. Raises BuildError, or LaunchError without an implementation."""
@@ -143,27 +143,12 @@ class LLVMBackend:
         known = self.device.peak_gflops > 0
         return LLVMReferenceWork(self.device, self._compiler, self.threads) if known else None
 
-    def pack(self, implementation: LLVMImplementation, problem: Problem, configuration: Configuration,
-             weights: Array) -> Array:
-        """The packed weights. A read-only array is packed once per kernel and kind of packing."""
-        if weights.flags.writeable:
-            return implementation.pack(problem, self.device, configuration, weights)
-        key = (id(weights), configuration.kernel, implementation.packing(problem, configuration))
-        entry = self._packed.get(key)
-        if entry is None:
-            if len(self._packed) >= PACKINGS or any(other is not weights for other, _ in self._packed.values()):
-                self._packed.clear()
-            # The array is kept as well, so that no other array can get its id.
-            entry = weights, implementation.pack(problem, self.device, configuration, weights)
-            self._packed[key] = entry
-        return entry[1]
-
     def close(self) -> None:
         """End the threads, and free code and buffers."""
         self.threads.close()
         self._compiler.close()
         self.memory.close()
-        self._packed.clear()
+        self.operands.clear()
 
 
 class LLVMExecutable:
@@ -174,7 +159,7 @@ class LLVMExecutable:
         self.build_seconds = build_seconds
         self.resources: ResourceUsage | None = None
         self._backend, self._module, self._problem = backend, module, problem
-        self._implementation, self._configuration = implementation, configuration
+        self._packing = WeightsPacking.of(implementation, problem, backend.device, configuration)
         launch = implementation.launch(problem, backend.device, configuration)
         self._phases = phases_of(launch, module.address)
         self._constant = operation(problem.type).constant
@@ -191,12 +176,11 @@ class LLVMExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name in self._order:
-            array = operands[name]
-            if name == self._constant:
-                array = self._backend.pack(self._implementation, self._problem, self._configuration, array)
-                if name not in self._buffers:
-                    self._buffers.add(name, _bytes(array.shape, self._types[name]))
-            self._buffers.write(name, encode(array, self._types[name]))
+            packing = self._packing if name == self._constant else None
+            stored = self._backend.operands.get(operands[name], BufferArgument(name, self._types[name], packing))
+            if name not in self._buffers:
+                self._buffers.add(name, stored.nbytes)
+            self._buffers.write(name, stored)
         addresses = self._buffers.addresses
         operands_at = [addresses[name] for name in self._order]
         unused = [0] * (MOST_OPERANDS - len(operands_at))
