@@ -1,4 +1,4 @@
-"""Compiled: an exported graph with kernels in it, in place of a module. Where a model has no graph, its parts may.
+"""Compiled: an exported graph with kernels in it, in place of a module.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the original computes, at its
 speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused optimisers) stay unseen.
@@ -6,22 +6,18 @@ speed, with a warning; changes that PyTorch does not count (through `.data` or N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from seqtune.errors import one_line, warned
-from seqtune.predictor.say import Say
+from seqtune.errors import warned
 
-from .capture.child_inputs import inputs_of_children
 from .capture.examples import clones, difference, tensors_of
-from .capture.export import exported
 from .capture.overlap import share_memory
-from .capture.shared_weights import PLAIN, OwnCopy, WatchedWeights, kept_buffers
+from .capture.shared_weights import PLAIN, WatchedWeights
 from .compiler import CompiledGraph
 from .module import ResultStrides, with_strides
 from .nodes import Shape
@@ -103,36 +99,3 @@ class Compiled(nn.Module):
             warned("the results of an optimised model depend on the strides of its operands; the original computes "
                    "operands of these strides, at its speed")
         return result
-
-
-def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
-                   compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
-                   progress: Say, written: Set[nn.Module]) -> nn.Module:
-    """The module, a part of the copy, compiled; or itself with its exportable children compiled.
-
-    A module in `written` has buffers that a call of the whole model writes, and stays itself.
-    """
-    if next(module.parameters(), None) is None:
-        return module
-    weights = WatchedWeights(module)
-    try:
-        if module in written:
-            raise ValueError("it changes its buffers, or an outer module does")
-        with torch.no_grad(), kept_buffers(module):  # an export fills empty ones with fake tensors
-            program = exported(module, tuple(examples))
-    except Exception as error:  # many kinds of code cannot be exported
-        progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
-        whole.wait()
-        inputs = inputs_of_children(module, examples)
-        for name, child in list(module.named_children()):
-            if inputs.get(name):
-                setattr(module, name, compile_parts(whole, child, inputs[name], compile_program, progress,
-                                                     written))
-        return module
-    whole.wait()
-    compiled = compile_program(module, program, examples)
-    if compiled is None:
-        return module
-    spec = program.call_spec.out_spec
-    assert spec is not None
-    return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.version import VERSION as __version__
+
 from .errors import SeqtuneError
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from .reporting.report import report
     from .results import Proposal as Candidate
     from .strategy_replay import replay
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",

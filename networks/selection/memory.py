@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from seqtune import __version__
 from seqtune.data.journal import Journal, default_path
 from seqtune.errors import CheckpointError, SeqtuneError
 from seqtune.kernels.devices.device import Device
@@ -26,6 +25,7 @@ from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.libraries.table import libraries_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
+from seqtune.kernels.version import VERSION as SEQTUNE_VERSION
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.model import SHIPPED
 
@@ -50,7 +50,7 @@ class ChoiceMemory:
         path = default_path() if journal is None else Path(journal)
         self._path = path.with_name(path.name + SUFFIX)
         self._device = device
-        self._facts = [VERSION, __version__, device.key, device.fingerprint, device.toolchain, platform.node(),
+        self._facts = [VERSION, SEQTUNE_VERSION, device.key, device.fingerprint, device.toolchain, platform.node(),
                        torch.__version__, torch.get_num_threads(),
                        [(name, kernel(name).version) for name in table(device.backend)],
                        _checkpoint_files(checkpoint), _measurements(path, device, verified), dict(options)]

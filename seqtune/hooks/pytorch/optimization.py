@@ -45,10 +45,11 @@ from seqtune.networks.capture.examples import (
 )
 from seqtune.networks.capture.shared_weights import OwnCopy, kept_buffers
 from seqtune.networks.compilation import compile_graph
-from seqtune.networks.compiled import Compiled, compile_parts
+from seqtune.networks.compiled import Compiled
 from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.optimized import Optimized
+from seqtune.networks.parts import compile_parts
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision, has_bf16
 from seqtune.networks.program.device_threads import binder_of, device_of_pytorch, one_at_a_time
 from seqtune.networks.selection.choices import Choice, SavedChoices, choices_of

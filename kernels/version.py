@@ -1,0 +1,3 @@
+"""The version of this package, on which caches of every floor depend."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,73 @@
+"""compile_parts: a model as one graph, or where it has none, its parts as graphs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from seqtune.errors import one_line
+from seqtune.predictor.say import Say
+
+from .capture.examples import clones
+from .capture.export import exported
+from .capture.shared_weights import OwnCopy, WatchedWeights, kept_buffers
+from .compiled import Compiled
+from .compiler import CompiledGraph
+
+
+def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
+                  compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
+                  progress: Say, written: Set[nn.Module]) -> nn.Module:
+    """The module, a part of the copy, compiled; or itself with its exportable children compiled.
+
+    A module in `written` has buffers that a call of the whole model writes, and stays itself.
+    """
+    if next(module.parameters(), None) is None:
+        return module
+    weights = WatchedWeights(module)
+    try:
+        if module in written:
+            raise ValueError("it changes its buffers, or an outer module does")
+        with torch.no_grad(), kept_buffers(module):  # an export fills empty ones with fake tensors
+            program = exported(module, tuple(examples))
+    except Exception as error:  # many kinds of code cannot be exported
+        progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
+        whole.wait()
+        inputs = _inputs_of_children(module, examples)
+        for name, child in list(module.named_children()):
+            if inputs.get(name):
+                setattr(module, name, compile_parts(whole, child, inputs[name], compile_program, progress, written))
+        return module
+    whole.wait()
+    compiled = compile_program(module, program, examples)
+    if compiled is None:
+        return module
+    spec = program.call_spec.out_spec
+    assert spec is not None
+    return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
+
+
+def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+    """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
+    inputs: dict[str, tuple[Tensor, ...]] = {}
+    handles = []
+    for name, child in module.named_children():
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
+            usable = not kwargs and all(isinstance(value, Tensor) for value in args)
+            before = inputs.get(name, args)
+            same = usable and [value.shape for value in before] == [value.shape for value in args]
+            inputs[name] = tuple(value.clone() for value in args) if same else ()
+
+        handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
+    try:
+        with torch.no_grad(), kept_buffers(module):
+            module(*clones(examples))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return inputs
