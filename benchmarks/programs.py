@@ -42,26 +42,8 @@ PROGRAMS: Mapping[str, Program] = {
     "locked": _one_page("benchmarks.prediction.locked", "judge the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
-    "retraining": _one_page("benchmarks.prediction.retraining", "retrain with tuned problems and judge others live",
-                            "retraining"),
-    "agreement": _one_page("benchmarks.prediction.agreement", "compare look-up and live evaluation", "agreement"),
-    "confidence": _one_page("benchmarks.prediction.confidence", "compare expected with measured shares", "confidence"),
-    "runtimes_left_out": _one_page("benchmarks.prediction.runtimes_left_out",
-                                   "judge live on an OpenCL runtime that training never saw", "runtimes_left_out"),
-    "hardness": _one_page("benchmarks.prediction.hardness", "measure how hard the search spaces are", "hardness"),
-    "small_data": _one_page("benchmarks.prediction.small_data", "learn from 30 problems of one kernel", "small_data"),
-    "large_spaces": _one_page("benchmarks.prediction.large_spaces", "predict in spaces too large to rank whole",
-                              "large_spaces"),
-    "analytic_gemm": _one_page("benchmarks.prediction.analytic_gemm", "judge the analytic model on recorded spaces",
-                               "analytic_gemm"),
-    "served_choices": _one_page("benchmarks.prediction.served_choices", "compare proposals with SGLang's tuned files",
-                                "served_choices"),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper"),
-    "miopen_gpu": _one_page("benchmarks.prediction.miopen_gpu", "adapt to a GPU that training has not seen",
-                            "miopen_gpu"),
-    "label_baselines": Program("benchmarks.prediction.label_baselines.__main__:main",
-                               "judge a label checkpoint beside other methods"),
 
     "network_layers": Program("benchmarks.kernels.network_layers:main", "compare convolutions with PyTorch's", {
         "resnet18_layers": "benchmarks.kernels.network_layers:page",
@@ -72,8 +54,6 @@ PROGRAMS: Mapping[str, Program] = {
                                "linear_layers"),
     "opencl_layers": _one_page("benchmarks.kernels.opencl_layers", "compare OpenCL convolutions with PyTorch's",
                                "opencl_layers"),
-    "clblast": _one_page("benchmarks.kernels.clblast", "compare parameters for CLBlast on held-out products",
-                         "clblast"),
     "runtimes": Program("benchmarks.kernels.runtimes:main", "check kernel texts on an OpenCL runtime"),
     "runtime_speed": _one_page("benchmarks.kernels.runtime_speed", "compare OpenCL runtimes on one CPU",
                                "runtime_speed"),
@@ -86,10 +66,6 @@ PROGRAMS: Mapping[str, Program] = {
                                   "predicted_layers"),
 
     "latency": _one_page("benchmarks.speed.latency", "time a prediction", "latency"),
-    "miopen_latency": _one_page("benchmarks.speed.miopen_latency", "time the prediction of MIOpen's parameters",
-                                "miopen_latency"),
-    "c_predictor": _one_page("benchmarks.speed.c_predictor", "compare exported C predictors with Python",
-                             "c_predictor"),
 
     "search": Program("benchmarks.search.recorded:main", "compare search strategies on recorded spaces", {
         "search": "benchmarks.search.recorded:page",
@@ -99,9 +75,6 @@ PROGRAMS: Mapping[str, Program] = {
                              "live_search"),
 
     "collect": Program("benchmarks.data.collect:main", "measure here what the shipped data lacks"),
-    "reduce": Program("benchmarks.data.reduce:main", "reduce measurements to what learning needs"),
-    "network_problems": Program("benchmarks.data.network_problems:main", "record what the networks ask of kernels"),
-    "clblast_collect": Program("benchmarks.data.clblast_collect:main", "measure CLBlast's configurations here"),
 
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),

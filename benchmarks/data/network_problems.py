@@ -3,34 +3,26 @@
 The networks are those of `benchmarks networks`; `network_problems.json` holds the distinct problems of each, as the
 PyTorch layer lowers it: images are NHWC, and bias and activation belong to the layer. Ten networks are held out whole:
 no model learns from their problems, in any element type, or from problems near to them. The training part is the
-problems of the other networks and seeded ones of every kind, which the file holds, too. `python -m
-benchmarks.network_problems` writes the file anew.
+problems of the other networks and seeded ones of every kind, which the file holds, too. The file never changes: the
+shipped measurements are of these problems.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.common.program import OneLineParser
 from benchmarks.networks.models import NETWORKS
 from seqtune.errors import ProblemError
-from seqtune.kernels.files import replacing
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 from .collected_problems import ProblemSplit, problems
 from .locked_problems import locked_problems
-from .seeded_problems import seeded_problems
-
-if TYPE_CHECKING:
-    from torch import nn
 
 ELEMENTS = ("fp32", "bf16")
 FILE = Path(__file__).with_name("network_problems.json")
@@ -38,11 +30,7 @@ FILE = Path(__file__).with_name("network_problems.json")
 TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")
 JUDGED = ("MobileNet-V2",)  # held out in `collected`, too
 EVERY, FIRST = 3, 1  # of the other networks, by the checksums of their names: the second, fifth, ... is learned from
-SEED, AGAIN = 18, 181
-MORE_GROUPED = 20  # for llvm.grouped, drawn with the seed AGAIN
 SEEDED = "seeded"  # the name of the seeded problems in the file
-COUNTS = {"attention": 64, "depthwise": 32, "1x1": 36, "grouped": 16, "strided": 14, "3x3": 14, "image": 10, "1x7": 10,
-          "dilated": 8, "5x5": 6, "gemm large": 24, "gemm m=1": 12, "gemm small": 12, "gemm odd": 4}  # by kind
 
 
 def held_out_networks() -> tuple[str, ...]:
@@ -83,26 +71,6 @@ def _avoided(judged: Iterable[Problem]) -> list[Problem]:
     return [twin for problem in (*judged, *problems().held_out, *locked_problems()) for twin in _in_networks(problem)]
 
 
-def seeded_like_networks(known: Mapping[str, tuple[Problem, ...]]) -> list[Problem]:
-    """Seeded problems of every kind in the form of networks: NHWC, and B stored as PyTorch's linear layers do.
-
-    None is near one that must be avoided. `known` are the problems of the networks.
-    """
-    avoid = _avoided(_judged(known))
-    learned = [problem for name, layers in known.items() if name not in held_out_networks() for problem in layers]
-    chosen: dict[Problem, None] = {}
-    for kind, count in COUNTS.items():
-        if kind == "attention":
-            drawn = sample_problems("attention", count, SEED, avoid)
-        else:
-            drawn = [_in_network(problem) for problem in seeded_problems(kind, count, SEED, (*avoid, *learned))]
-        chosen.update(dict.fromkeys(drawn))
-    again = seeded_problems("grouped", MORE_GROUPED, AGAIN, (*avoid, *learned, *chosen))
-    chosen.update(dict.fromkeys(map(_in_network, again)))
-    avoided = SimilarityIndex(avoid)
-    return [problem for problem in chosen if not avoided.has_near(problem)]
-
-
 def _in_network(problem: Problem) -> Problem:
     form = {"layout": "NHWC"} if problem.type == "conv2d" else {"trans_a": "no", "trans_b": "yes"}
     return Problem.make(problem.type, **{**dict(problem), **form})
@@ -119,45 +87,3 @@ def _of_type(problem: Problem, dtype: str) -> Problem | None:
         return Problem.make(problem.type, **{**dict(problem), "dtype": dtype})
     except ProblemError:
         return None
-
-
-def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
-    """The distinct problems that the PyTorch layer asks kernels to solve for a model, in the order of execution."""
-    import torch
-    from torch import fx
-    from torch.fx.graph import CodeGen
-
-    from seqtune.networks.capture.export import exported
-    from seqtune.networks.lowering.partition import fold_constants, segments_of, unknown_operations
-    from seqtune.networks.module import SegmentNetwork
-    from seqtune.networks.program.device_threads import device_for_threads
-
-    with torch.no_grad():
-        module = exported(model, inputs).module(check_guards=False)
-        module.graph.set_codegen(CodeGen())
-        module = fx.GraphModule(module, module.graph)
-        fold_constants(module)
-        segments = segments_of(module, unknown_operations(module))
-        networks = [SegmentNetwork(segment, device_for_threads(1)) for segment in segments]
-        return list(dict.fromkeys(node.problem for network in networks for node in network.tuned))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    OneLineParser(__doc__).parse_args(arguments)
-    run()
-
-
-def run() -> None:
-    """Lower every network and write its problems."""
-    from benchmarks.networks.models import seeded
-
-    listed = {}
-    for name in NETWORKS:
-        model, inputs = seeded(name)
-        listed[name] = [problem.key for problem in layers_of(model, tuple(inputs))]
-        print(f"{name}: {len(listed[name])} problems", flush=True)
-    listed[SEEDED] = [problem.key for problem in seeded_like_networks(
-        {name: tuple(map(parse_problem, keys)) for name, keys in listed.items()})]
-    with replacing(FILE) as scratch:
-        scratch.write_text(json.dumps(listed, indent=0) + "\n")

@@ -60,9 +60,6 @@ REASONS: Mapping[str, str] = {
         "the numbers of CUtensorMapDataType, which only the driver's tensor maps use",
     "tuner/backends/guarded_buffers.py: GuardedBuffers": "the one",
     "tuner/measuring/comparison.py: in_rounds": "the one",
-    "benchmarks/data/clblast_collect.py: measure":
-        "no rounds: it draws the order of the products of one configuration, whose times are not compared",
-    "benchmarks/speed/c_predictor.py: seconds": "no rounds: one predictor answers many problems",
     "tuner/measuring/comparison.py": "the one",
     "tuner/strategies/t_test.py": "Droplet Search moves by it, as published; its samples are no pairs",
 }

@@ -1,11 +1,12 @@
 """Time a prediction: `python -m benchmarks latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
 Warm: predictions of 5 configurations in a running process, for many problems on each device: `new` problems, whose
-search space has to be enumerated, and the same ones `again`. NumPy keeps its own number of threads, of which a
-prediction takes one. Busy: known problems on the first device, beside no, one and two busy processes in turns. Cold:
-the least time of several new processes, with byte code as an installed package has it, and without a journal;
-`seqtune predict` uses its default beam there. Calls: a kernel with almost no work, called from Python on threads that
-are awake; the second row has the dispatch to the threads in addition.
+search space has to be enumerated, and the same ones `again`; one row is of MIOpen's parameters, for a GPU that need not
+be here. NumPy keeps its own number of threads, of which a prediction takes one. Busy: known problems on the first
+device, beside no, one and two busy processes in turns. Cold: the least time of several new processes, with byte code as
+an installed package has it, and without a journal; `seqtune predict` uses its default beam there. Calls: a kernel with
+almost no work, called from Python on threads that are awake; the second row has the dispatch to the threads in
+addition.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive
-from benchmarks.common.report import machine, markdown
+from benchmarks.common.report import Row, machine, markdown
 from benchmarks.speed.busy_processes import beside_busy_processes, busy_table
 from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
 from seqtune.errors import KernelError, SeqtuneError
 
+if TYPE_CHECKING:
+    from seqtune.kernels.problem import Problem
+
 PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
 BEAM = 5
-WARM_UP = 5  # problems of each type that are not counted
+WARM_UP = 10  # problems that are not counted
+MIOPEN = ("miopen", "miopen:gfx906_60")  # checkpoint and device of MIOpen's parameters, which are never measured here
 SEED = 77
 BESIDE = ("`beside a busy process`: known problems on the first device, while other processes compute without end; the "
           "rows were measured in turns. ")
@@ -60,40 +65,52 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
         raise SeqtuneError(f"{' '.join(map(str, error.cmd[1:4]))} ended with exit code {error.returncode}") from None
 
 
-def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
-    """Make a row for each device: milliseconds of new problems, and of the same problems again."""
+def warm(checkpoint: str, name: str, problems: Sequence[Problem]) -> Row:
+    """Make the row of a device: milliseconds of new problems, and of the same problems again.
+
+    The first WARM_UP problems are not counted.
+    """
+    from seqtune.inputs import as_device
+    from seqtune.predictor.model import cached_model
+
+    model, device = cached_model(checkpoint), as_device(name)
+
+    def answer(problem: Problem) -> None:
+        model.propose([model.task(problem, device)], BEAM)
+
+    row: Row = {"device": device.name}
+    for pass_name in ("new", "again"):
+        times = [timed(answer, problem) for problem in problems][WARM_UP:]
+        solved = sorted(milliseconds for milliseconds in times if milliseconds is not None)
+        if not solved:
+            raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
+        row[pass_name] = {"problems": len(solved), "median_ms": solved[len(solved) // 2],
+                          "p90_ms": solved[len(solved) * 9 // 10]}
+    return row
+
+
+def sampled(count: int) -> list[Problem]:
+    """WARM_UP problems that are not counted and `count` others, a fifth of them matrix products."""
+    from seqtune.kernels.problem_sets.sampler import sample_problems
+
+    products = max(1, count // 5)
+    return [*sample_problems("conv2d", WARM_UP // 2, SEED), *sample_problems("gemm", WARM_UP // 2, SEED),
+            *sample_problems("conv2d", count - products, SEED + 1), *sample_problems("gemm", products, SEED + 1)]
+
+
+def convolutions_of_miopen(count: int) -> list[Problem]:
+    """Sampled convolutions as MIOpen's solvers ask for them, WARM_UP of which are not counted."""
+    from seqtune.kernels.operations.table import operation
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.kernels.task import Task
-    from seqtune.predictor.model import cached_model
-    from seqtune.tuner.backends.discovery import find
 
-    loaded = cached_model(checkpoint)
-    products = max(1, count // 5)
-    problems = sample_problems("conv2d", WARM_UP, SEED) + sample_problems("gemm", WARM_UP, SEED)
-    problems += sample_problems("conv2d", count - products, SEED + 1) + sample_problems("gemm", products, SEED + 1)
-    rows = []
-    for name in names:
-        device = find(name)
-
-        def answer(problem: Problem) -> None:
-            loaded.propose([Task.of(problem, device)], BEAM)  # noqa: B023 (called before it changes)
-
-        row: dict[str, Any] = {"device": device.name}
-        for pass_name in ("new", "again"):
-            times = [milliseconds for problem in problems if (milliseconds := timed(answer, problem)) is not None]
-            times = sorted(times[2 * WARM_UP:])
-            if not times:
-                raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
-            row[pass_name] = {"problems": len(times), "median_ms": times[len(times) // 2],
-                          "p90_ms": times[len(times) * 9 // 10]}
-        rows.append(row)
-    return rows
+    features = operation("convnd").by_name
+    return [Problem.make("convnd", **{name: value for name, value in problem.features if name in features})
+            for problem in sample_problems("conv2d", WARM_UP + count, SEED + 5)]
 
 
 def beside(checkpoint: str, name: str, count: int, rounds: int) -> list[dict[str, Any]]:
     """Make a row for each number of busy processes: milliseconds of known convolutions on one device."""
-    from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.kernels.task import Task
     from seqtune.predictor.model import cached_model
@@ -171,7 +188,7 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    medians = [row["new"]["median_ms"] for row in results["warm"]]
+    medians = [row["new"]["median_ms"] for row in results["warm"] if row["device"] != MIOPEN[1]]
     return Page(
         "latency", "How long a prediction takes",
         f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
@@ -227,7 +244,9 @@ def measure(given: argparse.Namespace) -> None:
         raise SeqtuneError("the checkpoint knows none of the devices here; name another with --checkpoint")
     starts = cold(given.checkpoint, names[0], given.times)
     dispatch = calls(20 * given.times + 1)
-    rows = warm(given.checkpoint, names, given.problems)
+    problems = sampled(given.problems)
+    rows = [warm(given.checkpoint, name, problems) for name in names]
+    rows.append(warm(*MIOPEN, convolutions_of_miopen(given.problems)))
     first, problems = find(names[0]), sample_problems("conv2d", given.problems, SEED + 2)
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch, "width": PROPOSALS,

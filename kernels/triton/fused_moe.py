@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..kernel import Kernel, Parameter, Setting
-from ..problem import Problem
+from ..kernel import Kernel, Parameter
 from .served_tile import CONSTRAINTS, PARAMETERS, TILE
 
 # The rows of each active expert are padded to whole blocks: 1 + floor((rows - 1) / M) of them. Where rows spread over
@@ -43,18 +42,3 @@ KERNEL = Kernel.of(
     default={"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8, "num_warps": 4,
              "num_stages": 3, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1, "USE_TMA": 0},
 )
-
-
-def served_default(problem: Problem) -> dict[str, Setting]:
-    """The settings that vLLM and SGLang use where they find no file, by the rule of vLLM's `get_default_config`.
-
-    num_warps and num_stages are Triton's own defaults where the rule names none. Raises ProblemError.
-    """
-    if problem.size("scale_k"):
-        sizes = 64, problem.size("scale_n"), problem.size("scale_k"), 32
-    elif problem.size("tokens") <= problem.size("experts"):
-        sizes = 16, 32, 64, 1
-    else:
-        sizes = 64, 64, 32, 8
-    return {**dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M"), sizes, strict=True)),
-            "num_warps": 4, "num_stages": 3}

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
-
-import pandas as pd
-import pytest
 
 from benchmarks.data.collect import chosen_problems, collect, remaining
 from benchmarks.data.collection import Collection
 from benchmarks.data.locked_problems import locked_problems
-from benchmarks.data.reduce import reduced
 from benchmarks.data.stages import FASTEST, OTHERS, STAGES
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
@@ -82,22 +77,3 @@ def test_every_device_begins_with_all_kinds_and_nothing_locked() -> None:
     assert len(split.training) == len(set(split.training)) > 400
     assert sum(problem.type == "conv2d" and problem["layout"] == "NHWC" for problem in split.training[:60]) > 5
     assert chosen_problems(complete=True, limit=9).training == split.training[:9]
-
-
-def test_a_reduced_data_set_keeps_what_counts_and_says_what_it_dropped(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        collect(collection_of(journal, Instant()), until=math.inf)
-        data = Dataset.from_journal(journal, {"machine": "toy"})
-    rows = data.rows.copy()
-    trial = rows[rows["run"] == "random"].iloc[[0]]
-    slow = trial.assign(seconds=trial["seconds"] * 5, run="again")
-    unsteady = rows[rows["run"] == "random"].index[1]
-    rows.loc[unsteady, "spread"] = 0.9
-    small = reduced(replace(data, rows=pd.concat([rows, slow], ignore_index=True)))
-    assert len(small) == len(data) - 1
-    assert "1 times refuted by another one" in small.provenance["dropped"]
-    assert "1 single times whose samples disagree" in small.provenance["dropped"]
-    assert small.provenance["machine"] == "toy"
-    for before, after in zip(measured_tasks(replace(data, rows=rows.drop(unsteady)), held_out=False),
-                             measured_tasks(small, held_out=False), strict=True):
-        assert after.seconds == pytest.approx(before.seconds, rel=2 ** -11, nan_ok=True)

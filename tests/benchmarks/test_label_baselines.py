@@ -1,16 +1,13 @@
-"""The baselines that label models are compared with, and the program that judges a checkpoint beside them."""
+"""The baselines that label models are compared with."""
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.prediction.label_baselines.__main__ import judged_beside_baselines, main
 from benchmarks.prediction.label_baselines.lookup import Majority, NearestLabels
 from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions, TwoTowerRanker
 from benchmarks.prediction.label_baselines.solver_trees import TreeChoice, with_trees
@@ -18,11 +15,8 @@ from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_bas
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import judge, solver_choice_rows
-from tests.support import label_toys
 from tests.support.label_toys import MLIR, QUICK, TREES, Parts
-from tests.support.planted_labels import perf_files
 
 OPTIONS = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
 
@@ -76,30 +70,3 @@ def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_ma
     everything, few = (TreeChoice(timings, rounds=8, most=most, threads=1) for most in (None, 20))
     assert len(everything.fitted_to) == len(timings)
     assert len(few.fitted_to) == 20
-
-
-def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
-    strangers = label_toys.read(perf_files(tmp_path, seed=5))  # the checkpoint has seen next to none of these problems
-    notes: list[str] = []
-    rows = judged_beside_baselines(LabelModel.load(label_checkpoint), strangers, notes.append)
-    assert rows
-    assert {row["method"] for row in rows} == {"seqtune"}
-    assert any("no baselines" in note for note in notes)
-
-
-def test_the_program_judges_a_checkpoint_beside_the_baselines(
-        label_checkpoint: Path, label_files: list[Path], monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("benchmarks.prediction.label_baselines.table.BaselineOptions", lambda: OPTIONS)
-    arguments = ["label_baselines", *map(str, label_files), "--checkpoint", str(label_checkpoint)]
-    monkeypatch.setattr(sys, "argv", [*arguments, "--json"])
-    main()
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    methods = [row["method"] for row in rows if row.get("solver") == "ConvMlirIgemmFwd"]
-    assert methods == ["seqtune", "majority", "nearest", "trees", "trees_beam", "tree_ranker", "two_towers", "lstm"]
-    assert rows[-1]["trees_share"] > 0.9
-    monkeypatch.setattr(sys, "argv", arguments)
-    main()
-    table = capsys.readouterr().out
-    assert "two_towers" in table
-    assert "trees_share" in table

@@ -15,17 +15,15 @@ from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.layer_sets import LAYER_SETS
 from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, linear_layers, network_layers, opencl_layers, runtime_speed
-from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
 from benchmarks.programs import PROGRAMS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.times.shares import Outcome
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
-NEED_TORCH = ("miopen_paper", "label_baselines", "network_problems", "networks", "verification")
+NEED_TORCH = ("miopen_paper", "networks", "verification")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -178,15 +176,6 @@ def test_runtimes_are_compared_by_their_best_kernels_defaults_included() -> None
     assert runtime_speed.speed(rows, "b") == pytest.approx((2 / 1 * 2 / 16) ** 0.5)
 
 
-def test_hardness_is_a_line_per_device_and_type() -> None:
-    rows = [{"device": "toy:0", "type": kind, "configurations": size, "near": 0.25, "random_1": share,
-             "random_5": share, "random_10": 0.9, "fixed": 0.5}
-            for kind, size, share in (("conv2d", 10, 0.2), ("conv2d", 3000, 0.8), ("gemm", 700, 0.3))]
-    assert hardness.table(rows).splitlines()[2:] == [
-        "| toy:0 | conv2d | 2 | 10 – 3,000 – 3,000 | 25.0 % | 0.400 | 0.400 | 0.900 | 0.500 |",
-        "| toy:0 | gemm | 1 | 700 – 700 – 700 | 25.0 % | 0.300 | 0.300 | 0.900 | 0.500 |"]
-
-
 def test_turns_are_taken_by_all_in_random_orders() -> None:
     order: list[str] = []
     seconds = take_turns([Contestant(name, partial(order.append, name), 0.0) for name in "abc"], rounds=8)
@@ -194,14 +183,3 @@ def test_turns_are_taken_by_all_in_random_orders() -> None:
     assert {previous for previous, name in pairwise(turns) if name == "a"} == {"b", "c"}  # no fixed predecessor
     assert seconds.keys() == set("abc")
     assert min(seconds.values()) > 0
-
-
-def test_the_two_instruments_are_compared_method_by_method() -> None:
-    outcomes = {name: [Outcome(str(number), "toy:0", {("seqtune", 0): log_share, ("random", 0): -1.0}, 0, -0.01)
-                       for number in range(3)] for name, log_share in (("recorded", -0.03), ("live", -0.02))}
-    found = agreement.compare(outcomes["recorded"], outcomes["live"][::-1])
-    assert [row["difference"] for row in found] == pytest.approx([0.0098, 0.0], abs=1e-4)
-    page = agreement.page({"machine": {}, "device": "toy:0", "rows": found})
-    assert "differ by at most 0.010 at the first proposal and 0.010 at all (3 problems on toy:0)" in page.claim
-    assert "0.990 (recorded), 0.990 (live)" in page.reading
-    assert "| seqtune | 0 | 0.970 | 0.980 | +0.010 [+0.010, +0.010] |" in page.tables

@@ -25,7 +25,7 @@ from ...trees.cost_trees import Trees, TreesOptions
 from .folds import Fold
 
 FEWEST = 5  # problems: one for each fold of the cross-validation
-USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/small_data
+USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/index.md
 QUICK = TreesOptions(rounds=100, rate=0.1, models=1, threads=1)  # good enough to see whether there is anything to learn
 UNRELATED = 0.2  # rank correlation; those of 30 problems of seven of our kernel families have 0.48 to 0.93
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from torch import nn
 
 from benchmarks.data.collect import chosen_network_problems
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.network_problems import (
-    COUNTS,
     JUDGED,
     SEEDED,
     TRAINED,
     held_out_networks,
-    layers_of,
     network_problems,
     problems_by_network,
 )
-from benchmarks.data.problem_kinds import kind_of
+from benchmarks.data.problem_kinds import KINDS, kind_of
 from benchmarks.networks.models import NETWORKS
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 
@@ -41,7 +36,7 @@ def test_no_problem_that_is_learned_from_is_near_a_held_out_or_a_locked_one(dtyp
     assert not [problem for problem in split.training if near.has_near(problem)]
     assert not set(split.held_out) & set(locked_problems())
     assert {problem["dtype"] for part in (split.training, split.held_out) for problem in part} == {dtype}
-    assert {kind_of(problem) for problem in split.training} >= set(COUNTS)
+    assert {kind_of(problem) for problem in split.training} >= {"attention", *KINDS}
     assert {kind_of(problem) for problem in split.held_out} >= {"attention", "depthwise", "grouped", "1x1"}
 
 
@@ -53,23 +48,3 @@ def test_what_is_measured_has_few_held_out_problems_of_every_kind() -> None:
     kinds = [kind_of(problem) for problem in judged]
     assert set(kinds) == {kind_of(problem) for problem in network_problems().held_out}
     assert max(map(kinds.count, kinds)) == 2
-
-
-class Small(nn.Module):
-    """Two equal convolutions, and a product."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
-        self.last = nn.Linear(8, 5, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.last(torch.relu(self.second(torch.relu(self.first(x)))).mean((2, 3)))
-        return y
-
-
-def test_the_layers_of_a_model_are_problems_in_the_form_of_networks() -> None:
-    assert layers_of(Small().eval(), (torch.randn(1, 8, 6, 6),)) == [
-        Problem.make("conv2d", c=8, h=6, w=6, k=8, r=3, s=3, pad_h=1, pad_w=1, layout="NHWC", bias="yes",
-                     activation="relu"),
-        Problem.make("gemm", m=1, n=5, k=8, trans_b="yes")]

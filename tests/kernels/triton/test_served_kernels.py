@@ -7,12 +7,11 @@ import pytest
 
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.kernel import Kernel, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
-from seqtune.kernels.triton.fused_moe import served_default
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.tuner.cost_models.product_tiles import describes_tiles
 
@@ -21,6 +20,21 @@ def gpu(name: str) -> Device:
     device = described("triton", name)
     assert device is not None
     return device
+
+
+def served_default(problem: Problem) -> dict[str, Setting]:
+    """The settings that vLLM and SGLang use where they find no file, by the rule of vLLM's `get_default_config`.
+
+    num_warps and num_stages are Triton's own defaults where the rule names none. Raises ProblemError.
+    """
+    if problem.size("scale_k"):
+        sizes = 64, problem.size("scale_n"), problem.size("scale_k"), 32
+    elif problem.size("tokens") <= problem.size("experts"):
+        sizes = 16, 32, 64, 1
+    else:
+        sizes = 64, 64, 32, 8
+    return {**dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M"), sizes, strict=True)),
+            "num_warps": 4, "num_stages": 3}
 
 
 def routed_rows(tokens: int, experts: int, top_k: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
-from benchmarks.common.miopen_problems import draw, gpus
 from seqtune.errors import KernelError, MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
@@ -21,6 +19,8 @@ from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.times.checkpoint_parts import parts_of
 from seqtune.predictor.times.model import TimesModel
 from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
+from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
+from tests.support.learning.miopen_problems import draw, gpus
 
 LARGEST_SOURCE = 6_000_000  # bytes
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.reading import read_library
@@ -18,6 +17,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.c_file import times_file
 from seqtune.predictor.c_source.c_header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler
+from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.libraries.stencil import STENCIL, write
 
 GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,

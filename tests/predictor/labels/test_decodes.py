@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.greedy import Greedy
-from benchmarks.common.miopen_problems import draw, gpus, solved
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
@@ -27,6 +25,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from tests.support.learning.greedy import Greedy
+from tests.support.learning.miopen_problems import draw, gpus, solved
 
 DRAWN = 20_000  # convolutions that are drawn for all solvers
 GREEDY = 6  # convolutions that one solver gets

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.common.greedy import Greedy
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.kernels.space import SearchSpace
@@ -23,6 +22,7 @@ from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.mixture import Average
 from tests.support.label_toys import MLIR, Parts
+from tests.support.learning.greedy import Greedy
 from tests.support.tasks import task_of
 
 

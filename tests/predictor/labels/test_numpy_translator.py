@@ -10,8 +10,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.common.greedy import Greedy
-from benchmarks.common.miopen_problems import draw, gpus, solved
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
@@ -25,6 +23,8 @@ from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator.dimensions import Dimensions
 from seqtune.predictor.translator.rows import gelu
 from tests.support.interpreter import loaded_after
+from tests.support.learning.greedy import Greedy
+from tests.support.learning.miopen_problems import draw, gpus, solved
 from tests.support.tasks import task_of
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # the others get their rows from labels

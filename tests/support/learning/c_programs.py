@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.common.compiled_predictor import STRICT, compiler
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
@@ -17,6 +16,7 @@ from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
+from tests.support.learning.compiled_predictor import STRICT, compiler
 
 CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2, vector_bits=256, vector_registers=16,
              l1_bytes=32768, l2_bytes=524288, l3_bytes=1 << 24, peak_gflops=90.0, bandwidth_gbs=20.0)
