@@ -85,7 +85,6 @@ PROGRAMS: Mapping[str, Program] = {
                                "network_calls"),
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
     "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
-    "shared_host": Program("benchmarks.robustness.shared_host:main", "measure on a shared host"),
     "verdicts": Program("benchmarks.robustness.verdicts:main", "compare rules for which is faster"),
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file

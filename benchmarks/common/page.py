@@ -10,6 +10,7 @@ appear on the page as further caveats, and disappear when the program runs again
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.report import style, words, write_json
-from seqtune.errors import MisuseError
-from seqtune.kernels.files import write_whole
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.files import read_bounded, write_whole
 
 Results = Mapping[str, Any]  # the content of a JSON file
 RESULTS = "results"  # the folder inside the one given by --out
+LARGEST_FILE = 10_000_000  # bytes of a JSON file
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,20 @@ def check_ready(out: Path | None) -> None:
         raise MisuseError(f"{out} is no folder, and cannot be created: {existing} is a file")
     if not os.access(existing, os.W_OK):
         raise MisuseError(f"no permission to write in {existing}")
+
+
+def published(out: Path | None, name: str) -> dict[str, Any]:
+    """The content of the JSON file of a page, of which a run measures only a part; empty if there is none.
+
+    Raises FormatError if the file has no JSON object.
+    """
+    path = None if out is None else out / RESULTS / f"{name}.json"
+    if path is None or not path.exists():
+        return {}
+    try:
+        return dict(json.loads(read_bounded(path, LARGEST_FILE)))
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{path} has no JSON object: {error!r:.100}") from None
 
 
 def publish(out: Path | None, page: Callable[[Results], Page], results: Results,

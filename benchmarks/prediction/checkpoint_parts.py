@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.report import Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.predictor.times.shares import Outcome
 
-COUNTS = (0, 3, 5)
 DRAWS = 4000  # samples of the bootstrap; the interval's ends change by less than 0.001 between seeds
 TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "seqtune": "both, as shipped"}
 Floats = NDArray[np.float64]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from seqtune.predictor.model import Predictor
 
 CASES = 40
-COUNTS = (0, 3, 5)
 TOLERANCE = 0.003  # mean change of a case's share: a near tie that another CPU rounds the other way changes one by 0.02
 TITLES = {0: "first proposal", 3: "best of 3 measured", 5: "best of 5 measured"}
 

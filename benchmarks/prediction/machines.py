@@ -11,53 +11,33 @@ retraining: the retrained checkpoint keeps the one that it began from for them.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from benchmarks.common.left_out import LeftOut, groups, left_out
+from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, share_cells, together
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
-from benchmarks.common.report import markdown, today
+from benchmarks.common.progress import say
+from benchmarks.common.report import Row, markdown, today
 from benchmarks.common.stored_options import check_options
-from benchmarks.prediction.calibrated import PROBES, calibrated
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.predictor.times.shares import OURS
 from seqtune.predictor.trees.ranker import Ranker
+
+from .calibrated import PROBES, calibrated
+from .left_out import LeftOut, groups, left_out
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.model import TimesModel
-    from seqtune.predictor.times.shares import Outcome
     from seqtune.predictor.training.loop import Progress
 
-COUNTS = (0, 3, 5)
-ALL = "all"  # the device name in the rows over all devices of a group
 NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
-
-Row = dict[str, Any]
-
-
-def together(results: Sequence[Outcome]) -> list[Outcome]:
-    """One outcome for each problem: the mean log shares of its devices, which a bootstrap then draws together."""
-    by_problem: dict[str, list[Outcome]] = {}
-    for outcome in results:
-        by_problem.setdefault(outcome.problem, []).append(outcome)
-    merged = []
-    for same in by_problem.values():
-        retests = [outcome.retest for outcome in same if outcome.retest is not None]
-        shares = {key: float(np.mean([outcome.log_shares[key] for outcome in same])) for key in same[0].log_shares}
-        merged.append(replace(same[0], device=ALL, log_shares=shares,
-                              unmeasured=sum(outcome.unmeasured for outcome in same),
-                              retest=float(np.mean(retests)) if retests else None))
-    return merged
 
 
 def judged_rows(judged: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
@@ -66,7 +46,7 @@ def judged_rows(judged: Sequence[MeasuredTask], predictors: Mapping[str, Predict
     from seqtune.predictor.times.evaluation import replayed
     from seqtune.predictor.times.shares import rows
 
-    _say(f"{about['left_out']}, {about['setting']}: {len(judged)} tasks")
+    say(f"{about['left_out']}, {about['setting']}: {len(judged)} tasks")
     results = replayed(judged, predictors, (*predictors, *simple), COUNTS)
     several = len({outcome.device for outcome in results}) > 1
     parts = (results, together(results) if several else [])
@@ -160,25 +140,12 @@ def adapted_to(given: argparse.Namespace, predictor: TimesModel | Ranker, few: D
 
 def table(rows: Sequence[Row]) -> str:
     """Make the table: a line for each group, setting, device and method, best of 0, 3 and 5 with intervals."""
-    cells: dict[tuple[str, ...], dict[int, Row]] = {}
-    for row in rows:
-        cells.setdefault((row["left_out"], row["setting"], row["device"], row["method"]), {})[row["measured"]] = row
-    lines = []
-    for (group, setting, device, method), by_count in cells.items():
-        several = (group, setting, ALL, method) in cells
-        if several and device != ALL:
-            continue
-        name = f"**{method}**" if method == "seqtune" else method
-        ceiling = by_count[COUNTS[0]]["ceiling"]
-        lines.append([group, setting, str(by_count[COUNTS[0]]["problems"]), name,
-                      *(_share(by_count[count]) for count in COUNTS), "-" if ceiling is None else f"{ceiling:.3f}"])
-    return markdown(["left out", "setting", "problems", "method", "first proposal", "best of 3", "best of 5",
-                     "ceiling"], lines, left=4)
-
-
-def _share(row: Row) -> str:
-    mark = "†" if row["worse"] else ""
-    return f"{row['share']:.3f}{mark} [{row['share_low']:.3f}, {row['share_high']:.3f}]"
+    cells = by_columns(rows, "left_out", "setting", "device", "method")
+    lines = [[group, setting, str(by_count[0]["problems"]), f"**{method}**" if method == OURS else method,
+              *share_cells(by_count), ceiling_cell(by_count[0])]
+             for (group, setting, device, method), by_count in cells.items()
+             if device == ALL or (group, setting, ALL, method) not in cells]
+    return markdown(["left out", "setting", "problems", "method", *BEST_OF, "ceiling"], lines, left=4)
 
 
 def claim(rows: Sequence[Row]) -> str:
@@ -236,11 +203,7 @@ def remembered(results: Results) -> list[str]:
 
 
 def _progress(step: Progress) -> None:
-    _say(f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}, {step.seconds:.0f} s")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}, {step.seconds:.0f} s")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -280,7 +243,7 @@ def run(given: argparse.Namespace) -> None:
     for name in names:
         own, trainings[name] = judge_group(given, left_out(data, name, given.seed))
         rows += own
-        _say(table(own))
+        say(table(own))
     results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs,
                "trees_only": given.trees_only, "trainings": trainings, "rows": rows}
     publish(given.out, page, results)

@@ -9,7 +9,6 @@ methods and solvers, so that a second call resumes.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.progress import say
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
 from seqtune.predictor.translator.threads import one_thread
@@ -111,7 +111,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
         elif title in JOINT:
             kept = replace(options, networks=replace(networks, state=work / f"{title}-state"))
             rows += _stored_rows(work, title, judged, lambda title=title, kept=kept: fit_baselines(  # type: ignore[misc]
-                fitting, _say, kept, (title,))[title])
+                fitting, _step, kept, (title,))[title])
         else:
             rows += _stored_rows(work, title, judged, ours[title])
     return rows, {name.removeprefix("miopen."): len(part) for name, part in fitting.items()}
@@ -128,7 +128,7 @@ def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
     for name, labels in judged.items():
         path = work / title / f"{name.removeprefix('miopen.')}.json"
         if not path.is_file():
-            _say(f"{title}: {name}, {len(labels)} labels")
+            _step(f"{title}: {name}, {len(labels)} labels")
             method = method or make()
             rows = [{"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
                      for row in judge(method, {name: labels})]
@@ -241,8 +241,8 @@ def _reading(results: Results) -> str:
         f"The boosted trees of this table were trained on {trees} {available:,} problems with solver timings."))
 
 
-def _say(step: Any) -> None:
-    print(getattr(step, "text", step), file=sys.stderr, flush=True)
+def _step(step: Any) -> None:
+    say(getattr(step, "text", step))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not path.exists():
         options = LabelOptions(state=given.work / "training")
-        train_whole(read_files(files)[0], options, progress=_say, say=_say)[0].save(path)
+        train_whole(read_files(files)[0], options, progress=_step, say=_step)[0].save(path)
     if given.train_only:
         print(path)
         return
@@ -283,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                                  given.methods.split(","), given.epochs)
         choice = given.work / f"choice-{given.races or 'all'}.json"
         if "seqtune" in given.methods.split(",") and not choice.is_file():
-            _say("evaluating the choice of solvers")
+            _step("evaluating the choice of solvers")
             races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
             write_json(choice, {"rows": []} if races is None else choice_results(races, checkpoint, given.races))
     chosen: Row = json.loads(choice.read_text()) if choice.is_file() else {"rows": []}

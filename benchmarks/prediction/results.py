@@ -7,15 +7,15 @@ and prints the tables as Markdown.
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
 from benchmarks.common.program import OneLineParser
+from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import (
     BLUE,
@@ -25,6 +25,7 @@ from benchmarks.common.report import (
     PURPLE,
     SKY,
     VERMILION,
+    Row,
     apart,
     height,
     machine,
@@ -35,7 +36,6 @@ from benchmarks.common.report import (
 )
 from benchmarks.prediction.checkpoint_parts import TITLES, paragraph, part_cases, parts_table
 
-COUNTS = (0, 3, 5)
 # name -> colour, marker, width, dashes; the order of the table's columns
 LINES: dict[str, tuple[str, str, float, str]] = {
     "seqtune": (BLUE, "o", 2.6, "-"), "transformer": (SKY, "P", 1.3, "-"), "trees": (VERMILION, "s", 1.3, "-"),
@@ -72,8 +72,6 @@ CAVEATS = (
     "neighbouring choices differ by up to a hundredth.",
     "One training is reported; another seed can differ by a few hundredths on a device.",
 )
-
-Row = dict[str, Any]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -211,30 +209,24 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = OneLineParser(__doc__)
-    add_out(parser, required=True)
-    parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    parser.add_argument("--methods", default=",".join(LINES), help="methods, separated by commas")
-    given = parser.parse_args(arguments)
-    run(given)
-
-
-def run(given: argparse.Namespace) -> None:
-    """Evaluate the methods and write the results."""
     from seqtune.learning import read_measurements
     from seqtune.predictor.times.evaluation import check_methods, outcomes
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import rows as rows_of
     from seqtune.predictor.translator.threads import one_thread
 
+    parser = OneLineParser(__doc__)
+    add_out(parser, required=True)
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
+    parser.add_argument("--methods", default=",".join(LINES), help="methods, separated by commas")
+    given = parser.parse_args(arguments)
     check_ready(given.out)
     methods = given.methods.split(",")
     check_methods(methods)
     data = read_measurements(given.data)
     with one_thread():
-        judged = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS,
-                          progress=lambda step: print(step, file=sys.stderr))
+        judged = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS, progress=say)
     rows = [row.to_json() for row in rows_of(judged)]
     judged_on = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
     results = {"machine": machine([device for key, device in data.devices.items() if key in judged_on]), "rows": rows,

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from benchmarks.common.left_out import groups, left_out
-from benchmarks.data.locked_problems import locked_problems
-from benchmarks.data.problem_kinds import KINDS
-from benchmarks.prediction import locked, machines
+from benchmarks.common.evaluation import together
+from benchmarks.prediction import machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
+from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
@@ -118,33 +116,8 @@ def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Data
 
 def test_the_devices_of_a_problem_are_drawn_together() -> None:
     first = Outcome("p", "a", {("trees", 0): -0.2}, 1, retest=-0.1)
-    merged, alone = machines.together([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
+    merged, alone = together([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
                                        replace(first, problem="q", retest=None)])
     assert (merged.device, merged.unmeasured) == ("all", 2)
     assert [merged.log_shares["trees", 0], merged.retest] == pytest.approx([-0.3, -0.1])
     assert alone.retest is None
-
-
-def toy_outcome(problem: Problem, share: float) -> Outcome:
-    return Outcome(problem.key, "toy", {(method, count): share for method in locked.METHODS
-                                        for count in locked.COUNTS}, 0, -0.01)
-
-
-def test_the_locked_set_is_shown_by_kind_and_every_look_is_listed(tmp_path: Path) -> None:
-    rows = locked.rows_of(toy_outcome(problem, -0.05) for problem in locked_problems())
-    looked = [{"date": "2026-01-01", "device": "toy", "seqtune": "1", "checkpoint": "default"}]
-    page = locked.page({"machine": {"cpu": "T", "cores": "2", "toolchain": "t", "date": "2026-01-01"}, "rows": rows,
-                        "device": "toy", "version": 1, "trials": 200, "every": 3, "looked": [*looked, *looked]})
-    assert page.command == "python -m benchmarks locked --device toy --trials 200 --problems 3 --out docs"
-    assert "first proposal reaches 0.951 [0.951, 0.951]" in page.claim
-    assert all(f"| {kind} | " in page.tables for kind in (*KINDS, "NHWC", "batch", "epilogue"))
-    assert page.caveats[-1].count("2026-01-01 (toy, seqtune 1, checkpoint default)") == 2
-    assert locked.looked_before(tmp_path) == []
-
-
-def test_judged_problems_are_read_again_unless_something_changed(tmp_path: Path) -> None:
-    outcome = toy_outcome(locked_problems()[0], -0.1)
-    locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 1}).add(outcome)
-    again = locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 1})
-    assert again.outcomes == {outcome.problem: outcome}
-    assert locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 2}).outcomes == {}

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.robustness.simulated_host import PREPARE, START, SimulatedHost, SimulatedMeasurer
 from seqtune.data.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Configuration
@@ -18,6 +17,7 @@ from seqtune.tuner.measuring.patience import SHARE
 from seqtune.tuner.measuring.verification import OverBudget, Verdict, verify
 from seqtune.tuner.tune import Budget, TuningOptions, TuningResult, TuningRun
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM
+from tests.support.measuring.simulated_host import PREPARE, START, SimulatedHost, SimulatedMeasurer
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
 BEST = Configuration.of("test.k", {"x": 4, "y": 6})

@@ -1,21 +1,48 @@
-"""The simulated host, and the tables of what is measured on a shared one."""
+"""Searches on a shared host, whose rate halves in random stretches: they find what a quiet host finds."""
 
 from __future__ import annotations
 
 import math
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.robustness.shared_host import table, timed, winners
-from benchmarks.robustness.simulated_host import LONGEST, SHORTEST, Killed, SimulatedHost
-from seqtune.errors import SeqtuneError
+from seqtune.data.journal import Journal
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.tuner.measuring.patience import SHARE
 from seqtune.tuner.simulation import RecordedSpace
+from seqtune.tuner.tune import Budget, TuningOptions, TuningRun
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM
+from tests.support.measuring.simulated_host import LONGEST, SHORTEST, Killed, SimulatedHost, SimulatedMeasurer
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
+
+
+def _time_of(recorded: RecordedSpace, problem: Problem, configuration: Configuration) -> float:
+    return float(recorded.measured.time(configuration))
+
+
+def winners(spaces: Sequence[RecordedSpace], host: SimulatedHost, trials: int) -> tuple[list[float], float]:
+    """The true seconds of the winner of each search, one after the other on one host, and the seconds waited."""
+    measurer: SimulatedMeasurer | None = None
+    seconds: list[float] = []
+    for recorded in spaces:
+        later = SimulatedMeasurer(host, recorded.task.device, partial(_time_of, recorded))
+        if measurer is not None:  # the same worker goes on
+            later.take_over(measurer)
+        measurer = later
+        with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
+            run = TuningRun(recorded.task, journal, measurer, TuningOptions())
+            run.search(run.strategy(trials), Budget(trials), 16, lambda progress: None)
+            best = run.result().configuration
+        seconds.append(math.inf if best is None else float(recorded.measured.time(best)))
+    return seconds, 0.0 if measurer is None else measurer.pace.patience.waited
 
 
 def test_work_takes_twice_as_long_in_a_slow_stretch_and_stretches_are_of_the_declared_lengths() -> None:
@@ -63,13 +90,3 @@ def test_searches_on_a_shared_host_find_the_winners_of_a_quiet_one() -> None:
         found, waited = winners(spaces, host, len(TASK))
         assert found == quiet
         assert waited <= SHARE * host.now + 0.1
-
-
-def test_a_command_that_fails_has_a_row_with_its_error() -> None:
-    def fail(seconds: float) -> str:
-        raise SeqtuneError(f"not within {seconds:g} s")
-
-    row = timed("tune", 2.0, fail)
-    assert (row["command"], row["budget"], row["outcome"]) == ("tune", 2.0, "not within 2 s")
-    assert math.isclose(row["ratio"], row["elapsed"] / 2.0)
-    assert table([row]).splitlines()[0].startswith("| command | budget | elapsed | ratio | outcome |")
