@@ -1,0 +1,21 @@
+"""The program that times predictions."""
+
+from __future__ import annotations
+
+from benchmarks.speed.latency import MIOPEN, WARM_UP, convolutions_of_miopen, page, sampled, warm
+
+
+def test_sampled_problems_are_of_both_operations_and_some_are_not_counted() -> None:
+    problems = sampled(5)
+    assert len(problems) == WARM_UP + 5
+    assert [problem.type for problem in problems[WARM_UP:]] == ["conv2d"] * 4 + ["gemm"]
+
+
+def test_parameters_of_miopen_are_timed_as_a_row_that_the_claim_leaves_out() -> None:
+    ours = {"device": "llvm:0", "new": {"problems": 1, "median_ms": 7.0, "p90_ms": 8.0},
+            "again": {"problems": 1, "median_ms": 5.0, "p90_ms": 6.0}}
+    row = warm(*MIOPEN, convolutions_of_miopen(1))
+    assert row["new"]["problems"] == 1
+    shown = page({"machine": {}, "beam": 5, "warm": [ours, row], "cold_seconds": {}, "call_microseconds": {}})
+    assert "takes 7 to 7 ms" in shown.claim
+    assert f"| {MIOPEN[1]} | 1 |" in shown.tables
