@@ -20,6 +20,7 @@ class Program:
     main: str  # "module:function" that runs it
     question: str  # one line for the list of programs
     pages: Mapping[str, str] = field(default_factory=dict)  # name of a page that it writes -> "module:function"
+    quote: str = ""  # "module:function" that makes the figures which README.md and docs/index.md quote
 
 
 def load(entry: str) -> Any:
@@ -28,17 +29,18 @@ def load(entry: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def _one_page(module: str, question: str, name: str) -> Program:
-    """A program with `main` and the `page` of that name in one module."""
-    return Program(f"{module}:main", question, {name: f"{module}:page"})
+def _one_page(module: str, question: str, name: str, quoted: bool = False) -> Program:
+    """A program with `main` and the `page` of that name in one module; if it is quoted, `quote` is there, too."""
+    return Program(f"{module}:main", question, {name: f"{module}:page"}, f"{module}:quote" if quoted else "")
 
 
 PROGRAMS: Mapping[str, Program] = {
     "pages": Program("benchmarks.pages:main", "write all pages and quotes again from their JSON files"),
 
     "headline": _one_page("benchmarks.prediction.headline", "recompute the shipped checkpoint's figures in seconds",
-                          "headline"),
-    "results": _one_page("benchmarks.prediction.results", "evaluate predictions on held-out problems", "results"),
+                          "headline", quoted=True),
+    "results": _one_page("benchmarks.prediction.results", "evaluate predictions on held-out problems", "results",
+                         quoted=True),
     "locked": _one_page("benchmarks.prediction.locked", "judge the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
@@ -89,3 +91,5 @@ PROGRAMS: Mapping[str, Program] = {
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file
     name: entry for program in PROGRAMS.values() for name, entry in program.pages.items()}
+QUOTES: Mapping[str, str] = {  # name of a program -> the function that makes its quote from its JSON file and a folder
+    name: program.quote for name, program in PROGRAMS.items() if program.quote}

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from benchmarks.common.page import RESULTS
+from benchmarks.programs import QUOTES, load
 from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded, write_whole
 
 LARGEST_FILE = 10_000_000  # bytes of a JSON file
-QUOTES: Mapping[str, str] = {  # name of the page -> the function that makes the text from the JSON file and a folder
-    "headline": "benchmarks.prediction.headline:quote",
-    "results": "benchmarks.prediction.results:quote",
-}
 FIGURES = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
@@ -37,9 +32,9 @@ def with_quotes(text: str, results: Path, way: str) -> str:
     def made(match: re.Match[str]) -> str:
         begin, name, end = match.groups()
         try:
-            module, _, function = QUOTES[name].partition(":")
+            quote = load(QUOTES[name])
             content = json.loads(read_bounded(results / f"{name}.json", LARGEST_FILE))
-            return f"{begin}{getattr(import_module(module), function)(content, way).strip()}\n{end}"
+            return f"{begin}{quote(content, way).strip()}\n{end}"
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FormatError(f"no figures to quote from {results / name}.json: {error!r:.100}") from None
 
