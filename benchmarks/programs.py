@@ -47,25 +47,13 @@ PROGRAMS: Mapping[str, Program] = {
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper"),
 
-    "network_layers": Program("benchmarks.kernels.network_layers:main", "compare convolutions with PyTorch's", {
-        "resnet18_layers": "benchmarks.kernels.network_layers:page",
-        "mobilenet_v2_layers": "benchmarks.kernels.network_layers:page"}),
-    "gemm": _one_page("benchmarks.kernels.gemm", "compare matrix products with PyTorch's", "gemm"),
-    "gemm_int8": Program("benchmarks.kernels.gemm_int8:main", "compare int8 products with OpenVINO and ONNX Runtime"),
-    "linear_layers": _one_page("benchmarks.kernels.linear_layers", "time linear layers of language models",
-                               "linear_layers"),
-    "opencl_layers": _one_page("benchmarks.kernels.opencl_layers", "compare OpenCL convolutions with PyTorch's",
-                               "opencl_layers"),
-    "runtimes": Program("benchmarks.kernels.runtimes:main", "check kernel texts on an OpenCL runtime"),
-    "runtime_speed": _one_page("benchmarks.kernels.runtime_speed", "compare OpenCL runtimes on one CPU",
-                               "runtime_speed"),
-    "end_to_end": _one_page("benchmarks.kernels.end_to_end", "whole networks in PyTorch", "end_to_end"),
+    "layers": Program("benchmarks.kernels.layers:main", "compare our kernels with others', layer by layer", {
+        "layers": "benchmarks.kernels.layers_page:page"}),
 
-    "networks": Program("benchmarks.networks.__main__:main", "whole networks beside their peers", {
+    "networks": Program("benchmarks.networks.program:main", "compare whole networks with their peers", {
         "networks": "benchmarks.networks.page:page"}),
-    "verification": Program("benchmarks.networks.verification:main", "what networks gain by their verification"),
-    "predicted_layers": _one_page("benchmarks.networks.predicted_layers", "judge predictions for layers of networks",
-                                  "predicted_layers"),
+    "predicted_layers": Program("benchmarks.networks.predicted_layers:main",
+                                "judge predictions for layers of networks that no model learned from"),
 
     "latency": _one_page("benchmarks.speed.latency", "time a prediction", "latency"),
 
@@ -83,8 +71,6 @@ PROGRAMS: Mapping[str, Program] = {
 
     "fleet_scale": _one_page("benchmarks.fleet.fleet_scale", "how many devices one driver keeps busy", "fleet_scale"),
 
-    "network_calls": _one_page("benchmarks.robustness.network_calls", "random calls of a compiled network under load",
-                               "network_calls"),
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
     "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
     "verdicts": Program("benchmarks.robustness.verdicts:main", "compare rules for which is faster"),

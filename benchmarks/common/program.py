@@ -1,19 +1,16 @@
-"""Parts of the programs that compare our kernels with PyTorch: options, devices, threads and the report."""
+"""Parts of the programs that compare our kernels with PyTorch: options, devices and threads."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from benchmarks.common.page import Page, Results, add_out, publish
-from benchmarks.common.report import Row, machine
+from benchmarks.common.page import add_out
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 if TYPE_CHECKING:
@@ -94,19 +91,6 @@ def warm_threads(count: int) -> None:
 
     torch.set_num_threads(count)
     torch.ones(1 << 20).add_(1)
-
-
-def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Results], Page],
-           draw: Callable[[Path], None], further: Results = MappingProxyType({})) -> None:
-    """Print the table or the rows; write the page, the JSON file, which has `further` fields, and the figure."""
-    import torch
-
-    facts = machine(devices)
-    facts["toolchain"] += f", torch {torch.__version__}"
-    results = {"machine": facts, **further, "rows": list(rows)}
-    written = page(results)
-    print(json.dumps(results, allow_nan=False) if given.json else f"{written.tables}\n\n{written.measured}")
-    publish(given.out, page, results, draw)
 
 
 def run_program(name: str, program: Callable[[], None]) -> None:

@@ -40,10 +40,8 @@ __all__ = [
     "SKY",
     "TICKS",
     "VERMILION",
-    "Panel",
     "Row",
     "apart",
-    "draw_speeds",
     "height",
     "machine",
     "markdown",
@@ -57,7 +55,6 @@ __all__ = [
 ]
 
 Row = dict[str, Any]  # one row of a table, a figure or a JSON file
-Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -102,20 +99,3 @@ def words(machine: Mapping[str, str]) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Write an indented JSON file with a final newline."""
     write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
-    """Draw speeds relative to a baseline at 1. A panel: title, labels, and method -> (colour, a value per label)."""
-    pyplot = style()
-    figure, axes = pyplot.subplots(len(panels), 1, figsize=(8.4, 2.5 * len(panels)), squeeze=False)
-    for axis, (title, labels, methods) in zip(axes[:, 0], panels, strict=True):
-        width = 0.8 / len(methods)
-        for index, (method, (colour, values)) in enumerate(methods.items()):
-            positions = [number + (index - (len(methods) - 1) / 2) * width for number in range(len(labels))]
-            axis.bar(positions, [value or 0.0 for value in values], width, color=colour, label=method)
-        axis.axhline(1.0, color=BLACK, linewidth=0.8)
-        axis.set_xticks(range(len(labels)), labels)
-        axis.set_title(title, loc="left")
-        axis.set_ylabel(ylabel)
-    axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    save(figure, path)

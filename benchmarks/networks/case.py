@@ -65,3 +65,20 @@ class Case:
     def export_seconds(self) -> float | None:
         """The seconds that the export to ONNX took; None where nobody asked for it."""
         return self._exports[0] if self._exports else None
+
+
+def results_of(answer: Any) -> list[Any]:
+    """The tensors of a model's answer."""
+    return list(answer) if isinstance(answer, list | tuple) else [answer]
+
+
+def called(model: Any, case: Case, inputs: Sequence[Any] | None = None) -> Run:
+    """Call a model with these inputs, or the case's converted ones; two calls, which may compile, are made here."""
+    inputs = case.converted() if inputs is None else inputs
+
+    def run() -> list[Any]:
+        return results_of(model(*inputs))
+
+    run()
+    run()
+    return run

@@ -17,22 +17,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.common.contest import REST_SECONDS, WARM_UP_SECONDS
 from benchmarks.common.program import llvm_devices, warm_threads
+from benchmarks.common.progress import say
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
 from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 from seqtune.tuner.measuring.timed_calls import time_calls
 
-from .case import TOLERANCES, Case, Run
+from .case import TOLERANCES, Case, Run, results_of
 from .models import NETWORKS, seeded
 from .nodes import node_times
-from .ours import OurOptions, operations_of, ours
-from .peers import LONGEST_REASON, PEERS, guarded
-from .torch_peers import results_of
+from .ours import OurNetwork, OurOptions, operations_of, ours
+from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded
 
-REST_SECONDS = 20e-3  # ONNX Runtime and OpenMP let idle threads spin for some milliseconds
-WARM_UP_SECONDS = 10e-3  # one call of most networks
 SAMPLE_SECONDS = 30e-3  # ten calls of the smallest networks, one call of the largest
-OURS, UNVERIFIED = "seqtune", "unverified"  # our two contestants; the second one by prediction alone
+OURS = "seqtune"
+UNVERIFIED, CONTROL = "unverified", "control"  # ours by prediction alone, and the same once more
+Prepare = Callable[[Case, OurOptions, bool], OurNetwork]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Assignment:
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
     journal: str | None = None
+    control: bool = False  # a second network by prediction takes part: how much do equal ones differ?
     nodes: bool = False  # also OpenVINO's time of each node
     hold: bool = False  # wait for a line on standard input before our contestants are prepared
 
@@ -57,10 +59,10 @@ class Assignment:
         """The name of the file of its outcome, without extension."""
         return f"{self.model.replace('/', '-')}.{self.dtype}.{self.threads}"
 
-    def our_options(self) -> OurOptions:
-        """The options of our contestants."""
-        journal = Path(self.journal) if self.journal else None
-        return OurOptions(self.form, self.budget, self.seconds, self.checkpoint, journal)
+    @property
+    def own(self) -> Sequence[str]:
+        """Our contestants, in the order in which they are prepared."""
+        return (UNVERIFIED, *[CONTROL] * self.control, OURS)
 
 
 @dataclass
@@ -77,27 +79,31 @@ class ContestOutcome:
     operations: dict[str, int] = field(default_factory=dict)  # of PyTorch, in one call of ours
     export: float | None = None  # seconds of the ONNX file, in none of `ready`
     nodes: list[dict[str, Any]] = field(default_factory=list)
+    verification: dict[str, Any] | None = None  # what the budget was spent on
 
 
-def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> ContestOutcome:
-    """Hold a contest in this process."""
+def hold_contest(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
+                 prepare: Prepare = ours) -> ContestOutcome:
+    """Hold a contest in this process; `prepare` makes our contestants."""
     import torch
 
     device, = llvm_devices([assignment.threads])
     warm_threads(assignment.threads)
     model, inputs = seeded(assignment.model)
     outcome = ContestOutcome(assignment.model, assignment.dtype, assignment.threads)
+    options = OurOptions(assignment.form, assignment.budget, assignment.seconds, assignment.checkpoint,
+                         assignment.journal)
     with TemporaryDirectory() as folder, torch.no_grad():
         reference = [result.double() for result in results_of(model(*inputs))]
         case = Case(model, inputs, assignment.dtype, device, Path(folder), NETWORKS[assignment.model].convolutional)
         runs: dict[str, Run] = {}
 
-        def enter(name: str, prepare: Callable[[], Run]) -> None:
+        def enter(name: str, prepared: Callable[[], Run]) -> None:
             say(f"{assignment.name}: {name}")
             before = case.export_seconds or 0.0
             began = time.perf_counter()
             try:
-                run = guarded(prepare)
+                run = guarded(prepared)
                 seconds = time.perf_counter() - began - ((case.export_seconds or 0.0) - before)
                 error = error_of(run(), reference)
                 if not error <= TOLERANCES[assignment.dtype]:
@@ -109,7 +115,12 @@ def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> ContestO
                 return
             runs[name], outcome.ready[name], outcome.errors[name] = run, seconds, error
 
-        for peer in PEERS:
+        def own_run(name: str) -> Run:
+            network = prepare(case, options, name == OURS)
+            outcome.verification = network.verification
+            return network.run
+
+        for peer in peers:
             if peer.name in assignment.peers:
                 enter(peer.name, lambda peer=peer: peer.prepared(case))  # type: ignore[misc]
         if assignment.nodes and "openvino" in runs:
@@ -117,8 +128,8 @@ def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> ContestO
         if assignment.hold:
             say("ready: press Enter when this machine is quiet")
             sys.stdin.readline()
-        for name, verify in ((UNVERIFIED, False), (OURS, True)):
-            enter(name, lambda verify=verify: ours(case, assignment.our_options(), verify))  # type: ignore[misc]
+        for name in assignment.own:
+            enter(name, lambda name=name: own_run(name))  # type: ignore[misc]
         gc.collect()
         say(f"{assignment.name}: {assignment.rounds} rounds")
         outcome.samples = {name: list(seconds) for name, seconds in time_calls(
@@ -148,8 +159,7 @@ def error_of(results: Sequence[Any], reference: Sequence[Any]) -> float:
 def main() -> None:
     """Hold the contest whose assignment is the first argument, in JSON; write its outcome to the second."""
     assignment = Assignment(**json.loads(sys.argv[1]))
-    outcome = hold_contest(assignment, lambda line: print(line, file=sys.stderr, flush=True))
-    Path(sys.argv[2]).write_text(json.dumps(asdict(outcome)))
+    Path(sys.argv[2]).write_text(json.dumps(asdict(hold_contest(assignment))))
 
 
 if __name__ == "__main__":

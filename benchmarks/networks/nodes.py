@@ -11,7 +11,7 @@ from benchmarks.common.report import Row
 from seqtune.networks.openvino_nodes import RUNS, profiled
 
 from .case import Case
-from .onnx_peers import compiled_by_openvino
+from .peers import compiled_by_openvino
 
 
 def node_times(case: Case, runs: int = RUNS) -> list[Row]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.common.progress import say
+from benchmarks.common.report import Row
 from seqtune.errors import UnavailableError
 from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 
-from .case import Case, Run
-from .torch_peers import called
+from .case import Case, Run, called
 
 SILENT = frozenset({  # operations that compute nothing in inference: memory, its views, checks
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "detach_",
@@ -33,44 +32,46 @@ class OurOptions:
     budget: float = NETWORK  # seconds for verifying the network
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
-    journal: Path | None = None  # of verified layers; None: all are verified anew
+    journal: str | None = None  # of verified layers; None: all are verified anew
 
 
-def ours(case: Case, options: OurOptions, verify: bool) -> Run:
+@dataclass(frozen=True)
+class OurNetwork:
+    """A network of ours that is ready, and what its verification gained; None without one."""
+
+    run: Run
+    verification: Row | None = None
+
+
+def ours(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
     """Optimise the case's network. Raises SeqtuneError where it cannot be, UnavailableError where a part is missing."""
-    return FORMS[options.form](case, options, verify)
+    return FORMS[options.form](case, {
+        "verify": verify, "budget": options.budget, "seconds": options.seconds, "checkpoint": options.checkpoint,
+        "journal": options.journal or str(case.folder / f"{'verified' if verify else 'predicted'}.sqlite"),
+        "precision": case.dtype})
 
 
-def _optimized(case: Case, options: OurOptions, verify: bool) -> Run:
+def _optimized(case: Case, settings: Mapping[str, Any]) -> OurNetwork:
     from seqtune.pytorch import optimize
+    from seqtune.pytorch.optimized import Compiled
 
-    settings: dict[str, Any] = {}
-    if case.dtype != "fp32":
-        if "precision" not in inspect.signature(optimize).parameters:
-            raise UnavailableError(f"seqtune.pytorch.optimize computes in fp32 only, not in {case.dtype}")
-        settings["precision"] = case.dtype
-    model = optimize(case.model, tuple(case.inputs), device=case.device, verify=verify, budget=options.budget,
-                     seconds=options.seconds, checkpoint=options.checkpoint, journal=_journal(case, options),
-                     **settings)
-    return called(model, case, case.inputs)  # the operands of a model in fp32 are fp32
+    model = optimize(case.model, tuple(case.inputs), device=case.device, progress=say, **settings)
+    reports = [{**asdict(graph.verification),
+                "by_pytorch": graph.verdict.peer if graph.verdict is not None and graph.verdict.peer_wins else None}
+               for graph in model.modules() if isinstance(graph, Compiled) and graph.verification is not None]
+    # the operands of a model in fp32 are fp32
+    return OurNetwork(called(model, case, case.inputs), reports[0] if reports else None)
 
 
-def _compiled(case: Case, options: OurOptions, verify: bool) -> Run:
+def _compiled(case: Case, settings: Mapping[str, Any]) -> OurNetwork:
     import torch
 
     if "seqtune" not in torch._dynamo.list_backends(exclude_tags=None):
         raise UnavailableError("torch.compile knows no backend seqtune here: install this version of seqtune")
-    settings: dict[str, Any] = {
-        "verify": verify, "budget": options.budget, "seconds": options.seconds,
-        "journal": str(_journal(case, options)), **({"precision": case.dtype} if case.dtype != "fp32" else {})}
-    return called(torch.compile(case.copied(), backend="seqtune", options=settings), case)
+    return OurNetwork(called(torch.compile(case.copied(), backend="seqtune", options=dict(settings)), case))
 
 
-FORMS: dict[str, Callable[[Case, OurOptions, bool], Run]] = {"optimize": _optimized, "compile": _compiled}
-
-
-def _journal(case: Case, options: OurOptions) -> Path:
-    return options.journal or case.folder / "trials.sqlite"
+FORMS: dict[str, Callable[[Case, Mapping[str, Any]], OurNetwork]] = {"optimize": _optimized, "compile": _compiled}
 
 
 def operations_of(run: Run) -> dict[str, int]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.common.page import Page, Results, measured_on
+from benchmarks.common.contest import geometric_mean
+from benchmarks.common.page import Page, Results, evaluated, measured_on
 from benchmarks.common.report import Row, markdown
 
 from .case import TOLERANCES
 from .rows import FLOORS, MEAN, PEER_NAMES
+
+PREDICTED = "predicted_layers"  # the part of the JSON file with the predictions for layers
+ALL = "all"  # the last kind of layers
+COLUMNS = {("seqtune", 0): "seqtune, first", ("seqtune", 3): "best of 3", ("seqtune", 5): "best of 5",
+           ("transformer", 0): "transformer", ("trees", 0): "trees", ("nearest", 0): "nearest", ("fixed", 0): "fixed",
+           ("random", 0): "random", ("default", 0): "default"}
 
 
 def ratio(value: float | None) -> str:
@@ -47,9 +54,64 @@ def absent(rows: Sequence[Row]) -> list[str]:
             for (name, reason), networks in reasons.items()]
 
 
+def verified(rows: Sequence[Row]) -> str:
+    """Make the part about the gain by verification, of the networks whose contest had a control; empty without one."""
+    known = [row for row in rows if row.get("verification") and "control" in row and row["vs_unverified"] is not None]
+    if not known:
+        return ""
+    lines = []
+    for row in known:
+        report = row["verification"]
+        lines.append([row["model"], row["dtype"], str(row["threads"]),
+                      f"{row['vs_unverified']:.3f}{' (loss)' if is_loss(row) else ''}", f"{row['control']:.3f}",
+                      f"{row['control_spread']:.3f}", f"{report['verified']}/{report['layers']}",
+                      f"{report['used']:.0f}/{report['budget']:.0f}", report["by_pytorch"] or ""])
+    header = ["network", "precision", "threads", "ratio", "control", "spread", "layers verified", "used, s",
+              "by PyTorch"]
+    means = [geometric_mean([row[column] for row in known]) for column in ("vs_unverified", "control")]
+    used = max(row["verification"]["used"] / row["verification"]["budget"] for row in known)
+    return (f"## What verification gains\n\nVerified networks have {means[0]:.3f} times the speed of predicted ones "
+            f"(geometric mean of {len(known)}; two equal predicted networks {means[1]:.3f}). "
+            f"{sum(map(is_loss, known))} lose more than the spread: the interquartile range of the rounds' ratios of "
+            f"two equal networks. At most {used:.2f} of the budget was used.\n\n{markdown(header, lines, left=2)}")
+
+
+def is_loss(row: Row) -> bool:
+    """Whether the verified network is slower than the predicted one by more than two equal networks differ."""
+    loss: bool = row["vs_unverified"] < 1 - row["control_spread"]
+    return loss
+
+
+def predicted(part: Results) -> str:
+    """The predictions for the layers of networks that no model learned from."""
+    rows = part["rows"]
+    by_kind: dict[str, dict[tuple[str, int], Row]] = {}
+    for row in rows:
+        by_kind.setdefault(row["device"], {})[row["method"], row["measured"]] = row
+    columns = [column for column in COLUMNS if column in by_kind[ALL]]
+    lines = [[kind, str(cells["seqtune", 0]["problems"]), *(f"{cells[column]['share']:.3f}" for column in columns)]
+             for kind, cells in by_kind.items()]
+    first, five, default = (by_kind[ALL][column] for column in (("seqtune", 0), ("seqtune", 5), ("default", 0)))
+    return "\n\n".join([
+        "## Layers of networks that no model learned from",
+        f"The shipped checkpoint's first proposal reaches {first['share']:.3f} [{first['share_low']:.3f}, "
+        f"{first['share_high']:.3f}] of the best known speed and the best of five {five['share']:.3f}, where the safe "
+        f"default reaches {default['share']:.3f} (geometric means over {first['problems']} cases, a problem on a "
+        "device): `python -m benchmarks predicted_layers --out docs`.",
+        evaluated(part, "the shipped data set"),
+        f"Held out are {', '.join(part['networks'])}: no model learns from their problems or from problems near to "
+        "them. Layers are in the form of the PyTorch integration: NHWC, with bias and, where a network has an "
+        "activation, a ReLU. Of each kind, some problems are measured, and their spaces not completely: random "
+        "configurations, proposals of a model and neighbours of the best; a method chooses among these.",
+        "Shares of the best known speed of the first proposal without a measurement and of the best of 3 and 5 "
+        "measured proposals; then the first proposals of the transformer and of the trees alone, of the most similar "
+        "training problem, and of the configuration that is best on average; a random one, and the safe default.",
+        markdown(["kind", "cases", *(COLUMNS[column] for column in columns)], lines)])
+
+
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    rows = results["rows"]
+    rows = results.get("rows", [])
     claims = [f"{row['dtype']} with {row['threads']} thread{'s' if row['threads'] > 1 else ''}: "
               f"{ratio(row['vs_best'])} times the speed of the best peer of each network (geometric mean of "
               f"{row['networks']}; least {ratio(row['least'])}"
@@ -57,7 +119,9 @@ def page(results: Results) -> Page:
               for row in rows if row["model"] == MEAN]
     return Page(
         "networks", "Networks and their peers", "; ".join(claims) + "." if claims else "No network was measured.",
-        "python -m benchmarks networks --out docs", table(rows), measured_on(results),
+        "python -m benchmarks networks --out docs",
+        "\n\n".join(filter(None, [table(rows), verified(rows), predicted(results[PREDICTED])
+                                  if PREDICTED in results else ""])), measured_on(results),
         "`ms` is our time of one call. The columns named after a peer are its time divided by ours. `eager` is "
         "unchanged PyTorch, `compile` torch.compile, `max_autotune` the same with constant weights and a search among "
         "kernels. `PyTorch's operations` counts those that one call of ours makes and that compute something. `error` "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
-from benchmarks.common.page import Page, measured_on, page_from, publish
+from benchmarks.common.page import Page, measured_on, page_from, publish, published
 from benchmarks.pages import page_of
 from benchmarks.programs import PAGES
 from seqtune.errors import FormatError
@@ -35,11 +35,11 @@ def test_every_file_of_the_results_belongs_to_a_page() -> None:
 
 def test_pages_are_written_anew_without_measuring(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "gemm.json").write_bytes((RESULTS / "gemm.json").read_bytes())
+    (tmp_path / "results" / "clblast.json").write_bytes((RESULTS / "clblast.json").read_bytes())
     pages.main(["--out", str(tmp_path)])
-    assert (tmp_path / "results" / "gemm.md").read_text() == (RESULTS / "gemm.md").read_text()
-    (tmp_path / "results" / "gemm.json").write_text('{}')
-    with pytest.raises(FormatError, match=r"gemm\.json is not what its program writes"):
+    assert (tmp_path / "results" / "clblast.md").read_text() == (RESULTS / "clblast.md").read_text()
+    (tmp_path / "results" / "clblast.json").write_text('{}')
+    with pytest.raises(FormatError, match=r"clblast\.json is not what its program writes"):
         pages.main(["--out", str(tmp_path)])
 
 
@@ -51,6 +51,16 @@ def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:
     assert text.startswith("# Toy\n\nIt is fast.\n\n```sh\npython -m toy\n```\n\nMeasured here.\n\n| a |\n")
     assert "- Not much." in text
     publish(None, lambda found: page, {})
+
+
+def test_a_run_that_measures_a_part_finds_the_other_parts(tmp_path: Path) -> None:
+    page = Page("toy", "Toy", "It is fast.", "python -m toy", "| a |", "Measured here.")
+    assert published(None, "toy") == published(tmp_path, "toy") == {}
+    publish(tmp_path, lambda found: page, {"one": [1]})
+    assert {**published(tmp_path, "toy"), "two": [2]} == {"one": [1], "two": [2]}
+    (tmp_path / "results" / "toy.json").write_text("[1]")
+    with pytest.raises(FormatError, match=r"toy\.json has no JSON object"):
+        published(tmp_path, "toy")
 
 
 def test_notes_of_a_run_follow_the_caveats_of_its_program() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.networks.architectures import configured, plain
+from benchmarks.networks.case import results_of
 from benchmarks.networks.models import NETWORKS, Network, parameters_of, seeded
-from benchmarks.networks.torch_peers import results_of
 from tests.support.installation.optional import needs, skip_without
 
 

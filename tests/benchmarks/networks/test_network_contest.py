@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.networks import __main__ as program
-from benchmarks.networks import contest
+from benchmarks.networks import program
 from benchmarks.networks.case import Case
 from benchmarks.networks.contest import Assignment, ContestOutcome, error_of, hold_contest
-from benchmarks.networks.ours import OurOptions, operations_of, ours
-from benchmarks.networks.peers import NetworkPeer
-from benchmarks.networks.torch_peers import eager
+from benchmarks.networks.ours import OurNetwork, OurOptions, operations_of, ours
+from benchmarks.networks.peers import NetworkPeer, eager
 from seqtune.errors import FormatError, MisuseError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from tests.support.programs.programs import Programs
@@ -44,24 +41,23 @@ def test_whatever_a_library_raises_becomes_one_line(tmp_path: Path) -> None:
         NetworkPeer("failing", fail).prepared(case_of(torch.nn.ReLU(), torch.ones(1), tmp_path))
 
 
-def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(case: Case, options: OurOptions, verify: bool) -> Callable[[], list[Any]]:
+def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    def fake(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
         model, inputs = case.copied(), list(case.inputs)
-        return lambda: [model(*inputs) + (0.0 if verify else 1.0)]
+        return OurNetwork(lambda: [model(*inputs) + (0.0 if verify else 1.0)], {"used": 3.0} if verify else None)
 
     def broken(case: Case) -> Any:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(contest, "ours", fake)
-    monkeypatch.setattr(contest, "PEERS", (NetworkPeer("eager", eager), NetworkPeer("compile", broken)))
-    lines: list[str] = []
-    outcome = hold_contest(Assignment("ShuffleNet-V2", "fp32", 1, rounds=2), lines.append)
+    outcome = hold_contest(Assignment("ShuffleNet-V2", "fp32", 1, rounds=2),
+                           (NetworkPeer("eager", eager), NetworkPeer("compile", broken)), fake)
     assert {name: len(samples) for name, samples in outcome.samples.items()} == {"eager": 2, "seqtune": 2}
     assert outcome.left_out["compile"] == "RuntimeError: no compiler"
     assert "its result is wrong" in outcome.left_out["unverified"]
     assert outcome.errors["seqtune"] < 1e-3
     assert outcome.operations["aten::cat"] == 16
-    assert any("compile is left out" in line for line in lines)
+    assert outcome.verification == {"used": 3.0}
+    assert "compile is left out" in capsys.readouterr().err
 
 
 def test_only_outermost_operations_that_compute_are_counted() -> None:
@@ -110,8 +106,8 @@ def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path:
 def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    outcome = program.held(Assignment("VGG-16", "fp32", 2, peers=("eager",)), tmp_path, {"cpu": "A"})
-    assert set(outcome.left_out) == {"eager", "seqtune", "unverified"}
+    outcome = program.held(Assignment("VGG-16", "fp32", 2, peers=("eager",), control=True), tmp_path, {"cpu": "A"})
+    assert set(outcome.left_out) == {"eager", "seqtune", "unverified", "control"}
     assert "failed with status 1" in outcome.left_out["eager"]
     assert list(tmp_path.iterdir()) == []
 

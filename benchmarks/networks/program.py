@@ -8,7 +8,9 @@ contestant that is missing, fails or computes a wrong result is named with its r
 Each network, precision and number of threads is a process of its own, in which all contestants take turns in --rounds
 rounds. `--state FOLDER` keeps the outcomes, so that an interrupted run goes on; to measure one again, delete its file.
 `--hold` waits for Enter after the peers are prepared: our own contestants are prepared and all are timed when nothing
-else runs on the machine.
+else runs on the machine. `--control` adds a second network of ours that is predicted and not verified: what
+verification gains stands in a table beside the difference between two equal networks. `--checkpoint` may name one that
+was trained without this machine's data (`python -m benchmarks machines`).
 """
 
 from __future__ import annotations
@@ -24,18 +26,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.common.page import check_ready, publish
+from benchmarks.common.page import check_ready, publish, published
 from benchmarks.common.program import parser_of, positive, several
+from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.tuner.measuring.budget import NETWORK, SECONDS
 
 from .case import TOLERANCES
-from .contest import OURS, UNVERIFIED, Assignment, ContestOutcome
+from .contest import Assignment, ContestOutcome
 from .models import NETWORKS
 from .ours import FORMS
-from .page import page
+from .page import PREDICTED, page
 from .peers import PEERS
 from .rows import row_of, summaries
 
@@ -53,7 +56,7 @@ def assignments(given: argparse.Namespace) -> list[Assignment]:
     """The contests of a command line."""
     return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.ours, given.budget,
                        given.seconds, given.checkpoint, str(given.journal.resolve()) if given.journal else None,
-                       given.nodes, given.hold)
+                       given.control, given.nodes, given.hold)
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
@@ -79,8 +82,8 @@ def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> Conte
         except subprocess.TimeoutExpired:
             reason = f"the contest was not done after {LONGEST_SECONDS:.0f} s"
         if reason:
-            print(f"{assignment.name}: {reason}", file=sys.stderr, flush=True)
-            left_out = dict.fromkeys((*assignment.peers, OURS, UNVERIFIED), reason)
+            say(f"{assignment.name}: {reason}")
+            left_out = dict.fromkeys((*assignment.peers, *assignment.own), reason)
             return ContestOutcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
         write_whole(path, json.dumps({**key, "outcome": json.loads(written.read_text())}) + "\n")
     return stored(path, key)
@@ -109,6 +112,9 @@ def run(given: argparse.Namespace, state: Path) -> None:
     facts["toolchain"] += f", torch {torch.__version__}"
     rows: list[Row] = [row_of(held(assignment, state, facts)) for assignment in assignments(given)]
     results = {"machine": facts, "rows": [*rows, *summaries(rows)]}
+    before = published(given.out, "networks")
+    if PREDICTED in before:
+        results[PREDICTED] = before[PREDICTED]
     written = page(results)
     print(json.dumps(results, allow_nan=False) if given.json else f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results)
@@ -131,6 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")
+    parser.add_argument("--control", action="store_true",
+                        help="add a second network of ours by prediction, and a table of what verification gains")
     parser.add_argument("--nodes", action="store_true", help="add OpenVINO's time of each node to the JSON rows")
     parser.add_argument("--hold", action="store_true", help="wait for Enter before ours are prepared and all are timed")
     given = parser.parse_args(arguments)

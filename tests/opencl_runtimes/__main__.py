@@ -1,4 +1,4 @@
-"""Check kernel texts on an OpenCL runtime: `python -m benchmarks runtimes --runtime pocl|intel|oclgrind [--sample N]`.
+"""Check kernel texts on an OpenCL runtime: `python -m tests.opencl_runtimes [--runtime intel|oclgrind] [--sample N]`.
 
 Every family whose text is OpenCL C, those of NVIDIA GPUs included, computes random configurations over random small
 problems; results are compared with the float64 reference, and so are the margins around every buffer. Oclgrind gets
@@ -18,14 +18,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.opencl_runtime import PLATFORMS, environment, faults, library
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import positive, run_program
 from seqtune.errors import ProblemError, SeqtuneError, UnavailableError
+
+from .runtimes import PLATFORMS, environment, faults, library
 
 if TYPE_CHECKING:
     import numpy as np
@@ -171,14 +171,13 @@ def check_sample(runtime: str, sample: int, seed: int, names: list[str]) -> dict
             "families": dict(counts), "largest_error": worst, "wrong": wrong}
 
 
-def supervise(given: argparse.Namespace, arguments: list[str]) -> dict[str, Any]:
+def supervise(given: argparse.Namespace) -> dict[str, Any]:
     """Run the checks in a child process that uses the runtime; add what a simulator found. Raises SeqtuneError."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         child = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks", "runtimes", *arguments, "--here"], check=False,
-            stdout=subprocess.PIPE, stderr=None if given.progress else subprocess.PIPE, text=True,
-            timeout=CHILD_SECONDS,
+            [sys.executable, "-W", "ignore", "-m", "tests.opencl_runtimes", *sys.argv[1:], "--here"], check=False,
+            capture_output=True, text=True, timeout=CHILD_SECONDS,
             env=environment(given.runtime, library(given.runtime, given.library), folder))
         if child.returncode != 0:
             last = (child.stderr or "").strip().splitlines()
@@ -187,28 +186,25 @@ def supervise(given: argparse.Namespace, arguments: list[str]) -> dict[str, Any]
         log = folder / "oclgrind.log"
         if given.runtime == "oclgrind":
             results["faults"] = asdict(faults(log.read_text() if log.exists() else ""))
-            if given.log is not None and log.exists():
-                given.log.write_text(log.read_text())
         return results
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Check the sample, print one line or a JSON object, and exit with 1 if anything was wrong."""
-    parser = OneLineParser(__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.opencl_runtimes", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runtime", choices=sorted(PLATFORMS), default="pocl")
     parser.add_argument("--library", type=Path, help="the runtime's library, which an ICD loader loads")
     parser.add_argument("--sample", type=positive, default=100, help="number of configurations")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES), metavar="FAMILY")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--progress", action="store_true", help="name each configuration on standard error")
-    parser.add_argument("--log", type=Path, help="keep Oclgrind's log here")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     if given.here:
         print(json.dumps(check_sample(given.runtime, given.sample, given.seed, given.families)))
         return
-    results = supervise(given, list(arguments or ()))
+    results = supervise(given)
     found = sum(results.get("faults", {}).values())
     if given.json:
         print(json.dumps(results))
@@ -219,3 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(*results["wrong"], sep="\n", end="\n" if results["wrong"] else "")
     if results["wrong"] or found:
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    run_program("opencl_runtimes", main)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.opencl_runtime import LIBRARY_VARIABLES, Faults, environment, faults, library
 from seqtune.errors import UnavailableError
 from tests.support.paths import ROOT
+
+from .runtimes import LIBRARY_VARIABLES, Faults, environment, faults, library
 
 LOG = """
 Read-write data race at local memory address 0x1000000000004
@@ -32,7 +33,7 @@ INTERNAL ERROR: unsupported instruction
 # A kernel of ours whose barriers are gone, simulated.
 BARRIERLESS = """
 import numpy as np
-from benchmarks.kernels.runtimes import compute, open_runtime
+from tests.opencl_runtimes.__main__ import compute, open_runtime
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.c_text import prelude
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -81,7 +82,7 @@ def test_a_runtime_is_found_by_option_then_by_environment(tmp_path: Path, monkey
 
 
 def test_a_runtime_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks", "runtimes", "--runtime", "intel", "--library",
+    done = subprocess.run([sys.executable, "-m", "tests.opencl_runtimes", "--runtime", "intel", "--library",
                            str(tmp_path / "none.so")], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -90,7 +91,7 @@ def test_a_runtime_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.device
 def test_a_simulator_finds_no_race_and_no_stray_access_in_a_sample() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "runtimes", "--runtime", "oclgrind", "--library", str(oclgrind()),
+        [sys.executable, "-m", "tests.opencl_runtimes", "--runtime", "oclgrind", "--library", str(oclgrind()),
          "--sample", "12", "--seed", "5", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)

@@ -1,8 +1,9 @@
-"""OpenVINO's time of one layer, with a stand-in for OpenVINO, and its columns in the tables of layers."""
+"""OpenVINO's time of one layer, with a stand-in for OpenVINO."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.common import openvino_layers
-from benchmarks.common.contest import Contestant, with_relu6
-from benchmarks.common.layer_sets import LAYER_SETS
-from benchmarks.common.openvino_layers import METHOD, STEP, check_openvino, openvino_rows
-from benchmarks.kernels import gemm, gemm_int8, network_layers
-from seqtune.errors import SeqtuneError, UnavailableError
+from benchmarks.common.contest import Contestant
+from benchmarks.kernels.layer import Layer
+from benchmarks.kernels.openvino_node import Turns, node_rows
+from benchmarks.kernels.problem_sets import NODE, PROBLEM_SETS, STEP
+from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.timing import prepare
 
 PRODUCT = Problem.make("gemm", m=3, n=5, k=7, trans_b="yes")
 CONVOLUTION = Problem.make("conv2d", c=4, h=5, w=6, k=8, r=1, s=1, stride_h=2, groups=2, layout="NHWC")
@@ -77,11 +76,7 @@ class StandIn:
         return SimpleNamespace(create_infer_request=lambda: request)
 
 
-@pytest.fixture(autouse=True)
-def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few runs in a sample, without a rest."""
-    for name in ("WARM_UP_SECONDS", "SAMPLE_SECONDS", "REST_SECONDS"):
-        monkeypatch.setattr(openvino_layers, name, 0.0)
+SHORT = Turns(0.0, 0.0, 0.0)  # few runs in a sample, without a rest
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, node_type: str, wrong: bool = False,
@@ -92,78 +87,51 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, node_type: str, wrong: bool = Fals
     return openvino
 
 
+def layer_of(problem: Problem, name: str = "products") -> Layer:
+    """Prepare a problem in the form of a set."""
+    return Layer.of(problem, 2, PROBLEM_SETS[name])
+
+
 @pytest.mark.parametrize(("problem", "node"), [(PRODUCT, "FullyConnected"), (CONVOLUTION, "Convolution")])
 def test_the_row_has_the_time_of_the_layer_s_node_without_its_slow_first_runs(
         monkeypatch: pytest.MonkeyPatch, problem: Problem, node: str) -> None:
     openvino = stand_in(monkeypatch, node)
-    step, row = openvino_rows("C1", problem, 2, *prepare(problem), OURS)
+    step, row = node_rows("C1", layer_of(problem), OURS, SHORT)
     assert row["seconds"] == pytest.approx(6e-6)  # the profile says 22 after six runs
     assert (step["method"], step["seconds"], step["kernel"]) == (STEP, pytest.approx(3e-6), "llvm.gemm")
-    assert (row["layer"], row["threads"], row["method"], row["kernel"]) == ("C1", 2, METHOD, "brgemm")
+    assert (row["layer"], row["threads"], row["method"], row["kernel"]) == ("C1", 2, NODE, "brgemm")
     assert row["error"] < 1e-5
     assert openvino.settings["INFERENCE_NUM_THREADS"] == 2
     assert openvino.settings["INFERENCE_PRECISION_HINT"] == "f32"
 
 
 def test_bias_and_relu6_belong_to_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    operands, expected = prepare(FUSED)
+    layer = layer_of(FUSED, "mobilenet_v2")
+    assert layer.relu6
     stand_in(monkeypatch, "Convolution")
-    assert openvino_rows("C1", FUSED, 1, operands, with_relu6(expected), OURS, relu6=True)[1]["error"] < 1e-5
+    assert node_rows("C1", layer, OURS, SHORT)[1]["error"] < 1e-5
     with pytest.raises(SeqtuneError, match="openvino_node computes a wrong result"):
-        openvino_rows("C1", FUSED, 1, operands, with_relu6(expected), OURS)
+        node_rows("C1", replace(layer, relu6=False), OURS, SHORT)
     stand_in(monkeypatch, "Convolution", beside="Eltwise")
     with pytest.raises(SeqtuneError, match=r"OpenVINO computes a part of conv2d .* in a node Eltwise"):
-        openvino_rows("C1", FUSED, 1, operands, with_relu6(expected), OURS, relu6=True)
+        node_rows("C1", layer, OURS, SHORT)
 
 
 def test_a_wrong_result_and_a_profile_without_the_node_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "FullyConnected", wrong=True)
     with pytest.raises(SeqtuneError, match="openvino_node computes a wrong result"):
-        openvino_rows("C1", PRODUCT, 1, *prepare(PRODUCT), OURS)
+        node_rows("C1", layer_of(PRODUCT), OURS, SHORT)
     stand_in(monkeypatch, "Reorder")
     with pytest.raises(SeqtuneError, match="OpenVINO's profile shows no node for gemm"):
-        openvino_rows("C1", PRODUCT, 1, *prepare(PRODUCT), OURS)
+        node_rows("C1", layer_of(PRODUCT), OURS, SHORT)
 
 
-def test_int8_products_have_the_time_of_their_node_and_must_be_computed_in_int8(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Problem.make("gemm", m=3, n=5, k=8, dtype="int8")
-    operands, expected = prepare(problem)
-    ours = Contestant(gemm_int8.OURS, int, 0.0, step=lambda: 3e-6)
+def test_int8_products_must_be_computed_in_int8(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = layer_of(Problem.make("gemm", m=3, n=5, k=8, dtype="int8"), "int8")
     stand_in(monkeypatch, "FullyConnected", beside="Subgraph", kernel="brgemm_avx512_I8")
-    rows = gemm_int8.open_vino(problem, operands, expected, 2, ours)
-    assert [(row["layer"], row["threads"], row["method"]) for row in rows] == [("3x5x8", 2, STEP), ("3x5x8", 2, METHOD)]
+    rows = node_rows("3x5x8", layer, OURS, SHORT)
+    assert [(row["layer"], row["threads"], row["method"]) for row in rows] == [("3x5x8", 2, STEP), ("3x5x8", 2, NODE)]
     assert [row["seconds"] for row in rows] == pytest.approx([3e-6, 6e-6])
-    whole = {"layer": "3x5x8", "threads": 2, "gflops": 1.0}
-    times = {gemm_int8.OURS: 4e-6, "onnxruntime": 10e-6}
-    found = gemm_int8.table([*({**whole, "method": method, "seconds": seconds} for method, seconds in times.items()),
-                             *rows])
-    assert "| 3x5x8 | 2 | 4 | 1 | 2.50 | 2.00 |" in found
     stand_in(monkeypatch, "FullyConnected", kernel="brgemm_avx512_F32")
     with pytest.raises(SeqtuneError, match="does not compute this product in int8, but by brgemm_avx512_F32"):
-        gemm_int8.open_vino(problem, operands, expected, 2, ours)
-
-
-def test_a_missing_openvino_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openvino_layers, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"^OpenVINO is not installed: pip install openvino$"):
-        check_openvino()
-
-
-def test_the_tables_show_openvino_s_node_beside_our_step() -> None:
-    times = {"llvm.direct": 2e-4, "llvm.direct nchw": 4e-4, "onednn": 3e-4, "conv2d_channels_last": 5e-4,
-             "conv2d_nchw": 6e-4, STEP: 1e-4, METHOD: 5e-4}
-    timed = [{"layer": "C4", "threads": 1, "method": method, "seconds": seconds, "error": 0.0}
-             for method, seconds in times.items()]
-    rows = [*timed, *network_layers.summaries(timed)]
-    assert rows[-1]["ratio_openvino"] == pytest.approx(5.0)
-    found = network_layers.table(rows, LAYER_SETS["resnet18"].layers([4]))
-    assert "| C4 | 3×3 / 2, 64 → 128, 56 × 56 | 1 | 200 | 200 | direct |" in found
-    assert "| 300 | 1.50 | 1.50 | 100 | 500 | 5.00 |" in found
-    products = [{"layer": "LSTM 256", "threads": 1, "method": method, "seconds": seconds, "error": 0.0}
-                for method, seconds in (("llvm.gemm", 1e-5), ("mm", 3e-5), (STEP, 8e-6), (METHOD, 2e-5))]
-    rows = [*products, *gemm.summaries(products)]
-    assert rows[-1]["ratio_openvino"] == pytest.approx(2.5)
-    assert "| 8 | 20 | 2.50 |" in gemm.table(rows)
-    without = [row for row in products if row["method"] != METHOD]
-    assert "ratio_openvino" not in gemm.summaries(without)[0]
+        node_rows("3x5x8", layer, OURS, SHORT)

@@ -1,0 +1,138 @@
+"""Layers beside their peers: `python -m benchmarks layers [--problems resnet18,products] [--out docs]`.
+
+The sets of problems stand in `benchmarks/kernels/problem_sets.py`: convolutions of ResNet-18 and MobileNet-V2, matrix
+products, linear layers of language models, products of int8, and OpenCL convolutions and runtimes. Our kernels are
+chosen before the contest: by a search that measures `--trials` configurations of each kernel family in another process
+and keeps them in the journal, or, for linear layers, by prediction. Then all methods of a layer take turns in one
+process; their constant operands are packed and their inputs are in memory before. Our llvm kernels run on the OpenMP
+threads of PyTorch, so that no threads of another pool disturb either side. A result with a larger error than the
+problem allows ends the program; a peer that is not installed is named and left out.
+
+The JSON file has a part for each set, and a run replaces the parts of its own sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from benchmarks.common.contest import Contestant, rows_of, take_turns
+from benchmarks.common.page import check_ready, publish, published
+from benchmarks.common.program import add_search, journal_of, llvm_devices, parser_of, positive, several, warm_threads
+from benchmarks.common.progress import say
+from benchmarks.common.report import Row, machine
+from seqtune.errors import UnavailableError
+
+from .layer import Layer, OurKernel, chosen_kernels, our_contestant
+from .layers_page import draw, page
+from .openvino_node import node_rows
+from .peers import is_here, peers_of
+from .problem_sets import LIMIT, OPENVINO, PROBLEM_SETS, READ, ProblemSet
+
+if TYPE_CHECKING:
+    from seqtune.data.journal import Journal
+    from seqtune.kernels.devices.device import Device
+    from seqtune.kernels.problem import Problem
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = parser_of(__doc__)
+    add_search(parser)
+    parser.add_argument("--problems", type=several(list(PROBLEM_SETS)), default=["resnet18"], metavar="A,B",
+                        help=f"sets of problems: {', '.join(PROBLEM_SETS)}")
+    parser.add_argument("--layers", nargs="+", default=(), metavar="LABEL", help="only these layers of each set")
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2], help="of llvm kernels and their peers")
+    parser.add_argument("--devices", nargs="+", metavar="NAME",
+                        help="OpenCL devices; the others are compared with the first (default: the CPUs that are here)")
+    run(parser.parse_args(arguments))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measure the sets and write the results."""
+    check_ready(given.out)
+    results = published(given.out, "layers")
+    warm_threads(max(given.threads))  # a pool of threads is as large as its first use
+    with journal_of(given.journal) as journal:
+        for name in given.problems:
+            problem_set = PROBLEM_SETS[name]
+            teams = teams_of(problem_set, given.threads, given.devices)
+            problems = problem_set.problems(given.layers)
+            rows = [row for team in teams for row in measure(problem_set, problems, team, journal, given)]
+            results[name] = {"machine": facts([device for team in teams for device in team]), "rows": rows}
+    written = page(results)
+    print(json.dumps(results, allow_nan=False) if given.json else written.tables)
+    publish(given.out, page, results, lambda path: draw(results, path))
+
+
+def facts(devices: Sequence[Device]) -> dict[str, str]:
+    """The facts of the devices, with PyTorch's version."""
+    import torch
+
+    known = machine(devices)
+    known["toolchain"] += f", torch {torch.__version__}"
+    return known
+
+
+def teams_of(problem_set: ProblemSet, threads: Sequence[int], names: Sequence[str] | None) -> list[list[Device]]:
+    """The devices whose kernels take part in the same contests; `names` are of OpenCL devices, None those found here.
+
+    Raises UnavailableError for fewer devices than the set compares.
+    """
+    from seqtune.tuner.backends.discovery import devices, find
+
+    if problem_set.backend == "llvm":
+        return [[device] for device in llvm_devices(threads)]
+    team = ([find(name) for name in names] if names else
+            [device for device in devices() if device.backend == "opencl" and device.threads])
+    if len(team) < 1 + problem_set.runtimes:
+        raise UnavailableError(f"{problem_set.name} needs {1 + problem_set.runtimes} OpenCL runtimes for CPUs, "
+                               f"{len(team)} are here: pip install 'seqtune[intel-opencl]'")
+    return [team if problem_set.runtimes else team[:1]]
+
+
+def measure(problem_set: ProblemSet, problems: dict[str, Problem], team: Sequence[Device], journal: Journal,
+            given: argparse.Namespace) -> list[Row]:
+    """Choose our kernels for all problems, then hold a contest for each."""
+    from seqtune.tuner.measuring.runner import Runner
+
+    warm_threads(threads_of(team[0]))
+    chosen: dict[str, list[OurKernel]] = {label: [] for label in problems}
+    for device in team:
+        with Runner(device) as runner:
+            for label, problem in problems.items():
+                chosen[label] += chosen_kernels(problem_set, problem, device, device is team[0], journal, given.trials,
+                                                runner)
+    return [row for label, problem in problems.items()
+            for row in contest(label, problem_set, problem, team[0], chosen[label], given.rounds)]
+
+
+def contest(label: str, problem_set: ProblemSet, problem: Problem, device: Device, kernels: Sequence[OurKernel],
+            rounds: int) -> list[Row]:
+    """Time all methods of one layer, beside PyTorch on as many threads as the device has."""
+    threads = threads_of(device)
+    layers = {own: Layer.of(own, threads, problem_set)
+              for own in dict.fromkeys([problem, *(kernel.problem for kernel in kernels)])}
+    layer, flop = layers[problem], problem.size("flop")
+    with ExitStack() as stack:
+        contestants = peers_of(layer, [name for name in problem_set.peers if name != OPENVINO])
+        contestants += [our_contestant(kernel, layers[kernel.problem], stack) for kernel in kernels]
+        seconds = take_turns(contestants, rounds)
+        say(f"{label}, {threads} threads: " + ", ".join(
+            f"{method} {typical * 1e6:.0f} us" for method, typical in seconds.items()))
+        rows = rows_of(label, threads, contestants, seconds, flop)
+        if READ in seconds:
+            least = max(seconds[READ], flop / device.peak_gflops / 1e9)
+            rows += rows_of(label, threads, [Contestant(LIMIT, int, 0.0)], {LIMIT: least}, flop)
+        if OPENVINO in problem_set.peers and is_here(OPENVINO):
+            fastest = problem_set.answer(seconds)
+            rows += node_rows(label, layer, next(entry for entry in contestants if entry.method == fastest))
+    return rows
+
+
+def threads_of(device: Device) -> int:
+    """The threads of a CPU; OpenCL calls them compute units."""
+    return device.threads if device.backend == "llvm" else device.compute_units
