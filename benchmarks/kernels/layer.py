@@ -135,10 +135,10 @@ def _on_pytorch_memory(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Con
     import torch
 
     from seqtune.kernels.llvm.fusion import NONE, Fusion
-    from seqtune.kernels.llvm.steps.formula import Formula
-    from seqtune.pytorch.device_threads import binder_of
-    from seqtune.tuner.backends.llvm.bound_kernels import X, Y
-    from seqtune.tuner.backends.llvm.program import Program
+    from seqtune.kernels.llvm.text.formula import Formula
+    from seqtune.networks.program.bound_kernels import X, Y
+    from seqtune.networks.program.device_threads import binder_of
+    from seqtune.networks.program.program import Program
 
     binder = binder_of(kernel.device)
     fusion = Fusion(Formula.of_activation("relu6")) if layer.relu6 else NONE

@@ -52,8 +52,8 @@ def ours(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
 
 
 def _optimized(case: Case, settings: Mapping[str, Any]) -> OurNetwork:
+    from seqtune.networks.compiled import Compiled
     from seqtune.pytorch import optimize
-    from seqtune.pytorch.optimized import Compiled
 
     model = optimize(case.model, tuple(case.inputs), device=case.device, progress=say, **settings)
     reports = [{**asdict(graph.verification),

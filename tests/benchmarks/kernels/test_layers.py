@@ -16,7 +16,7 @@ from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.pytorch.device_threads import device_for_threads
+from seqtune.networks.program.device_threads import device_for_threads
 from tests.support.programs.programs import Programs
 
 RESNET, MOBILENET, LINEAR = (PROBLEM_SETS[name] for name in ("resnet18", "mobilenet_v2", "linear"))
