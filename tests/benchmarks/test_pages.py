@@ -35,11 +35,11 @@ def test_every_file_of_the_results_belongs_to_a_page() -> None:
 
 def test_pages_are_written_anew_without_measuring(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "clblast.json").write_bytes((RESULTS / "clblast.json").read_bytes())
+    (tmp_path / "results" / "headline.json").write_bytes((RESULTS / "headline.json").read_bytes())
     pages.main(["--out", str(tmp_path)])
-    assert (tmp_path / "results" / "clblast.md").read_text() == (RESULTS / "clblast.md").read_text()
-    (tmp_path / "results" / "clblast.json").write_text('{}')
-    with pytest.raises(FormatError, match=r"clblast\.json is not what its program writes"):
+    assert (tmp_path / "results" / "headline.md").read_text() == (RESULTS / "headline.md").read_text()
+    (tmp_path / "results" / "headline.json").write_text('{}')
+    with pytest.raises(FormatError, match=r"headline\.json is not what its program writes"):
         pages.main(["--out", str(tmp_path)])
 
 
