@@ -31,8 +31,8 @@ from .inputs import as_device, as_problem, check_positive, check_predictable, ch
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
-from .tuning.tuning_results import Tuned, TuningReport
-from .tuning.tuning_run import tune
+from .tuning.results import Tuned, TuningReport
+from .tuning.run import tune
 
 if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate

@@ -25,7 +25,7 @@ from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
-from seqtune.tuner.tune import tasks_for
+from seqtune.tuner.run.plan import Plan
 
 from .errors import InterruptedTuning
 
@@ -94,7 +94,7 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
     The time that the last fit will take is kept free. `ranker` holds the model's trees; `expected` says what the whole
     model expects (None: what the trees do). Raises InterruptedTuning on Ctrl-C.
     """
-    tasks = list(tasks_for(problems, device))
+    tasks = list(Plan(problems).tasks(device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)
     journal.add_device(device)
     probes, fitting = 0, 0.0

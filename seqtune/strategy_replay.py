@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
-    from seqtune.tuner.simulation import Curves, RecordedSpace
+    from seqtune.tuner.run.simulation import Curves, RecordedSpace
 
 STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # by default: ours, the best known ones, chance
 BUDGETS = (25, 50, 100, 200)
@@ -76,7 +76,7 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
     `spaces` and `devices` choose by name; empty: all. One search of the largest budget is evaluated at all budgets.
     `jobs` processes run at the same time (None: one for each core). Raises MisuseError.
     """
-    from seqtune.tuner.simulation import StrategyMethod, simulate
+    from seqtune.tuner.run.simulation import StrategyMethod, simulate
     from seqtune.tuner.strategies.table import strategy_entry, strategy_factory
 
     chosen = (strategies,) if isinstance(strategies, str) else tuple(dict.fromkeys(strategies))
@@ -110,7 +110,7 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     """
     from seqtune.data.machines import device_labels
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.tuner.simulation import RecordedSpace
+    from seqtune.tuner.run.simulation import RecordedSpace
 
     if transfer not in (None, *TRANSFERS):
         raise MisuseError(f"no transfer {transfer!r:.40}; there are {', '.join(TRANSFERS)}")

@@ -24,7 +24,7 @@ import numpy as np
 from seqtune.errors import UnavailableError
 from seqtune.kernels.kernel import Parameter
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.simulation import RecordedSpace
+from seqtune.tuner.run.simulation import RecordedSpace
 
 STRATEGIES = ("adaptive_tabu_greywolf", "nsga2", "genetic_algorithm", "pso", "bayes_opt", "hybrid_vndx")
 PREFIX = "kt:"  # begins the names of Kernel Tuner's methods

@@ -13,6 +13,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
@@ -21,9 +22,9 @@ from benchmarks.common.report import BLUE, GREY, ORANGE, Row, markdown, processo
 from benchmarks.fleet.simulated_work import KERNEL, members, problems, seconds
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.tuning_options import Budget, Finals, TuningOptions
+from seqtune.kernels.task import Task
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.plan import Budget, Finals, Plan, TuningOptions
 
 from .simulated_engine import SimulatedEngine
 
@@ -55,10 +56,10 @@ def simulate(size: int, folder: Path) -> Row:
     journal = TimedJournal(folder / f"{size}.sqlite")
     with journal:
         engine = SimulatedEngine(members(size), seconds, cost=COST, charged=True)
-        run = FleetRun(problems(count), engine, journal, Budget(trials=TRIALS), FleetOptions(
-            TuningOptions("random", finals=Finals(count=0))), [KERNEL])
+        run = FleetRun(Plan(problems(count), Budget(TRIALS), TuningOptions("random", finals=Finals(count=0)),
+                            partial(Task.of, kernels=[KERNEL])), engine, journal)
         begin = time.perf_counter()
-        trials = sum(result.result.done for result in run.results())
+        trials = sum(result.done for result in run.results())
         wall = time.perf_counter() - begin
     return {"devices": size, "trials": trials, "seconds": engine.clock, "efficiency": trials * COST / (
             size * engine.clock), "rate": trials / engine.clock, "driver": engine.driver / trials,

@@ -41,7 +41,8 @@ from seqtune.tuner.backends.discovery import check_present, find
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timed_calls import Timed, time_in_turns
 from seqtune.tuner.measuring.timing import Expected, check, prepare
-from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 from .measuring import MEASURING, RANDOM, group_of, measure_missing, proposals, task_of
 from .peers import heuristics_answer, torch_contestants

@@ -55,7 +55,8 @@ class JudgedFile:
 def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int) -> MeasuredTask | None:
     """Search a problem, or take its trials from the journal; None if no kernel solves it."""
     from seqtune.kernels.task import MeasuredTask, Task
-    from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+    from seqtune.tuner.run.local_run import tune
+    from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
     try:
         task = Task.of(problem, device)

@@ -21,7 +21,8 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
-from seqtune.tuner.tune import Finals, fastest_finalist, finalists_of, hold_finals
+from seqtune.tuner.run.finals import fastest_finalist, finalists_of, hold_finals
+from seqtune.tuner.run.plan import Finals
 
 CONTEST = ContestOptions(builds=7, rounds=30)  # twice as many as usual: answers often differ by less than 1 %, and the
 #                                                 same kernel of 0.2 ms by up to 7 % between builds of PoCL
@@ -96,7 +97,7 @@ class _Final:
 
 
 def _final(searched: SearchRun, task: Task, runner: Runner) -> _Final:
-    """The winner of the finals, as in `TuningRun.result`."""
+    """The winner of the finals, as in `MeasuredSearch.result`."""
     finals = Finals()
     trials = {task[trial.number]: Measurement(Status.CORRECT, (trial.seconds,)) for trial in searched.trials
               if math.isfinite(trial.seconds)}

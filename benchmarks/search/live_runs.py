@@ -28,8 +28,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.tuner.measuring.runner import Measurer, Runner
+from seqtune.tuner.run.local_run import MeasuredSearch
+from seqtune.tuner.run.plan import Budget, TuningOptions, TuningProgress
 from seqtune.tuner.strategies.table import strategy_entry
-from seqtune.tuner.tune import Budget, TuningOptions, TuningProgress, TuningRun
 
 LARGEST_FILE = 10_000_000  # bytes of a stored run
 NoteTrial = Callable[[int, Measurement], None]  # the number of a configuration and its measurement
@@ -80,8 +81,8 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
                             seeds=partial(seeds_for, required=strategy_entry(strategy).seeds == "required"),
                             slowness=slowness_for)
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, Journal(Path(folder) / "trials.sqlite") as journal:
-        run = TuningRun(task, journal, measurer, options)
-        run.search(run.strategy(trials), Budget(trials), options.batch, options.on_progress)
+        measuring = MeasuredSearch(task, journal, measurer, options, Budget(trials))
+        measuring.run(measuring.search.strategy(), options.batch)
 
 
 @contextmanager

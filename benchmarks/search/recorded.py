@@ -30,7 +30,7 @@ from seqtune.errors import MisuseError
 from seqtune.figures.curves import draw
 from seqtune.strategy_replay import STRATEGIES as OURS
 from seqtune.strategy_replay import Replayed, recorded_spaces
-from seqtune.tuner.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
+from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
 from seqtune.tuner.strategies.table import strategy_factory
 
 LEAST_REGRET = 0.001

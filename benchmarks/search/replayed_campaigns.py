@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
     from seqtune.tuner.measuring.timing import Options
-    from seqtune.tuner.simulation import RecordedSpace
+    from seqtune.tuner.run.simulation import RecordedSpace
 
 LEVEL = 0.97  # share of the best known speed that ends a search
 MOST = 200  # trials of a search; a search that needs more counts as infinite
@@ -103,7 +103,7 @@ def until(recorded: RecordedSpace, strategy: str, seed: int) -> float:
 def nearest(problem: Problem, others: Sequence[RecordedSpace]) -> tuple[MeasuredTask, ...]:
     """The problems whose records `tune` would use: the nearest ones that are no near twins of this problem."""
     from seqtune.kernels.problem_sets.similarity import distance, near
-    from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS
+    from seqtune.tuner.run.history import LEAST_TRIALS, MOST_PROBLEMS
 
     candidates = [(distance(other, problem), other.key, space) for space in others
               if (other := space.task.problem).type == problem.type and not near(other, problem)
@@ -215,18 +215,18 @@ def searched(measured_tasks: Sequence[MeasuredTask], trials: int, budget: str) -
     """Run a campaign that begins with an empty journal; return its mean share and its mean trials."""
     from seqtune.data.journal import Journal
     from seqtune.predictor.answering import seeds_for
-    from seqtune.tuner.campaign import BATCH, campaign
-    from seqtune.tuner.tune import Budget, Finals, TuningOptions, no_seeds, tune_all
+    from seqtune.tuner.run.local_run import LocalRun
+    from seqtune.tuner.run.plan import Budget, Finals, Plan, TuningOptions, no_seeds
+    from seqtune.tuner.run.scheduler import BATCH
 
-    tasks, measurer = [measured.task for measured in measured_tasks], TaskMeasurer(measured_tasks)
+    tasks = {measured.problem: measured.task for measured in measured_tasks}
+    allowed = Budget(total=trials * len(measured_tasks)) if budget == "total" else Budget(trials)
     options = TuningOptions(batch=BATCH, finals=Finals(count=0),
                             seeds=seeds_for if budget.endswith("translator") else no_seeds)
     with tempfile.TemporaryDirectory(prefix="seqtune-across-") as folder, \
             Journal(Path(folder) / "journal.sqlite") as journal:
-        if budget == "total":
-            results = list(campaign(tasks, journal, measurer, trials * len(measured_tasks), options))
-        else:
-            results = list(tune_all(tasks, journal, measurer, Budget(trials=trials), options))
+        plan = Plan(tuple(tasks), allowed, options, lambda problem, device: tasks[problem])
+        results = list(LocalRun(plan, journal, TaskMeasurer(measured_tasks)).results())
     best = {measured.problem: measured.best for measured in measured_tasks}
     shares = [best[result.problem] / result.measurement.seconds if result.measurement else 0.0 for result in results]
     return [sum(shares) / len(measured_tasks), sum(result.done for result in results) / len(measured_tasks)]

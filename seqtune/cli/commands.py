@@ -21,7 +21,7 @@ from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, J
 from .arguments import one_problem, refuse_options, several_problems
 
 if TYPE_CHECKING:
-    from ..tuning.tuning_results import TuningReport
+    from ..tuning.results import TuningReport
 
 SAMPLE = 200  # configurations of each family that are compiled
 
@@ -230,7 +230,7 @@ def fleet(
     as_json: AsJson = False,
 ) -> None:
     """Show a fleet: its nodes and what they offer, what every member does, and how far the run is."""
-    from ..tuning.fleet_tuning import fleet_status
+    from ..tuning.fleet import fleet_status
     from . import fleet_view
 
     if action != "status":

@@ -11,13 +11,13 @@ from rich.live import Live
 from rich.table import Table
 
 from ..results import duration
-from ..tuning.fleet_tuning import FleetStatus, FleetTuned
-from ..tuning.tuning_results import TuningReport
+from ..tuning.fleet import FleetStatus
+from ..tuning.results import TuningReport
 from . import tables
 from .progress import QUIET_SECONDS
 
 if TYPE_CHECKING:
-    from seqtune.tuner.fleet.progress import FleetProgress
+    from seqtune.tuner.fleet.options import FleetProgress
 
 
 class FleetView:
@@ -72,7 +72,7 @@ def tuned(report: TuningReport) -> None:
     tables.tuned(report)
     out = Console(highlight=False, soft_wrap=True)
     for result in report.results:
-        if isinstance(result, FleetTuned):
+        if result.members:
             out.print(f"{result.problem.brief()} on {result.device}: measured by {', '.join(result.members)}",
                       markup=False)
 

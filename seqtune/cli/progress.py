@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.training.loop import Progress as TrainingProgress
-    from seqtune.tuner.tune import TuningProgress
+    from seqtune.tuner.run.plan import TuningProgress
 
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..results import Demonstration, Devices, Prediction, Proposal
     from ..strategy_replay import Replayed
-    from ..tuning.tuning_results import TuningReport
+    from ..tuning.results import TuningReport
 
 WIDTH = 200  # columns where there is no terminal
 _LONG = ("configuration", "problem", "winner", "status", "model", "means")  # columns that may wrap

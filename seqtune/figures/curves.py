@@ -11,7 +11,7 @@ from ..errors import MisuseError
 from .style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, apart, height, save, share_axis, style
 
 if TYPE_CHECKING:
-    from seqtune.tuner.simulation import Curves
+    from seqtune.tuner.run.simulation import Curves
 
 FORMS = (".svg", ".png", ".pdf")
 MOST_PANELS = 60

@@ -16,7 +16,8 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from tests.support.measuring.instant import DEVICE, Instant
 
 PROBLEMS = [parse_problem(f"gemm m={size} n=24 k=16") for size in (1, 40, 56)]

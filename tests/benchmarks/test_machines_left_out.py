@@ -22,7 +22,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.times.shares import Outcome
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
-from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from tests.support.installation.optional import needs
 from tests.support.measuring.instant import DEVICE, Instant
 

@@ -18,7 +18,7 @@ from benchmarks.search import recorded as search
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, MisuseError
 from seqtune.strategy_replay import recorded_spaces
-from seqtune.tuner.simulation import RecordedSpace, SearchMethod
+from seqtune.tuner.run.simulation import RecordedSpace, SearchMethod
 from tests.support.recorded_files import write_recorded
 
 

@@ -24,9 +24,10 @@ from seqtune.results import Proposal
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
-from seqtune.tuner.tune import Budget, TuningResult
-from seqtune.tuning.tuning_results import Tuned
-from seqtune.tuning.tuning_run import DEFAULT_TRIALS
+from seqtune.tuner.run.plan import Budget
+from seqtune.tuner.run.result import TuningResult
+from seqtune.tuning.results import Tuned
+from seqtune.tuning.run import DEFAULT_TRIALS, make_plan
 from tests.support import planted
 from tests.support.untrained import save
 
@@ -102,17 +103,12 @@ def test_an_infinite_error_is_null_in_json() -> None:
     json.dumps(shown, allow_nan=False)
 
 
-def test_only_searches_that_do_not_end_need_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    budgets: list[int | None] = []
-
-    def tune_all(tasks: object, journal: object, measurer: object, budget: Budget, *further: object) -> list[object]:
-        budgets.append(budget.trials)
-        return []
-
-    monkeypatch.setattr("seqtune.tuner.tune.tune_all", tune_all)
-    for strategy in ("random", "exhaustive", "local", "portfolio"):
-        seqtune.tune("gemm m=16 n=16 k=16", strategy=strategy, journal=tmp_path / "j.sqlite")
-    assert budgets == [DEFAULT_TRIALS, None, None, DEFAULT_TRIALS]
+def test_only_searches_that_do_not_end_need_a_budget() -> None:
+    problems = [Problem.make("gemm", m=16, n=16, k=16)]
+    assert [make_plan(problems, Budget(), strategy, 0, False).budget.trials
+            for strategy in ("random", "exhaustive", "local", "portfolio")] == [
+        DEFAULT_TRIALS, None, None, DEFAULT_TRIALS]
+    assert make_plan(problems, Budget(seconds=1.0), "random", 0, False).budget == Budget(seconds=1.0)
 
 
 def test_tuning_in_python_returns_what_was_found(tmp_path: Path) -> None:
@@ -174,7 +170,8 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
         proposal = Proposal(good, 0.5, measurement).to_json()
         assert {name: value for name, value in proposal.items() if name == "resources"} == told
         failed = {planted.deed("segv"): Measurement(Status.CRASH, message="signal 6")}
-        result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400, failed)
+        result = TuningResult(planted.PROBLEM, planted.DEVICE, good, measurement, good, ((good, measurement),), 3, 1,
+                              400, failed)
         tuned = Tuned.of(result).to_json()
         assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.5, **told}
         assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)

@@ -22,7 +22,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.strategy_replay import Replayed, recorded_spaces, replay
-from seqtune.tuner.simulation import Curves, RecordedSpace
+from seqtune.tuner.run.simulation import Curves, RecordedSpace
 from tests.support.recorded_files import SPACE, write_recorded
 
 LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")

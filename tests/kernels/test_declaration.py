@@ -20,7 +20,8 @@ from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
-from seqtune.tuner.tune import TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import TuningOptions
 
 DEVICE = Device("recorded:gpu", "recorded", "gfx906", "none", toolchain="t")
 PROBLEM = Problem.make("recorded", rows=48)

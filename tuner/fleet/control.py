@@ -1,4 +1,4 @@
-"""Control: a fixed probe that shows whether a member still measures as before, and as its like do.
+"""Control: a fixed benchmark, run regularly, that detects a member whose times drift from its own or its group's.
 
 A control is no comparison, so `measuring.comparison` is not asked, which tells which of several kernels is faster. It
 times one kernel, and asks whether that takes as long as it did a minute ago, yesterday, or on another machine. Such
@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
+
+from ..run.plan import Plan
 
 PROBE = (("m", 256), ("n", 256), ("k", 256))  # 34 MFLOP: about a millisecond on a core, so that a launch costs little
 SAMPLES = 30  # of a control, at least: its least one stands for 30 ms, longer than most disturbances
-REPEATS = 2  # of a control that is not good, before its member is set aside
+REPEATS = 2  # of a control that is not good, before its member is excluded
 OPENING = 3  # controls of a member that joins: the median of three survives one disturbed measurement
 BOUND = 0.2  # relative difference: equal kernels on alike machines differ by up to 7 % from run to run, and launches of
 #              PoCL by 20 %; a choice between configurations is spoilt by more than that
@@ -46,17 +46,15 @@ class Probe:
         return f"{self.problem.key} {self.configuration.kernel} {self.kernel_version} {self.configuration.key}"
 
 
-def probe(device: Device, problems: Iterable[Problem], kernels: Sequence[Kernel] | None) -> Probe | None:
-    """The control of a device: a matrix product, else the first of the problems that a kernel solves; None: neither."""
-    for problem in (Problem.make("gemm", **dict(PROBE)), *problems):
-        try:
-            task = Task.of(problem, device, kernels)
-        except KernelError:
-            continue
-        default = task.default
-        return Probe(problem, default, next(
-            kernel.version for kernel in task.kernels if kernel.name == default.kernel))
-    return None
+def probe(device: Device, plan: Plan) -> Probe | None:
+    """The control of a device: a matrix product, else the plan's first problem that a kernel solves; None: neither."""
+    problems = (Problem.make("gemm", **dict(PROBE)), *plan.problems)
+    task = next(replace(plan, problems=problems).tasks(device), None)
+    if task is None:
+        return None
+    default = task.default
+    return Probe(task.problem, default, next(
+        kernel.version for kernel in task.kernels if kernel.name == default.kernel))
 
 
 def median(seconds: Sequence[float]) -> float:
@@ -69,13 +67,13 @@ class KnownTimes:
     """The times in seconds with which a control is compared; None where a time is not known."""
 
     own: float | None = None  # the member's reference
-    remembered: float | None = None  # the reference of its device in an earlier run
-    usual: float | None = None  # the median of the references of the members that are alike
+    earlier: float | None = None  # the reference of its device in an earlier run
+    group_median: float | None = None  # the median of the references of its group
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to compare with."""
-        return self.own is self.remembered is self.usual is None
+        return self.own is self.earlier is self.group_median is None
 
     def fault(self, seconds: float) -> str:
         """Why a control is not good, or an empty text."""
@@ -83,15 +81,15 @@ class KnownTimes:
             return "its control failed"
         if self.own is not None and differs(seconds, self.own):
             return f"its control took {seconds:.3g} s instead of {self.own:.3g} s"
-        if self.remembered is not None and differs(seconds, self.remembered):
-            return f"its control took {seconds:.3g} s, {self.remembered:.3g} s in an earlier run"
-        if self.usual is not None and differs(seconds, self.usual):
-            return f"its control took {seconds:.3g} s, that of members like it {self.usual:.3g} s"
+        if self.earlier is not None and differs(seconds, self.earlier):
+            return f"its control took {seconds:.3g} s, {self.earlier:.3g} s in an earlier run"
+        if self.group_median is not None and differs(seconds, self.group_median):
+            return f"its control took {seconds:.3g} s, that of members like it {self.group_median:.3g} s"
         return ""
 
     def is_slower(self, seconds: float) -> bool:
         """Whether a control that is not good is only slower, as other work on the machine makes it, and not faster."""
-        times = [time for time in (self.own, self.remembered, self.usual) if time is not None]
+        times = [time for time in (self.own, self.earlier, self.group_median) if time is not None]
         return math.isfinite(seconds) and all(seconds >= time or not differs(seconds, time) for time in times)
 
 

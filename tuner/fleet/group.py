@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
-from ..search import TuningResult
+from ..run.plan import Plan, Skipped
+from ..run.result import TuningResult
+from ..run.scheduler import SharedBudget
 from .control import ALIKE, Probe
-from .fleet_options import FleetOptions
 from .group_search import GroupSearch
-from .member import Likeness
+from .member import GroupKey, MemberPhase
 from .member_state import PIPELINE, MemberState
-from .progress import MemberPhase
-from .shared_budget import SharedBudget
+from .options import FleetOptions
 
 FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the times of other problems are known
 
@@ -26,23 +26,24 @@ FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the time
 class Group:
     """Alike members, their control, and the problems that they work on, each opened when a member has nothing to do."""
 
-    def __init__(self, device: Device, problems: Iterable[Problem], control: Probe | None, options: FleetOptions,
+    def __init__(self, device: Device, plan: Plan, control: Probe | None, options: FleetOptions,
                  open_search: Callable[[Problem, Device], GroupSearch]) -> None:
-        self.device, self.control, self.options = device, control, options
-        self.likeness: Likeness = (device.key, device.fingerprint, device.toolchain)
+        self.device, self.plan, self.control, self.options = device, plan, control, options
+        self.group_key: GroupKey = (device.key, device.fingerprint, device.toolchain)
         self.members: dict[str, MemberState] = {}
-        self.hungry: dict[str, MemberState] = {}  # may be given work
-        self.unopened = deque(problems)
+        self.free: dict[str, MemberState] = {}  # members that may be given work
+        self.unopened = deque(plan.problems)
         self.searches: dict[Problem, GroupSearch] = {}  # that have no result yet
-        self.skipped: list[tuple[Problem, str]] = []
+        self.skipped: list[Skipped] = []
         self.unfinished, self.loss = 0, ""  # problems that were left out because no member is left, and why it is not
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
-        self.alone_since: float | None = None  # engine's seconds, since when no member is usable
-        self.shared = None if options.total is None else SharedBudget(options.total, options.tuning.batch)
+        self.empty_since: float | None = None  # engine's seconds, since when no member is usable
+        self._shared: SharedBudget[GroupSearch] | None = None  # from when all problems are open
+        self._is_spent = False  # all of the shared budget
         self._open_search = open_search
-        self._usual: float | None = None
-        self._has_usual = False
+        self._median: float | None = None  # s, of the members' references
+        self._has_median = False
         self._offering: deque[GroupSearch] = deque()
         self._queued: set[int] = set()
         self._settled: dict[int, GroupSearch] = {}  # that may have a result
@@ -57,26 +58,26 @@ class Group:
         """The number of members that measure, or may measure again without joining again."""
         return sum(state.is_usable for state in self.members.values())
 
-    def usual(self) -> float | None:
+    def reference_median(self) -> float | None:
         """The median of the references, in seconds; None if they are too few.
 
         Members that are gone count, members whose control was not good do not.
         """
-        if not self._has_usual:
+        if not self._has_median:
             references = [state.reference for state in self.members.values()
-                          if state.reference is not None and not (state.doubted or state.reference_loaded)]
-            self._usual = statistics.median(references) if len(references) >= ALIKE else None
-            self._has_usual = True
-        return self._usual
+                          if state.reference is not None and not (state.distrusted or state.reference_loaded)]
+            self._median = statistics.median(references) if len(references) >= ALIKE else None
+            self._has_median = True
+        return self._median
 
-    def forget_usual(self) -> None:
+    def forget_median(self) -> None:
         """Compute the median again when it is asked for: a reference has come, or a member is gone."""
-        self._has_usual = False
+        self._has_median = False
 
     def round_size(self) -> int:
         """The number of proposals of a round: the options', or more where few problems must feed many members."""
         feeding = math.ceil(2 * PIPELINE * len(self.members) / max(1, len(self.searches) + len(self.unopened)))
-        return max(self.options.tuning.batch, feeding)
+        return max(self.plan.options.batch, feeding)
 
     @property
     def pipeline(self) -> int:
@@ -92,13 +93,23 @@ class Group:
         """Let a search pass on a complete round and propose the next one, and offer what it has."""
         search.advance(self.round_size())
         self.offer(search)
-        if search.is_growing and search.is_idle:
+        if search.awaits_trials and search.is_idle:
             self._spend()
 
     def _spend(self) -> None:
-        """Go on with the searches to which the shared budget allots trials, if there is one."""
-        while self.shared is not None and (searches := self.shared.spend(self.usable)):
-            for search in searches:
+        """Continue the searches to which the shared budget allots trials; when it is spent, let all hold their finals.
+        """
+        while self._shared is not None and self._shared.searches and not self._is_spent:
+            chosen = self._shared.allot_next(self.usable)
+            for search in chosen:
+                search.rebuild_strategy()
+            if not chosen and self._shared.active:
+                return
+            if not chosen:
+                self._is_spent, chosen = True, self._shared.searches
+                for search in chosen:
+                    search.awaits_trials = False
+            for search in chosen:
                 search.advance(self.round_size())
                 self.offer(search)
 
@@ -127,8 +138,8 @@ class Group:
     def next_search(self, state: MemberState) -> GroupSearch | None:
         """The search of which a member should get work: that of its last batch, else the oldest; None if none has any.
         """
-        if self.shared is not None and self.unopened:
-            self._open_all(self.shared)
+        if self.plan.budget.total is not None and self.unopened:
+            self._open_all(self.plan.budget.total)
         last = state.last
         if last is not None and last.waiting and state.name not in last.refused:
             return last
@@ -147,12 +158,16 @@ class Group:
                 return opened
         return None
 
-    def _open_all(self, shared: SharedBudget) -> None:
-        """Open all problems, because they share the budget."""
+    def _open_all(self, total: int) -> None:
+        """Open all problems, because they share the budget, and allot each its first part."""
         while self.unopened:
             self._open(self.unopened.popleft())
-        shared.begin(list(self.searches.values()))
-        for search in list(self.searches.values()):
+        searches = list(self.searches.values())
+        self._shared = SharedBudget(total, self.plan.options.batch, searches)
+        for search in searches:
+            while self._shared.allot_first(search):
+                pass
+        for search in searches:
             search.advance(self.round_size())
             self.offer(search)
         self._spend()
@@ -161,7 +176,7 @@ class Group:
         try:
             search = self._open_search(problem, self.device)
         except KernelError as error:
-            self.skipped.append((problem, str(error)))
+            self.skipped.append(Skipped(problem, self.device, str(error)))
             return None
         self.searches[problem] = search
         self.advance(search)
@@ -173,8 +188,8 @@ class Group:
         count = 1.0
         if search.pace or self.pace:
             count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
-        if self.shared is not None and self.shared.is_choosing:
-            count = min(count, math.ceil(self.shared.batch / max(1, self.usable)))
+        if self._shared is not None and self._shared.is_choosing:
+            count = min(count, math.ceil(self._shared.batch / max(1, self.usable)))
         if not self.unopened:  # divide a round where there are more members than searches
             count = min(count, math.ceil(self.round_size() * min(1, len(self.searches) / max(1, len(self.members)))))
         return max(1, min(most, int(count)))
@@ -189,7 +204,7 @@ class Group:
         search = self.searches.pop(problem)
         self.closed += search.search.done
         search.stop()
-        self.skipped.append((problem, reason))
+        self.skipped.append(Skipped(problem, self.device, reason))
         self._spend()
 
     def refusing(self, search: GroupSearch) -> str:
@@ -201,27 +216,27 @@ class Group:
             return ""
         return next(iter(search.refused.values()))
 
-    def give_up_alone(self, now: float) -> None:
-        """Note since when no member is usable; leave all problems out after `lonely` seconds, or if none can return."""
+    def give_up_without_members(self, now: float) -> None:
+        """Leave all problems out if no member has been usable for `join_timeout`, or if none can return."""
         if self.is_done or self.usable:
-            self.alone_since = None
+            self.empty_since = None
             return
-        self.alone_since = now if self.alone_since is None else self.alone_since
-        final = all(state.phase is MemberPhase.ASIDE for state in self.members.values())
-        if final or now - self.alone_since > self.options.lonely:
+        self.empty_since = now if self.empty_since is None else self.empty_since
+        final = all(state.phase is MemberPhase.EXCLUDED for state in self.members.values())
+        if final or now - self.empty_since > self.options.join_timeout:
             self.loss = "no member is left: " + "; ".join(
                 f"{state.name}: {state.reason}" for state in self.members.values())
             self.unfinished = len(self.searches) + len(self.unopened)
             for problem in list(self.searches):
                 self.give_up(problem, self.loss)
-            self.skipped.extend((problem, self.loss) for problem in self.unopened)
+            self.skipped.extend(Skipped(problem, self.device, self.loss) for problem in self.unopened)
             self.unopened.clear()
 
     def trials(self) -> tuple[int, int]:
         """The number of trials that are done, and an estimate of the number of all."""
-        limits = [search.limit for search in self.searches.values()]
+        limits = [search.search.limit for search in self.searches.values()]
         done = self.closed + sum(search.search.done for search in self.searches.values())
-        usual = sum(limits) / len(limits) if limits else 0
-        if self.shared is not None:
-            return done, max(done, self.shared.limit)
-        return done, max(done, int(self.closed + sum(limits) + usual * len(self.unopened)))
+        if self.plan.budget.total is not None:
+            return done, max(done, self.plan.budget.total if self._shared is None else self._shared.limit)
+        mean = sum(limits) / len(limits) if limits else 0
+        return done, max(done, int(self.closed + sum(limits) + mean * len(self.unopened)))

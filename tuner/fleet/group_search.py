@@ -16,10 +16,12 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
-from ..search import Search, TuningResult, fastest_finalist
-from ..tuning_options import Budget, TuningOptions, TuningProgress
+from ..run.finals import fastest_finalist
+from ..run.plan import Budget, TuningOptions, TuningProgress
+from ..run.result import TuningResult
+from ..run.search import Search
 from .batch import Purpose
-from .member import Likeness
+from .member import GroupKey
 
 Work = tuple[Purpose, tuple[Configuration, ...]]
 
@@ -27,16 +29,15 @@ Work = tuple[Purpose, tuple[Configuration, ...]]
 class GroupSearch:
     """A search of one task by the members of a group."""
 
-    def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions,
-                 growing: bool = False) -> None:
-        """Begin a search. `growing`: it has the trials of the journal, and further ones are allotted to it."""
-        self.search, self.budget, self.options = Search(task, journal, options), budget, options
-        self.is_growing = growing
-        if growing:
+    def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
+        """Begin a search. With a shared budget it has the trials of the journal, and further ones are allotted to it.
+        """
+        self.search, self.budget, self.options = Search(task, journal, options, budget.trials), budget, options
+        self.awaits_trials = budget.total is not None  # further trials may be allotted
+        if self.awaits_trials:
             self.search.recall()
-        self.likeness: Likeness = (task.device.key, task.device.fingerprint, task.device.toolchain)
-        self.limit = self.search.done if growing else self.search.limit(budget.trials)
-        self.strategy = self.search.strategy(budget.trials)
+        self.group_key: GroupKey = (task.device.key, task.device.fingerprint, task.device.toolchain)
+        self.strategy = self.search.strategy()
         self.waiting: deque[Configuration] = deque()  # to be handed out
         self.unwritten = 0  # answers that are not in the journal yet
         self.pace = 0.0  # s for a configuration in the last batches; 0: not known
@@ -45,7 +46,7 @@ class GroupSearch:
         self.is_stopped = False  # nothing more is handed out
         self._round: list[Configuration] = []  # proposals that were not passed on yet
         self._pending: set[Configuration] = set()  # of the round, not answered
-        self._flying: set[Configuration] = set()  # handed out
+        self._handed_out: set[Configuration] = set()  # handed out
         self._answers: dict[Configuration, Measurement] = {}  # of the round
         self._spent = 0.0  # s that members measured for it
         self._finalists: list[Configuration] = []  # handed out or answered
@@ -66,18 +67,12 @@ class GroupSearch:
     @property
     def is_idle(self) -> bool:
         """Whether it has made all trials that it may make, or has no more to propose."""
-        done = self.search.done >= self.limit or self.search.ended or self.is_stopped
-        return done and not (self._pending or self.waiting or self._flying)
+        done = self.search.done >= self.search.limit or self.search.ended or self.is_stopped
+        return done and not (self._pending or self.waiting or self._handed_out)
 
-    def allot(self, count: int) -> None:
-        """Allow further trials to an idle search, which learns from the other problems again."""
-        self.limit = min(self.limit + count, len(self.search.task))
-        self.strategy = self.search.strategy(None)
-
-    def return_trials(self) -> None:
-        """Give back the trials that it will not make."""
-        if self.is_idle:
-            self.limit = self.search.done
+    def rebuild_strategy(self) -> None:
+        """Build the strategy again, which then learns from the other problems' latest trials."""
+        self.strategy = self.search.strategy()
 
     @property
     def is_offering(self) -> bool:
@@ -93,21 +88,22 @@ class GroupSearch:
                 self._report(configuration, self._answers[configuration])
             self._round, self._answers = [], {}
             seconds = self.budget.seconds
-            if self.search.done >= self.limit or (seconds is not None and self._spent >= seconds):
-                self.searched = not (self._flying or self.is_growing)
+            if self.search.done >= self.search.limit or (seconds is not None and self._spent >= seconds):
+                self.searched = not (self._handed_out or self.awaits_trials)
                 return
-            self._round = self.search.propose(self.strategy, min(count, self.limit - self.search.done), self._report)
+            asked = min(count, self.search.limit - self.search.done)
+            self._round = self.search.propose(self.strategy, asked, self._report)
             self._pending = set(self._round)
-            self.waiting.extend(configuration for configuration in self._round if configuration not in self._flying)
+            self.waiting.extend(configuration for configuration in self._round if configuration not in self._handed_out)
             if self.search.ended:
-                self.searched = not (self._flying or self.is_growing)
+                self.searched = not (self._handed_out or self.awaits_trials)
                 return
 
     def take(self, count: int) -> Work:
         """Hand out work: up to `count` configurations of the round, or all finalists."""
         if self.waiting:
             taken = tuple(self.waiting.popleft() for _ in range(min(count, len(self.waiting))))
-            self._flying.update(taken)
+            self._handed_out.update(taken)
             return Purpose.MEASURE, taken
         self._finalists = self.search.finalists()
         return Purpose.COMPARE, tuple(self._finalists)
@@ -128,7 +124,7 @@ class GroupSearch:
         if purpose is Purpose.COMPARE:
             self._finals[configuration] = measurement
             return
-        self._flying.discard(configuration)
+        self._handed_out.discard(configuration)
         if configuration in self._pending:
             self._pending.discard(configuration)
             self._answers[configuration] = measurement
@@ -141,7 +137,7 @@ class GroupSearch:
             self._finalists, self._finals = [], {}
             return
         for configuration in configurations:
-            self._flying.discard(configuration)
+            self._handed_out.discard(configuration)
             if configuration in self._pending:
                 self.waiting.append(configuration)
 
@@ -164,11 +160,11 @@ class GroupSearch:
     def _begin_again(self) -> None:
         search = self.search
         search.trials.update(self._answers)
-        search.best = min((measurement.seconds for measurement in search.trials.values()), default=math.inf)
+        search.best = min(search.times, default=math.inf)
         self._round, self._answers, self.searched, search.ended = [], {}, False, False
         self._pending.clear()
         self.waiting.clear()
-        self.strategy = search.strategy(self.budget.trials)
+        self.strategy = search.strategy()
 
     def stop(self) -> None:
         """Hand out nothing more. Answers to what was handed out still count."""
@@ -201,5 +197,5 @@ class GroupSearch:
 
     def _report(self, configuration: Configuration, measurement: Measurement) -> None:
         search = self.search
-        self.options.on_progress(TuningProgress(search.task.problem, search.done, search.resumed, self.limit,
+        self.options.on_progress(TuningProgress(search.task.problem, search.done, search.resumed, search.limit,
                                                 configuration, measurement, search.best))

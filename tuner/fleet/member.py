@@ -1,14 +1,15 @@
-"""Member: one device of the fleet, on one host. Members that are alike share the trials of a problem."""
+"""Member: one device of the fleet on one host, the phase in which it is, and what the user is shown of its work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 
-Likeness = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
+GroupKey = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class Member:
     allowance: float = 0.0  # seconds that its backend may take to build, where that is more than the options allow
 
     @property
-    def likeness(self) -> Likeness:
-        """The members with this likeness form a group: a trial of one of them is a trial of all."""
+    def group_key(self) -> GroupKey:
+        """The members with this key form a group: a trial of one of them is a trial of all."""
         return self.device.key, self.device.fingerprint, self.device.toolchain
 
     def to_json(self) -> dict[str, object]:
@@ -37,3 +38,29 @@ class Member:
                 and isinstance(allowance, int | float) and not isinstance(allowance, bool)):
             raise FormatError("a member of the fleet described itself without name, device, host or allowance")
         return cls(name, Device.from_json(device), host, float(allowance))
+
+
+class MemberPhase(StrEnum):
+    """The state of a member, in the words of the progress view."""
+
+    OPENING = "opening"  # its first controls
+    MEASURING = "measuring"
+    WAITING = "waiting"  # nothing to do
+    BUSY = "waiting for quiet"  # other work on its machine disturbs its controls
+    LATE = "late"  # it has not answered for longer than its batch may take
+    LEFT = "left"
+    EXCLUDED = "set aside"  # it failed repeatedly, or its controls changed
+
+
+@dataclass(frozen=True, slots=True)
+class MemberProgress:
+    """The work of one member so far."""
+
+    name: str
+    device: str  # Device.name
+    phase: MemberPhase
+    reason: str  # why it is late, gone, excluded or waits for quiet
+    rate: float  # configurations/s while it measured
+    done: int  # configurations that it measured; those of discarded blocks included
+    failures: int  # of these, not correct
+    best: float  # s, the least time that it measured; infinite if there is none

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..load import Load
+from .answers import Answer, AnswerBlock
 from .batch import MeasuringBatch, Purpose
-from .block import AnswerBlock, BlockEntry
 from .control import median
 from .engine import QUIET
 from .group_search import GroupSearch
-from .member import Member
-from .progress import MemberPhase, MemberProgress
+from .member import Member, MemberPhase, MemberProgress
 
 PIPELINE = 2  # batches that a member has at a time: it never waits for a message, and little is lost with it
 
@@ -48,22 +47,22 @@ class MemberState:
 
     def __init__(self, member: Member, now: float) -> None:
         self.member = member
-        self.likeness = member.likeness
+        self.group_key = member.group_key
         self.phase = MemberPhase.LEFT
         self.reason = ""
         self.handed: dict[int, HandedBatch] = {}  # by number, in the order of work
         self.blocks: deque[AnswerBlock] = deque()  # the last one is open
         self.reference: float | None = None  # s, of its first controls
         self.reference_loaded = False  # whether the machine was busy then, so that nothing shows how busy
-        self.doubted = False  # whether a control was not good, whenever it was repeated
-        self.slowed = -math.inf  # engine's seconds of a control that was too slow, if the last one was
+        self.distrusted = False  # whether a control was not good, whenever it was repeated
+        self.slowed_at = -math.inf  # engine's seconds of a control that was too slow, if the last one was
         self.busy_since: float | None = None  # engine's seconds, since when a busy machine disturbs its controls
         self.pauses = 0  # since then
-        self.moved: float | None = None  # its first controls, relative to those of an earlier run, if they differ
-        self.strikes = 0  # times in a row that it was late or failed
-        self.rests = 0  # times that it was set aside
-        self.until = math.inf  # engine's seconds, when a rest or a pause is over
-        self.rested = -math.inf  # engine's seconds, when it was set aside the last time
+        self.reference_ratio: float | None = None  # its first controls to an earlier run's, if they differ
+        self.consecutive_failures = 0  # times in a row that it was late or failed
+        self.exclusions = 0  # times that it was excluded
+        self.retry_at = math.inf  # engine's seconds, when a backoff or a pause is over
+        self.excluded_at = -math.inf  # engine's seconds, when it was excluded the last time
         self.heard = now  # engine's seconds of the last message
         self.started = now  # engine's seconds, when it began the batch on which it works
         self.idle_since = now
@@ -85,7 +84,8 @@ class MemberState:
     @property
     def is_usable(self) -> bool:
         """Whether it measures, or may measure again without joining again."""
-        return self.phase is not MemberPhase.LEFT and (self.phase is not MemberPhase.ASIDE or self.until < math.inf)
+        excluded_for_good = self.phase is MemberPhase.EXCLUDED and self.retry_at == math.inf
+        return self.phase is not MemberPhase.LEFT and not excluded_for_good
 
     def hand(self, handed: HandedBatch, now: float) -> None:
         """Note a batch that is handed out."""
@@ -113,7 +113,7 @@ class MemberState:
             self.phase = MemberPhase.WAITING
         return handed
 
-    def take_answer(self, handed: HandedBatch, entry: BlockEntry, index: int) -> None:
+    def take_answer(self, handed: HandedBatch, entry: Answer, index: int) -> None:
         """Add an answer of a trial or a final to its block and its search."""
         measurement = entry.measurement
         handed.answered.add(index)
@@ -123,7 +123,7 @@ class MemberState:
         entry.search.unwritten += 1
         entry.search.answer(entry.purpose, entry.configuration, measurement)
         assert handed.block is not None
-        handed.block.entries.append(entry)
+        handed.block.answers.append(entry)
 
     def is_late(self, now: float, grace: float) -> bool:
         """Whether it is silent for longer than its batch allows."""
@@ -149,7 +149,7 @@ class MemberState:
         if not self.blocks or self.blocks[-1].closing:
             self.blocks.append(AnswerBlock(now))
         block = self.blocks[-1]
-        if not block.entries and not block.batches:
+        if not block.answers and not block.batches:
             block.opened = now
         return block
 
@@ -159,7 +159,7 @@ class MemberState:
 
     def open_searches(self) -> Iterator[GroupSearch]:
         """The searches that wait for a control of this member."""
-        return (entry.search for block in self.blocks for entry in block.entries)
+        return (entry.search for block in self.blocks for entry in block.answers)
 
     def progress(self) -> MemberProgress:
         """The state for the user."""

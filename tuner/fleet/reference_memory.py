@@ -142,4 +142,4 @@ def _boot() -> str:
 
 
 def _key(member: Member, probe: Probe) -> Key:
-    return member.host, *member.likeness, probe.key
+    return member.host, *member.group_key, probe.key

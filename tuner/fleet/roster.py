@@ -1,4 +1,4 @@
-"""Roster: the members of a fleet, in groups; who may measure, who is late, who is not believed any more."""
+"""Roster: tracks every member of a fleet: ready, late, or excluded because it failed or its control runs changed."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from ..load import Load
+from ..measuring.timing import Options
 from . import control
+from .answers import AnswerBlock
 from .batch import MeasuringBatch, Purpose
-from .block import AnswerBlock
 from .engine import QUIET, Engine
-from .fleet_options import FleetOptions
 from .group import Group
 from .group_search import GroupSearch
-from .member import Likeness, Member
+from .member import GroupKey, Member, MemberPhase
 from .member_state import HandedBatch, MemberState
-from .progress import MemberPhase
+from .options import FleetOptions
 from .reference_memory import ReferenceMemory
 
 
 class Roster:
-    """Knows every member by name. It hands batches to the engine and judges controls; what to measure is not its task.
+    """Knows every member by name. It hands batches to the engine and checks controls; what to measure is not its task.
     """
 
-    def __init__(self, engine: Engine, options: FleetOptions, memory: ReferenceMemory,
+    def __init__(self, engine: Engine, options: FleetOptions, measuring: Options, memory: ReferenceMemory,
                  make_group: Callable[[Member], Group]) -> None:
-        self.engine, self.options, self.memory = engine, options, memory
+        self.engine, self.options, self.measuring, self.memory = engine, options, measuring, memory
         self.members: dict[str, MemberState] = {}
-        self.groups: dict[Likeness, Group] = {}
+        self.groups: dict[GroupKey, Group] = {}
         self._make_group = make_group
         self._numbers = itertools.count(1)
 
     def group_of(self, state: MemberState) -> Group:
         """The group of a member."""
-        return self.groups[state.likeness]
+        return self.groups[state.group_key]
 
     def join(self, member: Member) -> None:
-        """Add a member, or one that comes back: it opens with controls. One that rests goes on resting."""
+        """Add a member, or one that comes back: it opens with controls. One that is excluded stays so."""
         state = self.members.get(member.name)
-        if state is not None and state.likeness != member.likeness:
+        if state is not None and state.group_key != member.group_key:
             self.release(state, MemberPhase.LEFT, "its device has changed")
             del self.group_of(state).members[member.name]
             state = None
-        if member.likeness not in self.groups:
-            self.groups[member.likeness] = self._make_group(member)
+        if member.group_key not in self.groups:
+            self.groups[member.group_key] = self._make_group(member)
         if state is None:
             state = self.members[member.name] = MemberState(member, self.engine.now())
             self.group_of(state).members[member.name] = state
-        elif state.phase is MemberPhase.ASIDE:
+        elif state.phase is MemberPhase.EXCLUDED:
             return
         elif state.phase is not MemberPhase.LEFT:
             self.release(state, MemberPhase.LEFT, "it began anew")
@@ -61,7 +61,7 @@ class Roster:
 
     def open(self, state: MemberState) -> None:
         """Let a member begin, or begin again, with its first controls."""
-        state.phase, state.reason, state.until = MemberPhase.OPENING, "", math.inf
+        state.phase, state.reason, state.retry_at = MemberPhase.OPENING, "", math.inf
         if self.group_of(state).control is None:  # no kernel solves any of the problems, as the group will find
             self._let_measure(state)
         else:
@@ -84,7 +84,7 @@ class Roster:
         best, rounds = (search.best, 0) if search is not None else (math.inf, 0)
         if search is not None and purpose is Purpose.COMPARE:
             best, rounds = math.inf, search.rounds
-        measuring = self.options.tuning.measuring
+        measuring = self.measuring
         if search is None:
             measuring = replace(measuring, samples=max(measuring.samples, control.SAMPLES))
         batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, measuring, best, rounds)
@@ -94,59 +94,59 @@ class Roster:
         return handed
 
     def release(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
-        """Give a member up for now: everything of it that is not in the journal is measured again, by others."""
+        """Give a member up for now: others measure again whatever it measured that is not in the journal."""
         searches = {id(search): search for search in state.open_searches()}
         searches.update({id(handed.search): handed.search for handed in state.handed.values() if handed.search})
         for number in state.release(phase, reason):
             self.engine.cancel(state.name, number)
         group = self.group_of(state)
-        group.forget_usual()
-        group.hungry.pop(state.name, None)
+        group.forget_median()
+        group.free.pop(state.name, None)
         for search in searches.values():
             group.advance(search)
 
-    def set_aside(self, state: MemberState, reason: str) -> None:
-        """Set a member aside: for a rest, or for good after `rests` of them."""
-        state.rests += 1
-        state.strikes = 0
-        self.release(state, MemberPhase.ASIDE, reason)
-        rest = min(self.options.longest_rest, self.options.rest * 2.0 ** min(state.rests - 1, 60))
-        state.rested = self.engine.now()
-        state.until = state.rested + rest if state.rests <= self.options.rests else math.inf
+    def exclude(self, state: MemberState, reason: str) -> None:
+        """Exclude a member until its backoff is over, or for good after `retries` of them."""
+        state.exclusions += 1
+        state.consecutive_failures = 0
+        self.release(state, MemberPhase.EXCLUDED, reason)
+        backoff = min(self.options.longest_backoff, self.options.backoff * 2.0 ** min(state.exclusions - 1, 60))
+        state.excluded_at = self.engine.now()
+        state.retry_at = state.excluded_at + backoff if state.exclusions <= self.options.retries else math.inf
 
-    def strike(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
-        """Count a failure of a member that may be its own fault, and set it aside after `strikes` in a row.
+    def count_failure(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
+        """Count a failure that may be the member's own fault; exclude it after `consecutive_failures`.
 
         A member that is late is released at once.
         """
-        state.strikes += 1
-        if state.strikes >= self.options.strikes:
-            self.set_aside(state, reason)
+        state.consecutive_failures += 1
+        if state.consecutive_failures >= self.options.consecutive_failures:
+            self.exclude(state, reason)
         elif phase is MemberPhase.LATE:
             self.release(state, MemberPhase.LATE, reason)
 
-    def judge(self, state: MemberState, handed: HandedBatch, error: str, load: Load) -> AnswerBlock | None:
-        """Judge a control that is finished; return the block that it has proved, which may be written.
+    def check_control(self, state: MemberState, handed: HandedBatch, error: str, load: Load) -> AnswerBlock | None:
+        """Check a control that is finished; return the block that it has proved, which may be written.
 
         `load` is that of the member's host. It explains a control that is too slow, not one that is too fast or failed.
         """
         seconds = state.control_seconds(handed, error)
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
         heavy = load.heavy
-        known = control.KnownTimes(state.reference, self._remembered(state), self.group_of(state).usual())
+        known = control.KnownTimes(state.reference, self._earlier(state), self.group_of(state).reference_median())
         reason = known.fault(seconds)
         if not reason and heavy and known.is_empty and control.is_unsteady(handed.seconds):
             reason = "its first controls differ"
         if not reason:
-            return self._believe(state, handed.block, seconds, heavy and known.is_empty, heavy)
+            return self._accept(state, handed.block, seconds, heavy and known.is_empty, heavy)
         if handed.repeats < control.REPEATS:
             self.hand_control(state, handed.block, handed.repeats + 1, load)
             return None
-        return self._doubt(state, handed.block, seconds, known, f"{reason} ({error})" if error else reason, load)
+        return self._reject(state, handed.block, seconds, known, f"{reason} ({error})" if error else reason, load)
 
-    def _doubt(self, state: MemberState, block: AnswerBlock | None, seconds: float, known: control.KnownTimes,
-               reason: str, load: Load) -> AnswerBlock | None:
-        """Decide what becomes of a member whose control is not good, however often it was repeated.
+    def _reject(self, state: MemberState, block: AnswerBlock | None, seconds: float, known: control.KnownTimes,
+                reason: str, load: Load) -> AnswerBlock | None:
+        """Decide what happens to a member whose control is still not good after all repeats.
 
         Return the block if it counts nevertheless.
         """
@@ -157,58 +157,60 @@ class Roster:
             self.open(state)
             return None
         if known.is_slower(seconds):
-            state.slowed = self.engine.now()
+            state.slowed_at = self.engine.now()
             if heavy:
                 return self._wait_for_quiet(state, block, f"the machine is busy ({load}); {reason}", True)
             if self._slowed_together(state):
                 return self._wait_for_quiet(state, block, f"its machine has become slower; {reason}", False)
-        if known.remembered is not None and math.isfinite(seconds) and control.differs(seconds, known.remembered):
-            state.moved = seconds / known.remembered
-            if self._moved_together(state) and not replace(known, remembered=None).fault(seconds):
-                return self._believe(state, block, seconds, False, heavy)
+        if known.earlier is not None and math.isfinite(seconds) and control.differs(seconds, known.earlier):
+            state.reference_ratio = seconds / known.earlier
+            if self._changed_together(state) and not replace(known, earlier=None).fault(seconds):
+                return self._accept(state, block, seconds, False, heavy)
             reason += f"; if its machine was changed, remove {self.memory.path}"
-        state.doubted = True
-        self.set_aside(state, reason)
+        state.distrusted = True
+        self.exclude(state, reason)
         return None
 
-    def _remembered(self, state: MemberState) -> float | None:
+    def _earlier(self, state: MemberState) -> float | None:
         """The reference of an earlier run in seconds, for a member that has none in this one."""
         probe = self.group_of(state).control
-        if state.reference is not None or probe is None or (state.moved is not None and self._moved_together(state)):
+        if state.reference is not None or probe is None:
+            return None
+        if state.reference_ratio is not None and self._changed_together(state):
             return None
         return self.memory.seconds(state.member, probe)
 
-    def _moved_together(self, state: MemberState) -> bool:
+    def _changed_together(self, state: MemberState) -> bool:
         """Whether most of a group, and three at least, differ alike from an earlier run: it was changed on purpose."""
         states = [other for other in self.group_of(state).members.values()
-                  if other.moved is not None or other.reference is not None]
-        alike = [other for other in states if other.moved and state.moved
-                 and not control.differs(other.moved, state.moved)]
+                  if other.reference_ratio is not None or other.reference is not None]
+        alike = [other for other in states if other.reference_ratio and state.reference_ratio
+                 and not control.differs(other.reference_ratio, state.reference_ratio)]
         return len(alike) >= control.ALIKE and 2 * len(alike) > len(states)
 
-    def _believe(self, state: MemberState, block: AnswerBlock | None, seconds: float, unproved: bool,
-                 heavy: bool) -> AnswerBlock | None:
-        """Take a good control; return the block that it closes.
+    def _accept(self, state: MemberState, block: AnswerBlock | None, seconds: float, unproved: bool,
+                heavy: bool) -> AnswerBlock | None:
+        """Accept a good control; return the block that it closes.
 
         `unproved`: it was compared with nothing, and the machine is busy.
         """
         now, loaded = self.engine.now(), state.reference_loaded
         if state.reference is None:
-            state.reference, state.reference_loaded, state.doubted = seconds, unproved, False
+            state.reference, state.reference_loaded, state.distrusted = seconds, unproved, False
             loaded = block is not None  # which was opened without a reference
-            self.group_of(state).forget_usual()
+            self.group_of(state).forget_median()
         elif loaded and not heavy:
             state.reference_loaded = loaded = False
-            self.group_of(state).forget_usual()
-        state.slowed, state.busy_since = -math.inf, None
+            self.group_of(state).forget_median()
+        state.slowed_at, state.busy_since = -math.inf, None
         state.pauses = 0
         probe = self.group_of(state).control
         if block is None:
             self._let_measure(state)
         elif not state.reference_loaded and probe is not None:
             self.memory.confirm(state.member, probe, state.reference)
-        if block is not None and now - state.rested > self.options.forgiven:
-            state.rests = 0
+        if block is not None and now - state.excluded_at > self.options.retries_reset:
+            state.exclusions = 0
         return self._close(state, block, loaded)
 
     def _close(self, state: MemberState, block: AnswerBlock | None, loaded: bool) -> AnswerBlock | None:
@@ -223,18 +225,18 @@ class Roster:
                         reported: bool) -> AnswerBlock | None:
         """Let a member wait until its machine is quiet. Its block is measured again.
 
-        After `busy_most` seconds, a member whose host has reported the load (`reported`) goes on, and its records are
-        marked; any other one is set aside.
+        After `busy_timeout`, a member whose host has reported the load (`reported`) goes on, and its records are
+        marked; any other one is excluded.
         """
         now = self.engine.now()
         state.busy_since = now if state.busy_since is None else state.busy_since
-        if now - state.busy_since <= self.options.busy_most:
+        if now - state.busy_since <= self.options.busy_timeout:
             self.release(state, MemberPhase.BUSY, reason)
-            state.until = now + min(self.options.longest_pause, self.options.pause * 2.0 ** min(state.pauses, 60))
+            state.retry_at = now + min(self.options.longest_pause, self.options.pause * 2.0 ** min(state.pauses, 60))
             state.pauses += 1
         elif not reported:
-            state.doubted = True
-            self.set_aside(state, reason)
+            state.distrusted = True
+            self.exclude(state, reason)
         else:
             if block is None:
                 self._let_measure(state)
@@ -242,32 +244,32 @@ class Roster:
         return None
 
     def _slowed_together(self, state: MemberState) -> bool:
-        """Whether other members of its host have slowed down in these minutes: the host is slow, and they do not lie.
+        """Whether other members of its host have slowed down in these minutes: then the host is slow, not the member.
 
-        One of them that was set aside for it waits for quiet instead.
+        One of them that was excluded for it waits for quiet instead.
         """
         now, host = self.engine.now(), state.member.host
         since = now - 2 * self.options.block_seconds
         others = [other for other in self.members.values() if other is not state and host
-                  and other.member.host == host and other.slowed >= since]
+                  and other.member.host == host and other.slowed_at >= since]
         for other in others:
-            other.busy_since = other.slowed if other.busy_since is None else other.busy_since
-            if other.phase is MemberPhase.ASIDE and other.slowed <= other.rested \
-                    and now - other.busy_since <= self.options.busy_most:
-                other.phase, other.doubted = MemberPhase.BUSY, False
-                other.rests -= 1
+            other.busy_since = other.slowed_at if other.busy_since is None else other.busy_since
+            if other.phase is MemberPhase.EXCLUDED and other.slowed_at <= other.excluded_at \
+                    and now - other.busy_since <= self.options.busy_timeout:
+                other.phase, other.distrusted = MemberPhase.BUSY, False
+                other.exclusions -= 1
         return bool(others)
 
     def _let_measure(self, state: MemberState) -> None:
         state.phase = MemberPhase.MEASURING if state.handed else MemberPhase.WAITING
         state.idle_since = self.engine.now()
-        self.group_of(state).hungry[state.name] = state
+        self.group_of(state).free[state.name] = state
 
     def late(self, now: float) -> Iterator[MemberState]:
         """The members that are silent for longer than their batch allows."""
         return (state for state in self.members.values() if state.handed and state.is_late(now, self.options.grace))
 
-    def rested(self, now: float) -> Iterator[MemberState]:
-        """The members whose rest or pause is over."""
-        phases = (MemberPhase.ASIDE, MemberPhase.BUSY)
-        return (state for state in self.members.values() if state.phase in phases and now >= state.until)
+    def due(self, now: float) -> Iterator[MemberState]:
+        """The members whose backoff or pause is over."""
+        phases = (MemberPhase.EXCLUDED, MemberPhase.BUSY)
+        return (state for state in self.members.values() if state.phase in phases and now >= state.retry_at)

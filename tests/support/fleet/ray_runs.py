@@ -24,14 +24,14 @@ import psutil
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.tuner.fleet import control, fleet_options
-from seqtune.tuner.fleet.block import BlockEntry
+from seqtune.tuner.fleet import answers, control
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.ledger import Ledger
-from seqtune.tuner.fleet.on_ray import ray_cluster, ray_engine
-from seqtune.tuner.fleet.on_ray.ray_import import import_ray
+from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
+from seqtune.tuner.fleet.on_ray import engine as ray_engine
+from seqtune.tuner.fleet.on_ray.importing import import_ray
+from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuning import fleet
 
 PROBLEMS = ("gemm m=16 n=16 k=16", "gemm m=12 n=16 k=8")
 TRIALS = 10  # of each problem
@@ -103,13 +103,13 @@ def nodes(journal: str) -> Answer:
 
 def stopped(journal: str, name: str) -> Answer:
     """Tune on two local members. After some answers, Ctrl-C reaches all processes of the terminal, SIGTERM only one."""
-    answers = list[Event]()
+    seen = list[Event]()
     send = os.killpg if name == "SIGINT" else os.kill
 
     def see(run: FleetRun, event: Event) -> None:
         if isinstance(event, Answered):
-            answers.append(event)
-            if len(answers) == 2 * BLOCK:
+            seen.append(event)
+            if len(seen) == 2 * BLOCK:
                 send(os.getpgrp() if name == "SIGINT" else os.getpid(), signal.Signals[name])
 
     on_events(see)
@@ -118,16 +118,16 @@ def stopped(journal: str, name: str) -> Answer:
 
 def killed(journal: str) -> Answer:
     """Tune on two local members. The driver is killed when it has written the first records."""
-    write = Ledger.write
+    write = answers.JournalWriter.write
 
-    def watched(ledger: Ledger) -> Sequence[BlockEntry]:
-        written = write(ledger)
+    def watched(writer: answers.JournalWriter) -> Sequence[answers.Answer]:
+        written = write(writer)
         if written:
             print(json.dumps({"written": len(written)}), flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         return written
 
-    setattr(Ledger, "write", watched)  # noqa: B010 - as above
+    setattr(answers.JournalWriter, "write", watched)  # noqa: B010 - as above
     return finished(journal)
 
 
@@ -153,7 +153,7 @@ def bare() -> Answer:
 if __name__ == "__main__":
     control.BOUND = 1e9
     ray_engine.TOGETHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
-    setattr(fleet_options, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
+    setattr(fleet, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
     programs: dict[str, Callable[..., Answer]] = {
         "nodes": nodes, "stopped": stopped, "killed": killed, "finished": finished, "bare": bare}
     print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

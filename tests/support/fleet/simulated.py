@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from functools import partial
 
 from benchmarks.fleet.simulated_engine import SimulatedEngine, SimulatedMember
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
@@ -13,14 +14,22 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.fleet.fleet_options import FleetOptions
+from seqtune.kernels.task import Task
+from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.measuring.timing import Options
-from seqtune.tuner.tuning_options import Finals, TuningOptions
+from seqtune.tuner.run.plan import UNLIMITED, Budget, Finals, Plan, TuningOptions
 
-__all__ = ["DEVICE", "KERNEL", "OPTIONS", "OTHER", "Content", "CrampedEngine", "TrueMeasurer", "contents", "members",
-           "problems", "seconds", "untrue"]
+__all__ = ["DEVICE", "KERNEL", "OPTIONS", "OTHER", "TUNING", "Content", "CrampedEngine", "TrueMeasurer", "contents",
+           "members", "plan_of", "problems", "seconds", "untrue"]
 Content = tuple[str, str, str, str, tuple[float, ...]]
-OPTIONS = FleetOptions(TuningOptions("random", finals=Finals(count=2)))
+OPTIONS = FleetOptions()
+TUNING = TuningOptions("random", finals=Finals(count=2))
+
+
+def plan_of(problems: Sequence[Problem], budget: Budget = UNLIMITED, options: TuningOptions = TUNING,
+            retry_failed: bool = False) -> Plan:
+    """A plan for the simulated kernel."""
+    return Plan(problems, budget, options, partial(Task.of, kernels=[KERNEL]), retry_failed)
 
 
 def contents(journal: Journal, run: str | None = None) -> list[Content]:

@@ -14,13 +14,12 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet.control import KnownTimes, is_unsteady
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
+from seqtune.tuner.fleet.member import Member, MemberPhase
+from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.load import Load, LoadMeter
-from seqtune.tuner.tuning_options import Budget
-from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue
+from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
 
 PAIR = [replace(member, host="node", name=f"node/test:1#{number}") for number, member in enumerate(members(2))]
 
@@ -35,8 +34,8 @@ def run_on(folder: Path, fleet: Sequence[Member], faults: Sequence[SimulatedFaul
 
     with Journal(folder / "journal") as journal:
         engine = SimulatedEngine(fleet, seconds, faults, cost)
-        run = FleetRun(problems(4), engine, journal, Budget(trials=100), replace(options, on_fleet_progress=look),
-                       [KERNEL])
+        run = FleetRun(plan_of(problems(4), Budget(trials=100)), engine, journal,
+                       replace(options, on_fleet_progress=look))
         assert len(list(run.results())) == 4
         records = list(journal.records(run="random"))
         assert len(records) == 400
@@ -54,7 +53,7 @@ def test_members_of_a_busy_machine_wait_for_quiet_and_write_only_what_is_true(tm
     records, engine, seen = run_on(tmp_path, fleet, load_on(fleet, 30, 330))
     assert not untrue(records, [DEVICE])
     assert not any(record.loaded for record in records)
-    assert {phase for phase, _ in seen}.isdisjoint({MemberPhase.ASIDE, MemberPhase.LATE})
+    assert {phase for phase, _ in seen}.isdisjoint({MemberPhase.EXCLUDED, MemberPhase.LATE})
     start = "the machine is busy (other processes had 50% of the CPUs); its control took "
     assert any(phase is MemberPhase.BUSY and reason.startswith(start) for phase, reason in seen)
     assert engine.clock < 330 + 60 + 250  # a pause, and the work
@@ -66,8 +65,8 @@ def test_a_machine_that_stays_busy_measures_with_a_mark(tmp_path: Path) -> None:
     assert wrong
     assert all(record.loaded for record in wrong)
     assert not all(record.loaded for record in records)  # the first block was measured before
-    assert MemberPhase.ASIDE not in {phase for phase, _ in seen}
-    assert OPTIONS.busy_most < engine.clock < OPTIONS.busy_most + 700
+    assert MemberPhase.EXCLUDED not in {phase for phase, _ in seen}
+    assert OPTIONS.busy_timeout < engine.clock < OPTIONS.busy_timeout + 700
 
 
 def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path
     assert wrong  # two blocks before the load ended, in which nothing could be compared
     assert all(record.loaded for record in wrong)
     assert sum(not record.loaded for record in records) > 200
-    assert MemberPhase.ASIDE not in {phase for phase, _ in seen}
+    assert MemberPhase.EXCLUDED not in {phase for phase, _ in seen}
 
 
 def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Path) -> None:
@@ -85,29 +84,29 @@ def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Pat
     records, _, seen = run_on(tmp_path, fleet, faults)
     assert not any(record.loaded for record in records)
     assert not untrue(records, [DEVICE])
-    assert {MemberPhase.BUSY, MemberPhase.ASIDE} & {phase for phase, _ in seen} == {MemberPhase.BUSY}
+    assert {MemberPhase.BUSY, MemberPhase.EXCLUDED} & {phase for phase, _ in seen} == {MemberPhase.BUSY}
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.6])
 def test_a_member_that_drifts_without_load_lies(tmp_path: Path, factor: float) -> None:
     faults = [SimulatedFault(FaultKind.LYING, members(1)[0].name, 30, 330, factor)]
-    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, rests=10))
+    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, retries=10))
     assert not untrue(records, [DEVICE])
-    assert MemberPhase.ASIDE in {phase for phase, _ in seen}
+    assert MemberPhase.EXCLUDED in {phase for phase, _ in seen}
 
 
 def test_a_member_that_becomes_faster_on_a_busy_machine_lies(tmp_path: Path) -> None:
     name = members(1)[0].name
     faults = [SimulatedFault(FaultKind.LYING, name, 30, 330, 0.3), *load_on(members(1), 30, 330)]
-    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, rests=10))
+    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, retries=10))
     assert not untrue(records, [DEVICE])
-    assert MemberPhase.ASIDE in {phase for phase, _ in seen}
+    assert MemberPhase.EXCLUDED in {phase for phase, _ in seen}
 
 
 def test_members_of_one_host_that_slow_down_together_are_no_liars(tmp_path: Path) -> None:
     """Nobody reports a load: another virtual machine, or heat, has slowed the host."""
     faults = [SimulatedFault(FaultKind.LYING, member.name, 30, 300, 1.7) for member in PAIR]
-    records, _, seen = run_on(tmp_path, PAIR, faults, options=replace(OPTIONS, rests=1))
+    records, _, seen = run_on(tmp_path, PAIR, faults, options=replace(OPTIONS, retries=1))
     assert not untrue(records, [DEVICE])
     assert any(phase is MemberPhase.BUSY and "its machine has become slower" in reason for phase, reason in seen)
 
@@ -124,7 +123,7 @@ def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path) -> N
     name = members(1)[0].name
     faults = [SimulatedFault(FaultKind.LYING, name, 100.0 + 4000 * number, 400.0 + 4000 * number, 2.0)
               for number in range(3)]
-    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0, options=replace(OPTIONS, rests=2))
+    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0, options=replace(OPTIONS, retries=2))
     assert not untrue(records, [DEVICE])
     assert engine.clock > 8200
 
@@ -134,7 +133,7 @@ def test_only_a_slower_control_is_explained_by_load() -> None:
     assert not KnownTimes(1.0).is_slower(0.7)
     assert not KnownTimes(1.0, 2.0).is_slower(1.5)  # slower than the one, faster than the other
     assert not KnownTimes(1.0).is_slower(float("inf"))
-    assert [known.is_empty for known in (KnownTimes(), KnownTimes(usual=1.0))] == [True, False]
+    assert [known.is_empty for known in (KnownTimes(), KnownTimes(group_median=1.0))] == [True, False]
     assert [is_unsteady(times) for times in ([1.0, 1.1, 1.3], [1.0, 1.1], [])] == [True, False, False]
 
 

@@ -17,18 +17,17 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
 from seqtune.tuner.fleet.engine import Event
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.progress import FleetProgress
-from seqtune.tuner.tuning_options import Budget
-from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, contents, members, problems, seconds, untrue
+from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.simulated import DEVICE, OPTIONS, contents, members, plan_of, problems, seconds, untrue
 
 BUDGET = Budget(trials=100)
 
 
 def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions = OPTIONS, count: int = 8) -> FleetRun:
     """A run of the usual problems."""
-    return FleetRun(problems(count), engine, journal, BUDGET, options, [KERNEL])
+    return FleetRun(plan_of(problems(count), BUDGET), engine, journal, options)
 
 
 class FullDisk(Journal):
@@ -85,7 +84,7 @@ def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
         list(run.results())
         assert journal.refused > 1
         assert len(list(journal.records(run="random"))) == 800
-        assert run.ledger.doubled == 0
+        assert run.writer.doubled == 0
         assert not untrue(list(journal.records()), [DEVICE])
         assert any("disk is full" in note for note in notes)
         assert 100 < engine.clock < 130
@@ -156,5 +155,5 @@ def test_ctrl_c_does_not_wait_long_for_a_member_that_is_silent(tmp_path: Path) -
         engine.presses = (6.0,)
         with pytest.raises(InterruptedTuning, match=r", except \d+ whose control"):
             list(run_of(engine, journal).results())
-        assert engine.clock < 6.0 + OPTIONS.stopping + 2
+        assert engine.clock < 6.0 + OPTIONS.stop_timeout + 2
         assert len(list(journal.records())) > 50  # of the other member

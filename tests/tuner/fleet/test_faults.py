@@ -13,19 +13,19 @@ from benchmarks.fleet.simulated_engine import SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.errors import SeqtuneError
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.fleet.progress import MemberPhase, MemberProgress
-from seqtune.tuner.tuning_options import Budget
+from seqtune.tuner.fleet.member import Member, MemberPhase, MemberProgress
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.simulated import (
     DEVICE,
-    KERNEL,
     OPTIONS,
     OTHER,
+    TUNING,
     Content,
     CrampedEngine,
     contents,
     members,
+    plan_of,
     problems,
     seconds,
     untrue,
@@ -41,8 +41,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
     @cache
     def contents_of(count: int) -> list[Content]:
         with Journal(tmp_path_factory.mktemp("sound") / "journal") as journal:
-            run = FleetRun(problems(count), SimulatedEngine(members(8), seconds), journal, Budget(trials=100), OPTIONS,
-                           [KERNEL])
+            run = FleetRun(plan_of(problems(count), Budget(trials=100)), SimulatedEngine(members(8), seconds), journal)
             assert len(list(run.results())) == count
             return contents(journal)
 
@@ -54,12 +53,12 @@ def run_with(folder: Path, sound: Sound, faults: Sequence[SimulatedFault], fleet
     """Run with faults; check that the records are those of a run without; return the first member's state."""
     with Journal(folder / "journal") as journal:
         engine = SimulatedEngine(fleet, seconds, faults, cost)
-        run = FleetRun(problems(count), engine, journal, Budget(trials=100), OPTIONS, [KERNEL])
+        run = FleetRun(plan_of(problems(count), Budget(trials=100)), engine, journal)
         assert len(list(run.results())) == count
         expected = sound(count)
         assert contents(journal, "random") == [content for content in expected if content[2] == "random"]
         assert set(contents(journal)) == set(expected)
-        assert run.ledger.doubled == 0
+        assert run.writer.doubled == 0
         return run.progress().members[0], engine
 
 
@@ -72,12 +71,12 @@ def run_with(folder: Path, sound: Sound, faults: Sequence[SimulatedFault], fleet
     (SimulatedFault(FaultKind.STALLED, FIRST, 5.0, 30.0), MemberPhase.WAITING),
     (SimulatedFault(FaultKind.SLOW, FIRST, 5.0, factor=1e5), MemberPhase.LATE),
     (SimulatedFault(FaultKind.SLOW, FIRST, 5.0, factor=5.0), MemberPhase.WAITING),
-    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=0.6), MemberPhase.ASIDE),
-    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=1.5), MemberPhase.ASIDE),
-    (SimulatedFault(FaultKind.LYING, FIRST, 0.0, factor=0.6), MemberPhase.ASIDE),  # only its like can tell
-    (SimulatedFault(FaultKind.FAILING, FIRST, 5.0), MemberPhase.ASIDE),
-    (SimulatedFault(FaultKind.FAILING, FIRST, 0.0), MemberPhase.ASIDE),
-    (SimulatedFault(FaultKind.REFUSING, FIRST, 5.0), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=0.6), MemberPhase.EXCLUDED),
+    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=1.5), MemberPhase.EXCLUDED),
+    (SimulatedFault(FaultKind.LYING, FIRST, 0.0, factor=0.6), MemberPhase.EXCLUDED),  # only its like can tell
+    (SimulatedFault(FaultKind.FAILING, FIRST, 5.0), MemberPhase.EXCLUDED),
+    (SimulatedFault(FaultKind.FAILING, FIRST, 0.0), MemberPhase.EXCLUDED),
+    (SimulatedFault(FaultKind.REFUSING, FIRST, 5.0), MemberPhase.EXCLUDED),
     (SimulatedFault(FaultKind.DOUBLED, FIRST, 5.0), MemberPhase.WAITING),
     (SimulatedFault(FaultKind.SHUFFLED, FIRST, 0.0), MemberPhase.WAITING),
 ], ids=lambda value: f"{value.kind}-{value.begin:.0f}-{value.factor}" if isinstance(value, SimulatedFault) else None)
@@ -119,16 +118,15 @@ def test_every_member_of_a_fleet_may_have_a_fault(tmp_path: Path, sound: Sound) 
 
 def test_a_lie_is_told_neither_to_the_journal_nor_in_the_end_to_the_strategy(tmp_path: Path) -> None:
     """The strategy learns from times. After a lie it is built again and told the truth."""
-    options = replace(OPTIONS, tuning=replace(OPTIONS.tuning, strategy="evolutionary", batch=40))
+    plan = plan_of(problems(2), Budget(trials=200), replace(TUNING, strategy="evolutionary", batch=40))
     trials = []
     for faults in ([], [SimulatedFault(FaultKind.LYING, FIRST, 1.0, factor=0.5)]):
         with Journal(tmp_path / f"{len(faults)}") as journal:
-            run = FleetRun(problems(2), SimulatedEngine(members(4), seconds, faults), journal, Budget(trials=200),
-                           options, [KERNEL])
+            run = FleetRun(plan, SimulatedEngine(members(4), seconds, faults), journal)
             list(run.results())
             assert not untrue(list(journal.records()), [DEVICE])
             trials.append(contents(journal, "evolutionary"))
-            assert run.progress().members[0].phase is (MemberPhase.ASIDE if faults else MemberPhase.WAITING)
+            assert run.progress().members[0].phase is (MemberPhase.EXCLUDED if faults else MemberPhase.WAITING)
     common = set(trials[0]) & set(trials[1])
     assert len(common) > 0.7 * len(trials[0])  # the journal's history of the other problem may differ
 
@@ -137,10 +135,11 @@ def test_unlike_members_do_not_take_over_the_work_of_a_lost_one(tmp_path: Path) 
     fault = SimulatedFault(FaultKind.KILLED, "other0/test:1", 2.0)
     with Journal(tmp_path / "journal") as journal:
         engine = SimulatedEngine(members(2) + members(1, OTHER, "other"), seconds, [fault])
-        run = FleetRun(problems(2), engine, journal, Budget(trials=100), OPTIONS, [KERNEL])
+        run = FleetRun(plan_of(problems(2), Budget(trials=100)), engine, journal)
         with pytest.raises(SeqtuneError, match="2 problems are not finished: no member is left: other0/test:1: its "):
             list(run.results())
-        assert {reason for _, _, reason in run.skipped} == {"no member is left: other0/test:1: its worker was killed"}
+        assert {skipped.reason for skipped in run.skipped} == {
+            "no member is left: other0/test:1: its worker was killed"}
         records = list(journal.records(run="random"))
         assert sum(record.machine == DEVICE.fingerprint for record in records) == 200
         assert sum(record.machine == OTHER.fingerprint for record in records) == 0  # no control had proved them
@@ -150,17 +149,17 @@ def test_a_member_that_always_fails_is_given_up_after_some_rests(tmp_path: Path)
     fault = SimulatedFault(FaultKind.FAILING, FIRST, 0.0)
     with Journal(tmp_path / "journal") as journal:
         engine = SimulatedEngine(members(1), seconds, [fault])
-        run = FleetRun(problems(2), engine, journal, Budget(trials=10), OPTIONS, [KERNEL])
+        run = FleetRun(plan_of(problems(2), Budget(trials=10)), engine, journal)
         with pytest.raises(SeqtuneError, match=r"no member is left: .*its control failed"):
             list(run.results())
-        assert engine.clock == pytest.approx(15 * OPTIONS.rest, rel=0.1)  # 1 + 2 + 4 + 8 rests
+        assert engine.clock == pytest.approx(15 * OPTIONS.backoff, rel=0.1)  # 1 + 2 + 4 + 8 times
         assert list(journal.records()) == []
 
 
 def test_a_problem_that_no_member_can_measure_is_left_out(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
-        run = FleetRun(problems(3), CrampedEngine(problems(3)[1]), journal, Budget(trials=50), OPTIONS, [KERNEL])
-        assert [result.result.done for result in run.results()] == [50, 50]
-        (problem, _, reason), = run.skipped
-        assert (problem, reason) == (problems(3)[1], "out of memory")
+        run = FleetRun(plan_of(problems(3), Budget(trials=50)), CrampedEngine(problems(3)[1]), journal)
+        assert [result.done for result in run.results()] == [50, 50]
+        skipped, = run.skipped
+        assert (skipped.problem, skipped.reason) == (problems(3)[1], "out of memory")
         assert all(member.phase is MemberPhase.WAITING for member in run.progress().members)

@@ -20,11 +20,11 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.engine import Event
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.tuning_options import Budget, Finals, TuningOptions
-from tests.support.fleet.simulated import DEVICE, KERNEL, OTHER, members, problems, seconds, untrue
+from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.simulated import DEVICE, OTHER, members, plan_of, problems, seconds, untrue
 
 HOSTS = 6  # each with a device of either kind
 PROBLEMS = 10
@@ -33,7 +33,7 @@ COST = 1.0  # s of a measurement: the faults last for many measurements, and for
 FAULTY = 0.8  # share of the undisturbed time in which faults begin
 MEMBER_FAULTS = 15  # one of each kind, and some kinds twice
 DISK_SECONDS = 40.0  # that the disk is full
-OPTIONS = FleetOptions(TuningOptions("random", finals=Finals(count=2)), rest=60.0, rests=100)
+OPTIONS = FleetOptions(backoff=60.0, retries=100)
 DRIVER, DISK, CLOCK = "driver killed", "disk full", "clock jumps"
 SECONDS: dict[FaultKind, tuple[float, float]] = {  # shortest and longest duration
     FaultKind.KILLED: (5, 60), FaultKind.HUNG: (5, 400), FaultKind.STALLED: (2, 400), FaultKind.SLOW: (30, 300),
@@ -116,8 +116,8 @@ def run_campaign(path: Path, faults: Sequence[SimulatedFault], plan: Sequence[tu
         while True:
             engine = FaultyDriver(fleet(), seconds, faults, COST, seed=seed, begins=clock, on_fault=begun.append)
             engine.prepare(journal, rest)
-            run = FleetRun(problems(PROBLEMS), engine, journal, Budget(trials=TRIALS), replace(
-                OPTIONS, wall=engine.wall), [KERNEL])
+            run = FleetRun(plan_of(problems(PROBLEMS), Budget(trials=TRIALS)), engine, journal,
+                           replace(OPTIONS, wall=engine.wall))
             try:
                 for _ in run.results():
                     pass

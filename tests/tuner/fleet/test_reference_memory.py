@@ -16,12 +16,12 @@ from seqtune.data.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet import reference_memory
 from seqtune.tuner.fleet.control import probe
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.progress import MemberPhase
+from seqtune.tuner.fleet.member import MemberPhase
+from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
-from seqtune.tuner.tuning_options import Budget
-from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
 
 LATER = replace(OPTIONS, wall=lambda: 1.8e9 + OLDEST + 100)
 
@@ -45,13 +45,13 @@ def run_twice(folder: Path, count: int, liars: Sequence[int],
 
 
 def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions) -> FleetRun:
-    return FleetRun(problems(10), engine, journal, Budget(trials=100), options, [KERNEL])
+    return FleetRun(plan_of(problems(10), Budget(trials=100)), engine, journal, options)
 
 
 def test_a_restarted_driver_does_not_believe_a_member_that_has_begun_to_lie(tmp_path: Path) -> None:
     states, true = run_twice(tmp_path, 2, [1])
     assert true
-    assert states == [MemberPhase.WAITING, MemberPhase.ASIDE]
+    assert states == [MemberPhase.WAITING, MemberPhase.EXCLUDED]
 
 
 def test_a_sole_member_that_has_changed_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_members_that_have_changed_alike_are_believed(tmp_path: Path) -> None:
 
 def test_half_of_a_group_that_has_changed_is_not_believed(tmp_path: Path) -> None:
     states, true = run_twice(tmp_path, 4, [0, 1])
-    assert states == [MemberPhase.ASIDE] * 2 + [MemberPhase.WAITING] * 2
+    assert states == [MemberPhase.EXCLUDED] * 2 + [MemberPhase.WAITING] * 2
     assert true
 
 
 def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Path,
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_memory, "MOST_ENTRIES", 2)
-    control = probe(DEVICE, problems(1), [KERNEL])
+    control = probe(DEVICE, plan_of(problems(1)))
     assert control is not None
     clock, engine = [1e9], [5.0]
     first, second, third = members(3)
@@ -105,7 +105,7 @@ def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Pa
 
 
 def test_a_machine_that_was_started_anew_counts_by_its_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    control = probe(DEVICE, problems(1), [KERNEL])
+    control = probe(DEVICE, plan_of(problems(1)))
     assert control is not None
     member, = members(1)
     monkeypatch.setattr(reference_memory, "_boot", lambda: "first")
@@ -139,7 +139,7 @@ def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
-    control = probe(DEVICE, problems(1), [KERNEL])
+    control = probe(DEVICE, plan_of(problems(1)))
     assert control is not None
     now = [0.0]
     memory = ReferenceMemory(tmp_path / "journal", lambda: 1e9, lambda: now[0])

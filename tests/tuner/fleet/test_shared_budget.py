@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,29 +15,33 @@ from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.data.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Parameter
-from seqtune.tuner.campaign import campaign
-from seqtune.tuner.fleet.fleet_options import FleetOptions
-from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.tune import tasks_for
+from seqtune.kernels.task import Task
+from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.run.local_run import LocalRun
+from seqtune.tuner.run.plan import Budget, Plan
 from tests.support.fleet.simulated import (
     DEVICE,
     KERNEL,
     OPTIONS,
     OTHER,
+    TUNING,
     CrampedEngine,
     TrueMeasurer,
     members,
+    plan_of,
     problems,
     seconds,
     untrue,
 )
 
 TOTAL = 150
-SHARED = replace(OPTIONS, total=TOTAL)
+SHARED = Budget(total=TOTAL)
 
 
-def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions = SHARED, count: int = 5) -> FleetRun:
-    return FleetRun(problems(count), engine, journal, options=options, kernels=[KERNEL])
+def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions = OPTIONS, count: int = 5,
+           budget: Budget = SHARED) -> FleetRun:
+    return FleetRun(plan_of(problems(count), budget), engine, journal, options)
 
 
 def trials(journal: Journal, machine: str = DEVICE.fingerprint) -> set[tuple[str, str]]:
@@ -51,8 +56,8 @@ def trials(journal: Journal, machine: str = DEVICE.fingerprint) -> set[tuple[str
 def alone(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
     """The trials of one machine without a fleet."""
     with Journal(tmp_path_factory.mktemp("alone") / "journal") as journal:
-        tasks = tasks_for(problems(5), DEVICE, [KERNEL])
-        assert sum(result.done for result in campaign(tasks, journal, TrueMeasurer(), TOTAL, OPTIONS.tuning)) == TOTAL
+        run = LocalRun(plan_of(problems(5), SHARED), journal, TrueMeasurer())
+        assert sum(result.done for result in run.results()) == TOTAL
         return trials(journal)
 
 
@@ -61,7 +66,7 @@ def test_up_to_four_members_share_a_total_as_one_machine_spends_it(tmp_path: Pat
                                                                    count: int) -> None:
     with Journal(tmp_path / "journal") as journal:
         run = run_of(SimulatedEngine(members(count), seconds), journal)
-        assert sum(result.result.done for result in run.results()) == TOTAL
+        assert sum(result.done for result in run.results()) == TOTAL
         assert trials(journal) == alone
         assert (run.progress().done, run.progress().total) == (TOTAL, TOTAL)
         assert not untrue(list(journal.records()), [DEVICE])
@@ -86,7 +91,7 @@ def test_a_larger_group_spends_the_total_on_several_problems_at_a_time(tmp_path:
 def test_faults_change_nothing_of_the_total(tmp_path: Path, faults: Sequence[SimulatedFault]) -> None:
     with Journal(tmp_path / "journal") as journal:
         engine = SimulatedEngine(members(3), seconds, faults)
-        run = run_of(engine, journal, replace(SHARED, block_seconds=2.0))
+        run = run_of(engine, journal, replace(OPTIONS, block_seconds=2.0))
         assert len(list(run.results())) == 5
         assert len(trials(journal)) == TOTAL
         assert not untrue(list(journal.records()), [DEVICE])
@@ -94,7 +99,7 @@ def test_faults_change_nothing_of_the_total(tmp_path: Path, faults: Sequence[Sim
 
 def test_unlike_groups_have_a_total_each_and_a_killed_driver_resumes(tmp_path: Path) -> None:
     fleet = [*members(2), *members(1, OTHER, "other")]
-    options = replace(SHARED, block_seconds=1.0)
+    options = replace(OPTIONS, block_seconds=1.0)
     with Journal(tmp_path / "journal") as journal:
         with pytest.raises(DriverKilled):
             list(run_of(SimulatedEngine(fleet, seconds, driver_ends=4.0), journal, options).results())
@@ -112,30 +117,30 @@ def test_unlike_groups_have_a_total_each_and_a_killed_driver_resumes(tmp_path: P
 def test_small_and_large_totals_end(tmp_path: Path, total: int) -> None:
     small = replace(KERNEL, name="test.small", parameters=tuple(Parameter(name, tuple(range(7))) for name in "xy"))
     with Journal(tmp_path / "journal") as journal:
-        run = FleetRun(problems(2), SimulatedEngine(members(2), seconds), journal,
-                       options=replace(SHARED, total=total), kernels=[small])
-        results = [result.result for result in run.results()]
+        plan = Plan(problems(2), Budget(total=total), TUNING, partial(Task.of, kernels=[small]))
+        run = FleetRun(plan, SimulatedEngine(members(2), seconds), journal)
+        results = list(run.results())
         assert sum(result.done for result in results) == min(total, sum(result.space for result in results))
 
 
 def test_problems_that_no_member_can_measure_leave_the_total_to_the_others(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
-        run = run_of(CrampedEngine(problems(3)[1]), journal, replace(SHARED, total=60), 3)
-        assert sum(result.result.done for result in run.results()) == 60
-        assert [reason for _, _, reason in run.skipped] == ["out of memory"]
+        run = run_of(CrampedEngine(problems(3)[1]), journal, count=3, budget=Budget(total=60))
+        assert sum(result.done for result in run.results()) == 60
+        assert [skipped.reason for skipped in run.skipped] == ["out of memory"]
 
 
 def test_failures_are_tried_again_when_asked_for(tmp_path: Path) -> None:
     """The crashes of the first run were the fault of its machine: in the second run all configurations are correct."""
-    options = replace(OPTIONS, tuning=replace(OPTIONS.tuning, strategy="exhaustive"))
+    plan = plan_of(problems(2), options=replace(TUNING, strategy="exhaustive"))
     with Journal(tmp_path / "journal") as journal:
-        list(run_of(SimulatedEngine(members(2), seconds, cost=0.001), journal, options, 2).results())
+        list(FleetRun(plan, SimulatedEngine(members(2), seconds, cost=0.001), journal).results())
         crashed = sum(record.measurement.status is Status.CRASH for record in journal.records())
         count = len(trials(journal))
         assert crashed > 50
         sound = SimulatedEngine(members(2), lambda *_: 1e-3, cost=0.001)
-        reference = replace(options, retry_failed=True, wall=lambda: 4e9)  # later than what is remembered
-        list(run_of(sound, journal, reference, 2).results())
+        later = replace(OPTIONS, wall=lambda: 4e9)  # than what is remembered
+        list(FleetRun(replace(plan, retry_failed=True), sound, journal, later).results())
         assert not any(record.measurement.status is Status.CRASH for record in journal.records())
         assert len(trials(journal)) == count
         assert crashed <= sound.measured < crashed + 50

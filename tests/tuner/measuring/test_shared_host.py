@@ -16,8 +16,9 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.tuner.measuring.patience import SHARE
-from seqtune.tuner.simulation import RecordedSpace
-from seqtune.tuner.tune import Budget, TuningOptions, TuningRun
+from seqtune.tuner.run.local_run import MeasuredSearch
+from seqtune.tuner.run.plan import Budget, TuningOptions
+from seqtune.tuner.run.simulation import RecordedSpace
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM
 from tests.support.measuring.simulated_host import LONGEST, SHORTEST, Killed, SimulatedHost, SimulatedMeasurer
 
@@ -38,9 +39,9 @@ def winners(spaces: Sequence[RecordedSpace], host: SimulatedHost, trials: int) -
             later.take_over(measurer)
         measurer = later
         with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
-            run = TuningRun(recorded.task, journal, measurer, TuningOptions())
-            run.search(run.strategy(trials), Budget(trials), 16, lambda progress: None)
-            best = run.result().configuration
+            measuring = MeasuredSearch(recorded.task, journal, measurer, TuningOptions(), Budget(trials))
+            measuring.run(measuring.search.strategy(), 16)
+            best = measuring.result().configuration
         seconds.append(math.inf if best is None else float(recorded.measured.time(best)))
     return seconds, 0.0 if measurer is None else measurer.pace.patience.waited
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.task import MeasuredTask, Task
-from seqtune.tuner.simulation import RecordedSpace, StrategyMethod
+from seqtune.tuner.run.simulation import RecordedSpace, StrategyMethod
 from seqtune.tuner.strategies.portfolio import Portfolio, expected
 from seqtune.tuner.strategies.strategy import OnDemand, SearchContext
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake

@@ -1,0 +1,157 @@
+"""Tuned and TuningReport: the results of `seqtune.tune`. Each is frozen and can be written as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from seqtune.data.record import Measurement
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
+
+from ..results import finite
+
+if TYPE_CHECKING:
+    from seqtune.tuner.run.plan import Budget, Skipped
+    from seqtune.tuner.run.result import TuningResult
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """Failed trials of one status."""
+
+    status: str
+    count: int
+    message: str  # of the first of them; may be empty
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.status}{f': {self.message!r}' if self.message else ''}"
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"status": self.status, "count": self.count, "message": self.message}
+
+
+def count_failures(failed: Iterable[Measurement]) -> tuple[FailureCount, ...]:
+    """Count failed trials by status, the most frequent one first."""
+    messages: dict[str, list[str]] = {}
+    for measurement in failed:
+        messages.setdefault(measurement.status.value, []).append(measurement.message)
+    counts = [FailureCount(status, len(texts), next(filter(None, texts), "")) for status, texts in messages.items()]
+    return tuple(sorted(counts, key=lambda failure: -failure.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The result of tuning one problem, on a fleet by the members that are alike."""
+
+    problem: Problem
+    best: Configuration | None  # None where nothing ran correctly
+    best_seconds: float | None
+    default: Configuration  # or the stand-in that ran in its place
+    default_seconds: float | None
+    trials: int
+    measured: int  # trials of this run; the others were in the journal
+    failures: tuple[FailureCount, ...]  # of all trials
+    space: int  # number of valid configurations
+    confidence: float | None  # that the best beats the runner-up: 1 - p of a test over the finals
+    best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
+    failed_default: str = ""  # why the default did not run, and what was compared with instead
+    device: str = ""  # the name of the members' device; empty without a fleet
+    members: tuple[str, ...] = ()  # of a fleet, that shared the trials
+
+    @classmethod
+    def of(cls, result: TuningResult) -> Tuned:
+        """The result of a search."""
+        best, seconds = result.measurement, result.seconds
+        best_seconds = None if result.configuration is None else seconds[result.configuration]
+        return cls(result.problem, result.configuration, finite(best_seconds), result.default,
+                   finite(seconds.get(result.default)), result.done,
+                   result.done - result.resumed, count_failures(result.failed.values()), result.space,
+                   result.confidence, None if best is None else best.resources, result.failed_default,
+                   result.device.name if result.members else "", result.members)
+
+    def unfinished(self) -> Self:
+        """The result of trials alone, which were not interleaved: there is no confidence in the best."""
+        return replace(self, confidence=None)
+
+    @property
+    def failed(self) -> int:
+        """The number of failed trials."""
+        return sum(failure.count for failure in self.failures)
+
+    def remarks(self) -> list[str]:
+        """Lines about what failed."""
+        remarks = [self.failed_default] if self.failed_default else []
+        if self.failures:
+            nothing = "nothing ran; " if self.best is None else ""
+            remarks.append(f"{nothing}{self.failed} of {self.trials} trials failed: "
+                           f"{', '.join(map(str, self.failures))}")
+        return remarks
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object, with `failed_default` where the default did not run, and `members` of a fleet."""
+        def timed(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
+            return None if configuration is None else {
+                "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
+
+        best = timed(self.best, self.best_seconds)
+        if best is not None and self.best_resources is not None:
+            best["resources"] = self.best_resources.to_json()
+        return {"problem": self.problem.to_json(), "best": best,
+                "default": timed(self.default, self.default_seconds), "trials": self.trials, "measured": self.measured,
+                "failed": self.failed, "failures": [failure.to_json() for failure in self.failures],
+                "space": self.space, "confidence": self.confidence,
+                **({"failed_default": self.failed_default} if self.failed_default else {}),
+                **({"device": self.device, "members": list(self.members)} if self.members else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """The results of a tuning run: one for each problem, on a fleet one for each problem and kind of device."""
+
+    device: Device  # of a fleet, that of its first member
+    journal: Path | None  # None for a replay
+    results: tuple[Tuned, ...] = ()
+    skipped: tuple[tuple[Problem, str], ...] = ()  # with the reason
+    replayed: str | None = None  # the data set that answered in a replay
+    interrupted: bool = False  # by Ctrl-C: the results are those of the trials so far
+    unprepared: int = 0  # problems of `skipped` that kernels solve and that could not be measured
+    spent: str = ""  # the option whose trials were all in the journal before the run, as the command line writes it
+    fleet: str = ""  # the address of the fleet; empty without one
+
+    def with_results(self, results: Sequence[Tuned], skipped: Sequence[Skipped], budget: Budget) -> TuningReport:
+        """The report with these results, and with the problems that the run has skipped."""
+        spent = "" if self.fleet or self.replayed is not None else _spent(results, budget)
+        return replace(self, results=tuple(results), spent=spent,
+                       skipped=(*self.skipped, *((each.problem, each.reason) for each in skipped)),
+                       unprepared=sum(each.is_unprepared for each in skipped))
+
+    def remarks(self) -> list[str]:
+        """Lines about the whole run, but for the problems that were skipped."""
+        trials = sum(result.trials for result in self.results)
+        return [f"no new trial: the {trials} trials in the journal count towards {self.spent}, which they use up; a "
+                "larger number goes on"] if self.spent and not self.interrupted else []
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, with `interrupted` after Ctrl-C."""
+        remarks = self.remarks()
+        return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
+                "replayed": self.replayed, "results": [result.to_json() for result in self.results],
+                "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped],
+                **({"interrupted": True} if self.interrupted else {}), **({"remarks": remarks} if remarks else {}),
+                **({"fleet": self.fleet} if self.fleet else {})}
+
+
+def _spent(results: Sequence[Tuned], budget: Budget) -> str:
+    """The option whose trials were all in the journal, as the command line writes it; empty if there is none."""
+    if not results or any(result.measured for result in results):
+        return ""
+    if budget.total is not None:
+        return f"--total {budget.total}" if sum(result.trials for result in results) >= budget.total else ""
+    trials = budget.trials
+    return f"--trials {trials}" if trials is not None and all(result.trials >= trials for result in results) else ""

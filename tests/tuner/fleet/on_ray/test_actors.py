@@ -1,0 +1,79 @@
+"""How often the engine of Ray starts a member that does not become ready. Ray is replaced by a stand-in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seqtune.errors import MisuseError
+from seqtune.tuner.fleet.on_ray import engine as ray_engine
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress, Offer
+from seqtune.tuner.fleet.on_ray.engine import RayEngine
+
+OFFERS = [Offer("node a", "one", 2, ()), Offer("node b", "two", 1, ())]
+
+
+class ActorDiedError(Exception):
+    """Ray's error of the same name."""
+
+
+class StandIn:
+    """A cluster whose members do not become ready. `started` are the names of all that were started."""
+
+    def __init__(self, answer: str | None) -> None:
+        self.answer = answer  # of each member; None: its process has died
+        self.started: list[str] = []
+        self.backend, self.is_gone, self.is_silent, self.ray = "llvm", False, False, self
+
+    def offers(self) -> list[Offer]:
+        return OFFERS
+
+    def remote(self, kind: type[Any]) -> Any:
+        return SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self._start))
+
+    def _start(self, name: str, greeting: str) -> Any:
+        self.started.append(name)
+        return SimpleNamespace(describe=SimpleNamespace(remote=object))
+
+    def wait(self, calls: list[object], **options: Any) -> tuple[list[object], list[object]]:
+        return calls, []
+
+    def get(self, call: object) -> str:
+        if self.answer is None:
+            raise ActorDiedError
+        return json.dumps({"refused": self.answer})
+
+    def kill(self, actor: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def start(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Start a fleet, which looks for devices without a pause; return why it has no member."""
+    strategies = ModuleType("ray.util.scheduling_strategies")
+    monkeypatch.setattr(strategies, "NodeAffinitySchedulingStrategy", lambda node, soft: None, raising=False)
+    for module in (ModuleType("ray"), ModuleType("ray.util"), strategies):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(ray_engine, "RayCluster", lambda address, backend: stand_in)
+    monkeypatch.setattr(ray_engine, "LOOK_SECONDS", 0.0)
+    with pytest.raises(MisuseError) as raised:
+        RayEngine(FleetAddress.parse("auto"), "llvm:0", seconds=1.0)
+    return str(raised.value)
+
+
+def test_a_member_that_refuses_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = StandIn("its seqtune has other sources")
+    assert start(stand_in, monkeypatch).count("its seqtune has other sources") == 3
+    assert stand_in.started == ["one/llvm:0", "one/llvm:0#2", "two/llvm:0"]
+
+
+def test_a_member_that_dies_at_its_start_is_started_four_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = StandIn(None)
+    assert start(stand_in, monkeypatch).count("its process or its node is gone") == 3
+    assert sorted(stand_in.started) == 4 * ["one/llvm:0"] + 4 * ["one/llvm:0#2"] + 4 * ["two/llvm:0"]

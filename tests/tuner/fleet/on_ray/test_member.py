@@ -1,0 +1,132 @@
+"""A member answers orders in text; it needs no Ray for that. What does not fit its machine is refused in one line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.libraries.bundle import bundle_of, use_bundles
+from seqtune.kernels.libraries.package_digest import package_digest
+from seqtune.kernels.libraries.table import IN_USE, library_in_use
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+from seqtune.library import read_library
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress
+from seqtune.tuner.fleet.on_ray.member import OPEN, RayMember, hello
+from seqtune.tuner.load import Load
+from seqtune.tuner.measuring.timing import Options
+from tests.support.libraries.mistakes import CORRECT, SOURCE
+
+PROBLEM = Problem.make("gemm", m=16, n=16, k=16)
+
+
+def member(**changes: object) -> RayMember:
+    return RayMember("here/llvm:0", json.dumps({**hello("llvm:0", OPEN), **changes}))
+
+
+def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
+    here = member()
+    described = json.loads(here.describe())["member"]
+    assert described["name"] == "here/llvm:0"
+    default = Task.of(PROBLEM, discovery.find("llvm:0")).default
+    batches = [json.dumps(MeasuringBatch(number, purpose, PROBLEM, (default,), Options()).to_json())
+               for number, purpose in ((7, Purpose.MEASURE), (8, Purpose.CONTROL))]
+    here.submit(1, batches[1])
+    here.submit(0, batches[0])
+    events: list[dict[str, Any]] = []
+    end = time.monotonic() + 120
+    while sum("finished" in event for event in events) < 2 and time.monotonic() < end:
+        events += json.loads(here.events(5.0))
+    assert [event.get("answered", event.get("finished")) for event in events] == [7, 7, 8, 8]
+    assert [event["measurement"]["status"] for event in events[::2]] == ["correct", "correct"]
+    loads = [Load.from_json(event["load"]) for event in events[1::2]]
+    assert loads[0] == Load()  # controls alone report the load of their machine
+    assert 0 <= loads[1].others <= 1
+    here.note('{"done": 2}')
+    status = json.loads(here.status())
+    assert (status["done"], status["failed"], status["fleet"]) == (2, 0, {"done": 2})
+    here.close()
+
+
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"version": "0.0.1"}, "the driver 0.0.1; install the same wheel"),
+    ({"sources": "0" * 64}, "other sources than the driver's"),
+    ({"authentication": "token"}, "RAY_AUTH_MODE=token"),
+    ({"device": "llvm:sve:1"}, "no device 'llvm:sve:1'"),
+])
+def test_a_member_that_does_not_fit_is_refused(changes: dict[str, object], reason: str,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert reason in json.loads(member(**changes).describe())["refused"]
+
+
+def bundled(folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    for name, text in (("library.toml", CORRECT), ("stencil.cl", SOURCE), ("bench", "#!/bin/sh\n"),
+                       ("reference.py", "def run(problem, x):\n    return {}\n"), (".secret", "no")):
+        (folder / name).write_text(text)
+    (folder / "bench").chmod(0o755)
+    return json.loads(json.dumps(bundle_of(read_library(folder))))  # type: ignore[no-any-return]
+
+
+def test_a_library_travels_with_its_files(tmp_path: Path) -> None:
+    bundle = bundled(tmp_path / "home")
+    try:
+        use_bundles([bundle], tmp_path / "away")
+        folder = library_in_use("stencil").folder
+        assert folder is not None
+        assert folder.is_relative_to(tmp_path / "away")
+        assert sorted(path.name for path in folder.iterdir()) == ["bench", "library.toml", "reference.py", "stencil.cl"]
+        assert (folder / "bench").stat().st_mode & 0o100
+    finally:
+        from seqtune.kernels.operations.table import OPERATIONS
+
+        IN_USE.pop("stencil", None)
+        OPERATIONS.pop("stencil", None)
+
+
+def test_a_damaged_bundle_and_a_path_outside_its_folder_are_refused(tmp_path: Path) -> None:
+    bundle = bundled(tmp_path / "home")
+    content = base64.b64encode(b"no").decode()
+    with pytest.raises(FormatError, match="its digest differs"):
+        use_bundles([{**bundle, "files": [["x", False, content]]}], tmp_path / "away")
+    from seqtune.kernels.libraries import bundle as module
+
+    hostile = {**bundle, "files": [["../x", False, content]]}
+    with pytest.raises(FormatError, match="leads out of"):
+        use_bundles([{**hostile, "digest": module._digest(hostile)}], tmp_path / "away")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_package_of_another_version_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "kernels_of_a_stranger").mkdir()
+    module = tmp_path / "kernels_of_a_stranger" / "__init__.py"
+    digests = []
+    for text in ("one = 1\n", "one = 2\n"):
+        module.write_text(text)
+        package_digest.cache_clear()
+        digests.append(package_digest("kernels_of_a_stranger"))
+    assert digests[0] != digests[1]
+    with pytest.raises(MisuseError, match="is not installed"):
+        package_digest("no_such_package_here")
+
+
+@pytest.mark.parametrize("text", ["", "local", "local:0", "local:65", "local:-1", "local:2x", "ray://", "ray://host",
+                                  "ray://host:0", "ray://host:70000", "http://host:1", "AUTO", "ray://a b:1", None, 2])
+def test_a_wrong_address_is_one_line(text: object) -> None:
+    with pytest.raises(MisuseError, match=r"local:2|1 to 64 members"):
+        FleetAddress.parse(text)
+
+
+def test_the_three_kinds_of_address_are_read() -> None:
+    assert [FleetAddress.parse(text).local for text in ("local:64", "auto", "ray://10.0.0.1:10001", "ray://[::1]:1")
+            ] == [64, 0, 0, 0]

@@ -1,0 +1,211 @@
+"""LocalRun: a plan on one device: Strategy.ask -> Measurer.measure -> Journal.add -> Strategy.tell, trial by trial.
+
+Running a plan again resumes it: measurements in the journal are passed to the strategy without being repeated. A budget
+in seconds includes the finals, so the search ends earlier by their expected time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import InterruptedTuning, UnpreparedError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel, names
+from seqtune.kernels.task import Task
+
+from ..measuring.deadline import Deadline, OutOfTime
+from ..measuring.runner import Measurer
+from ..strategies.strategy import Strategy
+from .finals import hold_finals
+from .plan import DEFAULT_OPTIONS, UNLIMITED, Budget, Plan, Skipped, TuningOptions, TuningProgress
+from .result import TuningResult
+from .scheduler import SharedBudget
+from .search import Search
+
+FINALS = 0.4  # share of a budget in seconds that is kept for the finals at most: a search needs trials, too
+
+
+class LocalRun:
+    """A run of a plan by one measurer. Use it once."""
+
+    def __init__(self, plan: Plan, journal: Journal, measurer: Measurer) -> None:
+        self.plan, self.journal, self.measurer = plan, journal, measurer
+        self.skipped: list[Skipped] = []
+
+    def results(self) -> Iterator[TuningResult]:
+        """Run; yield the result of each problem: at once, or all at the end if the problems share a budget.
+
+        Then a repeated problem counts once. Raises InterruptedTuning on Ctrl-C; every finished trial is then in the
+        journal. Raises UnpreparedError if the only problem cannot be measured.
+        """
+        if self.plan.retry_failed:
+            kernels = tuple(map(kernel, names()))
+            for problem in self.plan.problems:
+                self.journal.forget_failed(problem, self.measurer.device, kernels)
+        total = self.plan.budget.total
+        return self._one_after_another() if total is None else self._with_shared_budget(total)
+
+    def _one_after_another(self) -> Iterator[TuningResult]:
+        for task in self._tasks():
+            try:
+                result = tune(task, self.journal, self.measurer, self.plan.budget, self.plan.options)
+            except UnpreparedError as error:
+                self._skip(task.problem, error)
+            else:
+                yield result
+
+    def _with_shared_budget(self, total: int) -> Iterator[TuningResult]:
+        def report(progress: TuningProgress) -> None:
+            self.plan.options.on_progress(replace(
+                progress, done=_done(searches), resumed=resumed, total=shared.limit, problems=len(searches)))
+
+        def measure(measuring: MeasuredSearch, strategy: Strategy) -> None:
+            try:
+                measuring.run(strategy, shared.batch)
+            except UnpreparedError as error:
+                self._skip(measuring.search.task.problem, error)
+                waiting.remove(measuring)
+                measuring.search.ended = True
+            measuring.search.limit = measuring.search.done  # what it has not used is left to the others
+
+        options = replace(self.plan.options, on_progress=report)
+        tasks = {task.problem: task for task in self._tasks()}
+        searches = [MeasuredSearch(task, self.journal, self.measurer, options) for task in tasks.values()]
+        for measuring in searches:
+            measuring.search.recall()
+        shared, resumed = SharedBudget(total, options.batch, searches), _done(searches)
+        waiting = list(searches)  # for their results
+        try:
+            for measuring in searches:
+                strategy = None
+                while shared.allot_first(measuring):
+                    strategy = measuring.search.strategy() if strategy is None else strategy
+                    measure(measuring, strategy)
+            while chosen := shared.allot_next():
+                for measuring in chosen:
+                    measure(measuring, measuring.search.strategy())
+            while waiting:
+                try:
+                    result = waiting[0].result()
+                except UnpreparedError as error:
+                    self._skip(waiting[0].search.task.problem, error)
+                else:
+                    yield result
+                waiting.pop(0)
+        except KeyboardInterrupt:
+            raise InterruptedTuning(
+                f"stopped after {_done(searches)} trials of {len(searches)} problems; all are in {self.journal.path}; "
+                "run again to resume", [measuring.search.so_far() for measuring in waiting]) from None
+
+    def _tasks(self) -> Iterator[Task]:
+        return self.plan.tasks(self.measurer.device, self.skipped.append)
+
+    def _skip(self, problem: Problem, error: UnpreparedError) -> None:
+        """Skip a problem that cannot be measured here, unless it is the only one."""
+        if len(self.plan.problems) == 1:
+            raise error
+        self.skipped.append(Skipped(problem, self.measurer.device, str(error), is_unprepared=True))
+
+
+def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
+         options: TuningOptions = DEFAULT_OPTIONS) -> TuningResult:
+    """Search one task by measuring.
+
+    Raises InterruptedTuning on Ctrl-C, with the result so far; every finished trial is then in the journal. Raises
+    OutOfTime if the budget ends before the first trial.
+    """
+    measuring = MeasuredSearch(task, journal, measurer, options, budget)
+    search = measuring.search
+    try:
+        measuring.run(search.strategy(), options.batch)
+        return measuring.result()
+    except KeyboardInterrupt:
+        raise InterruptedTuning(
+            f"stopped after {search.done} trials of {task.problem.brief()}; all are in {journal.path}; run again to "
+            "resume", (search.so_far(),)) from None
+
+
+class MeasuredSearch:
+    """A search of one task with a measurer, which it waits for. Search and finals end at the deadline."""
+
+    is_stopped = False  # it ends when Ctrl-C raises an exception
+
+    def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions = DEFAULT_OPTIONS,
+                 budget: Budget = UNLIMITED, deadline: Deadline | None = None) -> None:
+        """Begin a search, and its `deadline` (None: that of the budget)."""
+        seconds = math.inf if budget.seconds is None else budget.seconds
+        self.deadline = Deadline(seconds) if deadline is None else deadline
+        self.search = Search(task, journal, options, budget.trials)
+        self.measurer = measurer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has made all trials that it may make, or has no more to propose."""
+        return self.search.done >= self.search.limit or self.search.ended
+
+    def run(self, strategy: Strategy, batch: int) -> None:
+        """Propose, measure and pass on results until the limit of trials or the time is spent, or the strategy ends.
+
+        Raises OutOfTime if there was no time for a single trial.
+        """
+        search, options = self.search, self.search.options
+        problem = search.task.problem
+
+        def report(configuration: Configuration, measurement: Measurement) -> None:
+            options.on_progress(TuningProgress(
+                problem, search.done, search.resumed, search.limit, configuration, measurement, search.best))
+
+        search.journal.add_device(search.task.device)
+        while search.done < search.limit and self._has_time():
+            missing = search.propose(strategy, min(batch, search.limit - search.done), report)
+            if search.ended:
+                break
+            measuring_options = replace(options.measuring, budget=self.deadline.hard.left)
+            with closing(self.measurer.measure(problem, missing, measuring_options, search.best)) as measuring:
+                for configuration, measurement in measuring:
+                    search.journal.add(search.record_of(configuration, measurement, options.strategy))
+                    search.accept(strategy, configuration, measurement)
+                    report(configuration, measurement)
+                    if not self._has_time():
+                        break
+        if not search.done and self.deadline.is_over:
+            raise OutOfTime(f"{problem.brief()}: no configuration could be measured within {self.deadline.seconds:g} "
+                            "s; give more (--seconds)")
+
+    def _has_time(self) -> bool:
+        """Whether there is time for another trial before the finals."""
+        return math.isinf(self.deadline.seconds) or self.deadline.left > self._finals_seconds()
+
+    def _finals_seconds(self) -> float:
+        """The seconds that finals of the best trials so far would take; at most FINALS of the budget."""
+        finals, least = self.search.options.finals, 1.5 * self.search.options.measuring.sample_seconds
+        finalists = self.search.best_trials().values() if finals.count else ()
+        launches = 2 * (1 + finals.rounds)  # a check, and before each sample one that warms up
+        needed = sum(trial.build_seconds + launches * max(least, trial.seconds)
+                     for trial in finalists if trial.status is Status.CORRECT)
+        return min(needed, FINALS * self.deadline.seconds)
+
+    def result(self) -> TuningResult:
+        """Measure the finals, if the options ask for them and there is time, and return the result."""
+        search, options = self.search, self.search.options
+        measured = search.unmeasured_finals()
+        while measured is None:
+            held = hold_finals(self.measurer, search.task.problem, search.finalists(), options.finals,
+                               options.measuring, self.deadline)
+            if not held:
+                return search.so_far()
+            for configuration, measurement in held.items():
+                search.journal.add(search.record_of(configuration, measurement, "final"))
+            measured = held if search.settles(held) else None
+        return search.result_of(measured)
+
+
+def _done(searches: Sequence[MeasuredSearch]) -> int:
+    """The number of trials of all searches."""
+    return sum(measuring.search.done for measuring in searches)

@@ -1,0 +1,122 @@
+"""Plan: what a run searches, with which budget, how, and what it does about failures. It does not say what measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from seqtune.data.record import Measurement
+from seqtune.errors import KernelError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+
+from ..measuring.timing import DEFAULTS, Options
+from ..stand_ins import default_and_stand_ins
+from ..strategies.strategy import StrategyFactory
+
+BATCH = 16  # proposals per `ask`: enough to hide the latency of the worker, few enough to learn in between
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of a run. Trials include those in the journal, so a resumed run ends where it would have ended."""
+
+    trials: int | None = None  # of each problem
+    seconds: float | None = None  # for each problem in this run
+    total: int | None = None  # trials that all problems share, instead of the other two
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """The number of configurations that are measured again at the end, and the number of rounds."""
+
+    count: int = 5  # best configurations, in addition to the safe default; 0: no finals
+    rounds: int = 16  # the least of 16 interleaved samples is within 3 % of the true time even for cache-bound kernels
+    noisy: float = 0.1  # spread of the winner's samples from which the finals are held again, with `more_rounds`
+    more_rounds: int = 64  # PoCL's launches of 80 us vary by 20 %, and the least of 16 by 7 %
+
+
+@dataclass(frozen=True, slots=True)
+class TuningProgress:
+    """The state of a run after a trial. On this machine the trial is in the journal by then."""
+
+    problem: Problem
+    done: int  # trials so far, of all problems that share the budget
+    resumed: int  # trials of these that were in the journal
+    total: int  # maximum number of trials by budget and space
+    configuration: Configuration
+    measurement: Measurement
+    best: float  # least time so far, in seconds
+    problems: int = 1  # number of problems that share the budget
+
+
+def no_seeds(task: Task) -> Sequence[Configuration]:
+    """Begin a search without proposals."""
+    return ()
+
+
+def unknown_slowness(task: Task) -> Sequence[float]:
+    """Begin a search without an expected slowness of every configuration."""
+    return ()
+
+
+def count_every_failure(problem: Problem, configuration: Configuration) -> bool:
+    """Count every trial that is not correct as a failure."""
+    return True
+
+
+def ignore_progress(progress: TuningProgress) -> None:
+    """Do not report a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """The options of searching, measuring and reporting."""
+
+    strategy: str = "portfolio"  # name in the table of strategies; trials are recorded under this name
+    factory: StrategyFactory | None = None  # None: the factory in the table
+    seed: int = 0  # of the strategy's random numbers
+    batch: int = BATCH  # proposals per `ask`
+    measuring: Options = DEFAULTS
+    finals: Finals = field(default_factory=Finals)
+    seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # first proposals, likeliest first
+    slowness: Callable[[Task], Sequence[float]] = unknown_slowness  # log(time / best time) to expect, by number
+    defaults: Callable[[Task], Iterable[Configuration]] = default_and_stand_ins  # the first that runs is compared with
+    counts_as_failure: Callable[[Problem, Configuration], bool] = count_every_failure  # of trials that are not correct
+    on_progress: Callable[[TuningProgress], None] = ignore_progress
+
+
+DEFAULT_OPTIONS, UNLIMITED = TuningOptions(), Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A problem without a result on a device."""
+
+    problem: Problem
+    device: Device
+    reason: str
+    is_unprepared: bool = False  # kernels solve it, but its operands or expected result cannot be made here
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The work of a run. `task_of` makes the task of a problem on a device, or raises KernelError."""
+
+    problems: Sequence[Problem]
+    budget: Budget = UNLIMITED
+    options: TuningOptions = DEFAULT_OPTIONS
+    task_of: Callable[[Problem, Device], Task] = Task.of
+    retry_failed: bool = False  # measure again what timed out or crashed in an earlier run
+
+    def tasks(self, device: Device, on_skip: Callable[[Skipped], None] = lambda skipped: None) -> Iterator[Task]:
+        """Yield the task of each problem, made when it is asked for; skip problems that no kernel solves."""
+        for problem in self.problems:
+            try:
+                task = self.task_of(problem, device)
+            except KernelError as error:
+                on_skip(Skipped(problem, device, str(error)))
+                continue
+            yield task
