@@ -16,7 +16,7 @@ from ..run.result import TuningResult
 from ..run.scheduler import SharedBudget
 from .control import ALIKE, Probe
 from .group_search import GroupSearch
-from .member import GroupKey, MemberPhase
+from .member import MemberPhase
 from .member_state import PIPELINE, MemberState
 from .options import FleetOptions
 
@@ -29,7 +29,6 @@ class Group:
     def __init__(self, device: Device, plan: Plan, control: Probe | None, options: FleetOptions,
                  open_search: Callable[[Problem, Device], GroupSearch]) -> None:
         self.device, self.plan, self.control, self.options = device, plan, control, options
-        self.group_key: GroupKey = (device.key, device.fingerprint, device.toolchain)
         self.members: dict[str, MemberState] = {}
         self.free: dict[str, MemberState] = {}  # members that may be given work
         self.unopened = deque(plan.problems)

@@ -21,7 +21,7 @@ from ..run.plan import Budget, TuningOptions, TuningProgress
 from ..run.result import TuningResult
 from ..run.search import Search
 from .batch import Purpose
-from .member import GroupKey
+from .member import group_key
 
 Work = tuple[Purpose, tuple[Configuration, ...]]
 
@@ -36,7 +36,7 @@ class GroupSearch:
         self.awaits_trials = budget.total is not None  # further trials may be allotted
         if self.awaits_trials:
             self.search.recall()
-        self.group_key: GroupKey = (task.device.key, task.device.fingerprint, task.device.toolchain)
+        self.group_key = group_key(task.device)
         self.strategy = self.search.strategy()
         self.waiting: deque[Configuration] = deque()  # to be handed out
         self.unwritten = 0  # answers that are not in the journal yet
@@ -46,7 +46,7 @@ class GroupSearch:
         self.is_stopped = False  # nothing more is handed out
         self._round: list[Configuration] = []  # proposals that were not passed on yet
         self._pending: set[Configuration] = set()  # of the round, not answered
-        self._handed_out: set[Configuration] = set()  # handed out
+        self._handed_out: set[Configuration] = set()  # and not answered
         self._answers: dict[Configuration, Measurement] = {}  # of the round
         self._spent = 0.0  # s that members measured for it
         self._finalists: list[Configuration] = []  # handed out or answered

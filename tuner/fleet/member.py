@@ -12,6 +12,11 @@ from seqtune.kernels.devices.device import Device
 GroupKey = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
 
 
+def group_key(device: Device) -> GroupKey:
+    """The key of a device's group. The members with one key are alike: a trial of one of them is a trial of all."""
+    return device.key, device.fingerprint, device.toolchain
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A device that measures, and what is known of its host."""
@@ -23,8 +28,8 @@ class Member:
 
     @property
     def group_key(self) -> GroupKey:
-        """The members with this key form a group: a trial of one of them is a trial of all."""
-        return self.device.key, self.device.fingerprint, self.device.toolchain
+        """The key of its group."""
+        return group_key(self.device)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, for messages between driver and member."""

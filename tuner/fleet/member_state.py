@@ -113,17 +113,17 @@ class MemberState:
             self.phase = MemberPhase.WAITING
         return handed
 
-    def take_answer(self, handed: HandedBatch, entry: Answer, index: int) -> None:
+    def take_answer(self, handed: HandedBatch, answer: Answer, index: int) -> None:
         """Add an answer of a trial or a final to its block and its search."""
-        measurement = entry.measurement
+        measurement = answer.measurement
         handed.answered.add(index)
         self.done += 1
         self.failures += math.isinf(measurement.seconds)
         self.best = min(self.best, measurement.seconds)
-        entry.search.unwritten += 1
-        entry.search.answer(entry.purpose, entry.configuration, measurement)
+        answer.search.unwritten += 1
+        answer.search.answer(answer.purpose, answer.configuration, measurement)
         assert handed.block is not None
-        handed.block.answers.append(entry)
+        handed.block.answers.append(answer)
 
     def is_late(self, now: float, grace: float) -> bool:
         """Whether it is silent for longer than its batch allows."""
@@ -159,7 +159,7 @@ class MemberState:
 
     def open_searches(self) -> Iterator[GroupSearch]:
         """The searches that wait for a control of this member."""
-        return (entry.search for block in self.blocks for entry in block.answers)
+        return (answer.search for block in self.blocks for answer in block.answers)
 
     def progress(self) -> MemberProgress:
         """The state for the user."""

@@ -170,7 +170,7 @@ class FleetRun:
         if not self.writer.unwritten or now < self._write_at:
             return
         written = self.writer.write()
-        for search in {id(entry.search): entry.search for entry in written}.values():
+        for search in {id(answer.search): answer.search for answer in written}.values():
             self.roster.groups[search.group_key].offer(search)
         if written:
             self._faulty_since = None

@@ -1,6 +1,6 @@
 """History: the journal's trials of other problems on the same device, for strategies that learn from them.
 
-With it the searches of a campaign learn from each other. A resumed search gets the history that it had when it began:
+With it the searches of a run learn from each other. A resumed search gets the history that it had when it began:
 trials of other problems after the problem's own first trial are left out, so the same command proposes the same
 configurations again.
 """

@@ -111,7 +111,7 @@ def test_members_of_one_host_that_slow_down_together_are_no_liars(tmp_path: Path
     assert any(phase is MemberPhase.BUSY and "its machine has become slower" in reason for phase, reason in seen)
 
 
-def test_a_host_that_stays_slow_without_a_load_is_not_believed(tmp_path: Path) -> None:
+def test_a_host_that_stays_slow_without_a_load_is_not_trusted(tmp_path: Path) -> None:
     faults = [SimulatedFault(FaultKind.LYING, member.name, 30, 1e6, 1.7) for member in PAIR]
     with pytest.raises(SeqtuneError, match="no member is left"):
         run_on(tmp_path, PAIR, faults)

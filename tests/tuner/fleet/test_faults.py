@@ -73,7 +73,7 @@ def run_with(folder: Path, sound: Sound, faults: Sequence[SimulatedFault], fleet
     (SimulatedFault(FaultKind.SLOW, FIRST, 5.0, factor=5.0), MemberPhase.WAITING),
     (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=0.6), MemberPhase.EXCLUDED),
     (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=1.5), MemberPhase.EXCLUDED),
-    (SimulatedFault(FaultKind.LYING, FIRST, 0.0, factor=0.6), MemberPhase.EXCLUDED),  # only its like can tell
+    (SimulatedFault(FaultKind.LYING, FIRST, 0.0, factor=0.6), MemberPhase.EXCLUDED),  # only alike members can tell
     (SimulatedFault(FaultKind.FAILING, FIRST, 5.0), MemberPhase.EXCLUDED),
     (SimulatedFault(FaultKind.FAILING, FIRST, 0.0), MemberPhase.EXCLUDED),
     (SimulatedFault(FaultKind.REFUSING, FIRST, 5.0), MemberPhase.EXCLUDED),

@@ -48,7 +48,7 @@ def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions) -> 
     return FleetRun(plan_of(problems(10), Budget(trials=100)), engine, journal, options)
 
 
-def test_a_restarted_driver_does_not_believe_a_member_that_has_begun_to_lie(tmp_path: Path) -> None:
+def test_a_restarted_driver_does_not_trust_a_member_that_has_begun_to_lie(tmp_path: Path) -> None:
     states, true = run_twice(tmp_path, 2, [1])
     assert true
     assert states == [MemberPhase.WAITING, MemberPhase.EXCLUDED]
@@ -67,13 +67,13 @@ def test_an_old_reference_is_not_compared(tmp_path: Path) -> None:
     assert not true  # nothing tells that this device was faster a day ago
 
 
-def test_members_that_have_changed_alike_are_believed(tmp_path: Path) -> None:
+def test_members_that_have_changed_alike_are_trusted(tmp_path: Path) -> None:
     states, true = run_twice(tmp_path, 4, [0, 1, 2, 3])
     assert states == [MemberPhase.WAITING] * 4
     assert not true
 
 
-def test_half_of_a_group_that_has_changed_is_not_believed(tmp_path: Path) -> None:
+def test_half_of_a_group_that_has_changed_is_not_trusted(tmp_path: Path) -> None:
     states, true = run_twice(tmp_path, 4, [0, 1])
     assert states == [MemberPhase.EXCLUDED] * 2 + [MemberPhase.WAITING] * 2
     assert true

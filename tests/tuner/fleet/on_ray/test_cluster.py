@@ -113,10 +113,10 @@ def test_lines_of_libraries_go_aside_and_those_of_python_stay(capfd: pytest.Capt
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     with open(2, "w", encoding="utf-8", closefd=False, buffering=1) as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        with StderrCapture() as aside:
+        with StderrCapture() as captured:
             os.write(2, b"[2026-11-23 01:00:00,000 W 7 7] gcs_client.cc:210: no token\n")
             print("ours", file=sys.stderr)
-            assert aside.last_line() == "no token"
+            assert captured.last_line() == "no token"
         print("again", file=sys.stderr)
         os.write(2, b"theirs\n")
         assert sys.stderr is stream
