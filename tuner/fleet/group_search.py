@@ -17,7 +17,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
 from ..run.finals import fastest_finalist
-from ..run.plan import Budget, TuningOptions, TuningProgress
+from ..run.plan import Budget, TuningOptions
 from ..run.result import TuningResult
 from ..run.search import Search
 from .batch import Purpose
@@ -67,7 +67,7 @@ class GroupSearch:
     @property
     def is_idle(self) -> bool:
         """Whether it has made all trials that it may make, or has no more to propose."""
-        done = self.search.done >= self.search.limit or self.search.ended or self.is_stopped
+        done = self.search.done >= self.search.limit or self.search.ended
         return done and not (self._pending or self.waiting or self._handed_out)
 
     def rebuild_strategy(self) -> None:
@@ -85,14 +85,13 @@ class GroupSearch:
         while not (self._pending or self.waiting or self.searched or self.is_stopped):
             for configuration in self._round:
                 self.search.accept(self.strategy, configuration, self._answers[configuration])
-                self._report(configuration, self._answers[configuration])
+                self.search.report(configuration, self._answers[configuration])
             self._round, self._answers = [], {}
             seconds = self.budget.seconds
             if self.search.done >= self.search.limit or (seconds is not None and self._spent >= seconds):
                 self.searched = not (self._handed_out or self.awaits_trials)
                 return
-            asked = min(count, self.search.limit - self.search.done)
-            self._round = self.search.propose(self.strategy, asked, self._report)
+            self._round = self.search.propose(self.strategy, min(count, self.search.limit - self.search.done))
             self._pending = set(self._round)
             self.waiting.extend(configuration for configuration in self._round if configuration not in self._handed_out)
             if self.search.ended:
@@ -168,7 +167,7 @@ class GroupSearch:
 
     def stop(self) -> None:
         """Hand out nothing more. Answers to what was handed out still count."""
-        self.is_stopped = True
+        self.is_stopped = self.search.ended = True
         self._pending.clear()
         self.waiting.clear()
 
@@ -194,8 +193,3 @@ class GroupSearch:
         self._final_rounds.popleft()
         self._finalists, self._finals = [], {}
         return True
-
-    def _report(self, configuration: Configuration, measurement: Measurement) -> None:
-        search = self.search
-        self.options.on_progress(TuningProgress(search.task.problem, search.done, search.resumed, search.limit,
-                                                configuration, measurement, search.best))

@@ -12,9 +12,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement, Status
+from seqtune.data.record import Status
 from seqtune.errors import InterruptedTuning, UnpreparedError
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.task import Task
@@ -134,8 +133,6 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
 class MeasuredSearch:
     """A search of one task with a measurer, which it waits for. Search and finals end at the deadline."""
 
-    is_stopped = False  # it ends when Ctrl-C raises an exception
-
     def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions = DEFAULT_OPTIONS,
                  budget: Budget = UNLIMITED, deadline: Deadline | None = None) -> None:
         """Begin a search, and its `deadline` (None: that of the budget)."""
@@ -156,14 +153,9 @@ class MeasuredSearch:
         """
         search, options = self.search, self.search.options
         problem = search.task.problem
-
-        def report(configuration: Configuration, measurement: Measurement) -> None:
-            options.on_progress(TuningProgress(
-                problem, search.done, search.resumed, search.limit, configuration, measurement, search.best))
-
         search.journal.add_device(search.task.device)
         while search.done < search.limit and self._has_time():
-            missing = search.propose(strategy, min(batch, search.limit - search.done), report)
+            missing = search.propose(strategy, min(batch, search.limit - search.done))
             if search.ended:
                 break
             measuring_options = replace(options.measuring, budget=self.deadline.hard.left)
@@ -171,7 +163,7 @@ class MeasuredSearch:
                 for configuration, measurement in measuring:
                     search.journal.add(search.record_of(configuration, measurement, options.strategy))
                     search.accept(strategy, configuration, measurement)
-                    report(configuration, measurement)
+                    search.report(configuration, measurement)
                     if not self._has_time():
                         break
         if not search.done and self.deadline.is_over:

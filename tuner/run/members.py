@@ -22,8 +22,6 @@ from .result import TuningResult
 class Run(Protocol):
     """A plan with the members that measure it. The package says what each kind of run promises."""
 
-    journal: Journal
-
     @property
     def skipped(self) -> Sequence[Skipped]:
         """The problems that were left out so far, with the reasons."""

@@ -29,19 +29,11 @@ RECENT = 6  # trials from which the expected gain of a search is estimated
 class Schedulable(Protocol):
     """A search that measures, as the budget sees it: its trials, and whether it has work."""
 
-    @property
-    def search(self) -> Search:
-        """The trials, and the limit that the budget raises."""
-        ...
+    search: Search  # its trials, and the limit that the budget raises; one that has ended is not continued
 
     @property
     def is_idle(self) -> bool:
         """Whether it has made all trials that it may make, or has no more to propose."""
-        ...
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it must not be continued."""
         ...
 
 
@@ -86,8 +78,8 @@ class SharedBudget(Generic[Searching]):
         chosen: list[Searching] = []
         active = self.active
         while active + len(chosen) < math.ceil(max(1, members) / BATCH) and (left := self.limit - self.spent) > 0:
-            candidates = [each for each in self.searches if each.is_idle and not each.is_stopped
-                          and not each.search.ended and each.search.done < len(each.search.task)]
+            candidates = [each for each in self.searches if each.is_idle and not each.search.ended
+                          and each.search.done < len(each.search.task)]
             if not candidates:
                 break
             best = max(candidates, key=lambda each: (expected_gain(each.search.times), -each.search.done))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -20,7 +20,7 @@ from ..strategies.strategy import OnDemand, SearchContext, Strategy
 from ..strategies.table import strategy_factory
 from .finals import fastest_finalist, finalists_of, seconds_of
 from .history import history
-from .plan import TuningOptions
+from .plan import TuningOptions, TuningProgress
 from .result import TuningResult
 
 
@@ -73,12 +73,11 @@ class Search:
             OnDemand(lambda: options.slowness(self.task)))
         return (options.factory or strategy_factory(options.strategy))(context)
 
-    def propose(self, strategy: Strategy, count: int,
-                on_trial: Callable[[Configuration, Measurement], None]) -> list[Configuration]:
+    def propose(self, strategy: Strategy, count: int) -> list[Configuration]:
         """Ask for up to `count` configurations and return those that must be measured.
 
-        Pass on the results of the others; call `on_trial` for a trial that is taken from the journal. `ended` tells
-        that the strategy had nothing to propose.
+        Pass on the results of the others; report a trial that is taken from the journal. `ended` tells that the
+        strategy had nothing to propose.
         """
         proposals = strategy.ask(count)
         self.ended = not proposals
@@ -90,7 +89,7 @@ class Search:
             elif configuration in self.recorded:
                 self.resumed += 1
                 self.accept(strategy, configuration, self.recorded[configuration])
-                on_trial(configuration, self.recorded[configuration])
+                self.report(configuration, self.recorded[configuration])
         return missing
 
     def accept(self, strategy: Strategy, configuration: Configuration, measurement: Measurement) -> None:
@@ -98,6 +97,11 @@ class Search:
         self.trials[configuration] = measurement
         self.best = min(self.best, measurement.seconds)
         strategy.tell(configuration, measurement)
+
+    def report(self, configuration: Configuration, measurement: Measurement) -> None:
+        """Report the progress after a trial."""
+        self.options.on_progress(TuningProgress(
+            self.task.problem, self.done, self.resumed, self.limit, configuration, measurement, self.best))
 
     def record_of(self, configuration: Configuration, measurement: Measurement, run: str, when: float | None = None,
                   host: str | None = None) -> Record:
