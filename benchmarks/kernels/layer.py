@@ -112,7 +112,8 @@ def searched(problem: Problem, device: Device, family: Kernel, journal: Journal,
              measurer: Measurer) -> Configuration:
     """Search a kernel family and return its best configuration. Raises SeqtuneError if no configuration ran."""
     from seqtune.kernels.task import Task
-    from seqtune.tuner.tune import Budget, TuningOptions, tune
+    from seqtune.tuner.run.local_run import tune
+    from seqtune.tuner.run.plan import Budget, TuningOptions
 
     result = tune(Task.of(problem, device, [family]), journal, measurer, Budget(trials=trials), TuningOptions("local"))
     if result.configuration is None:
