@@ -39,7 +39,7 @@ def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
 
 def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool) -> dict[str, Any]:
     from seqtune.kernels.files import write_together
-    from seqtune.predictor.c_source.c_file import c_file
+    from seqtune.predictor.c_source.file import c_file
     from seqtune.predictor.model import cached_model
 
     from .inputs import check_free

@@ -10,10 +10,10 @@ from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import Linear, Tensors
 from ..translator.rows import centred
-from .c_library import CLibrary
-from .c_names import RATE_FACTS, NameTable
-from .c_weights import Weights, floats, whole_numbers
+from .library import CLibrary
+from .names import RATE_FACTS, NameTable
 from .times_tables import network_tables
+from .weights import Weights, floats, whole_numbers
 
 OPERATION = "convnd"  # the only operation of label models
 

@@ -11,7 +11,7 @@ from ..times.arrays.word_vectors import RESOLVED_SIZE, described_arrays
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import ArrayLayer, Linear, Tensors
 from ..translator.rows import Floats, centred, gelu
-from .c_weights import Weights, floats
+from .weights import Weights, floats
 
 
 def network_tables(size: Dimensions, tensors: Tensors, pair_names: str) -> Weights:

@@ -14,7 +14,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
-from seqtune.predictor.c_source.c_file import CFile, labels_file, times_file
+from seqtune.predictor.c_source.file import CFile, labels_file, times_file
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.times.checkpoint_parts import parts_of
 from seqtune.predictor.times.model import TimesModel

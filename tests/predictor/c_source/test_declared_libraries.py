@@ -14,8 +14,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
-from seqtune.predictor.c_source.c_file import times_file
-from seqtune.predictor.c_source.c_header import ERRORS
+from seqtune.predictor.c_source.file import times_file
+from seqtune.predictor.c_source.header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.libraries.stencil import STENCIL, write

@@ -14,9 +14,9 @@ from typing import Any
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.c_source.c_file import CFile
-from seqtune.predictor.c_source.c_header import MOST_PROPOSALS
-from seqtune.predictor.c_source.c_names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, identifier
+from seqtune.predictor.c_source.file import CFile
+from seqtune.predictor.c_source.header import MOST_PROPOSALS
+from seqtune.predictor.c_source.names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, identifier
 
 UNKNOWN = -2**63
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")

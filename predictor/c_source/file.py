@@ -23,12 +23,12 @@ from ..times.model import TimesModel
 from ..translator.dimensions import Dimensions
 from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
-from .c_facts import FactTables
-from .c_header import MOST_PROPOSALS, header
-from .c_library import CLibrary
-from .c_weights import BASE, OFFSET, PANEL, STRING, Weights
+from .facts import FactTables
+from .header import MOST_PROPOSALS, header
 from .label_tables import OPERATION, LabelInputs, label_tables
+from .library import CLibrary
 from .times_tables import times_tables
+from .weights import BASE, OFFSET, PANEL, STRING, Weights
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from seqtune.kernels.operations.feature import Feature
 from seqtune.kernels.operations.operation import Operation
 
-from .c_names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, comment, identifier
+from .names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, comment, identifier
 
 MOST_PROPOSALS = 16
 

@@ -15,7 +15,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel
 
 from ..sequence.derived_quantities import resolving_columns
-from .c_names import NameTable, OperationNames, comment, literal
+from .names import NameTable, OperationNames, comment, literal
 
 MOST_PARAMETERS = 31  # of a kernel: sets of parameters are bits of 32
 

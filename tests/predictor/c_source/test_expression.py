@@ -9,9 +9,9 @@ import pytest
 
 from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
-from seqtune.predictor.c_source.c_expression import Words
-from seqtune.predictor.c_source.c_file import runtime
-from seqtune.predictor.c_source.c_names import NameTable, identifier
+from seqtune.predictor.c_source.expression import Words
+from seqtune.predictor.c_source.file import runtime
+from seqtune.predictor.c_source.names import NameTable, identifier
 from tests.support.learning.c_programs import needs_compiler, run_program
 
 TEXTS = (

@@ -11,12 +11,12 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
 
 from ..sequence.vocabulary import Vocabulary
-from .c_expression import Words
-from .c_header import constant
-from .c_kernel import CKernel
-from .c_names import NUMBER_FACTS, NameTable, OperationNames, device_names, literal
-from .c_reading import device_reader, operation_reader, problem_reader
-from .c_weights import whole_numbers
+from .expression import Words
+from .header import constant
+from .kernel import CKernel
+from .names import NUMBER_FACTS, NameTable, OperationNames, device_names, literal
+from .reading import device_reader, operation_reader, problem_reader
+from .weights import whole_numbers
 
 CHECKS = 50_000_000  # of constraints in one prediction: about a second
 

@@ -12,9 +12,9 @@ from seqtune.kernels.libraries.declared_operation import DeclaredOperation
 from seqtune.kernels.operations.feature import LARGEST_TENSOR, Feature
 from seqtune.kernels.operations.operation import Operation
 
-from .c_expression import CExpression
-from .c_header import constant
-from .c_names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable, OperationNames, identifier
+from .expression import CExpression
+from .header import constant
+from .names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable, OperationNames, identifier
 
 # The elements of tensors as `Operation.operands` and `Operation.output` give them, and the number of each among input,
 # weights and output, where several with one number are added (None: it must only be valid).

@@ -10,7 +10,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Feature
 from seqtune.kernels.operations.operation import Operation
 
-from .c_expression import CExpression, CName, Words
+from .expression import CExpression, CName, Words
 
 LARGEST_FACT = 2.0**40  # of whole numbers that describe a device; the C code refuses larger ones
 WORD_FACTS = ("backend", "instruction_set", "architecture")

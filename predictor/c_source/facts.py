@@ -8,8 +8,8 @@ from seqtune.tuner.cost_models.machine_ratios import CACHES, RATIOS, TENSORS
 
 from ..sequence.source_facts import RATIO_NAMES
 from ..sequence.vocabulary import UNKNOWN
-from .c_library import CLibrary
-from .c_names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable
+from .library import CLibrary
+from .names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable
 
 NUMBER, RATE, WORD, FIXED, RATIO, WORK_GROUP, LOCAL = range(7)  # kinds of facts in C
 _SHORT = ("threads", "compute_units", "vector_floats", "vector_registers", "local_memory", "max_work_group")
