@@ -120,8 +120,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict
 def adapted_to(given: argparse.Namespace, predictor: TimesModel | Ranker, few: Dataset,
                old: Dataset) -> tuple[TimesModel | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
+    from seqtune.predictor.times.adaptation.report import OLD
     from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
-    from seqtune.predictor.times.adaptation.retraining_report import OLD
 
     options = replace(RETRAINING, seed=given.seed, threads=given.threads)
     if isinstance(predictor, Ranker):

@@ -250,8 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_solver_timings
-    from seqtune.predictor.labels.label_options import LabelOptions
     from seqtune.predictor.labels.model import LabelModel
+    from seqtune.predictor.labels.options import LabelOptions
     from seqtune.predictor.labels.whole_training import train_whole
 
     parser = OneLineParser(__doc__)

@@ -33,7 +33,7 @@ class LabelLearning:
 
         With `refit` the model is judged on the held-out problems, and then trained on them, too.
         """
-        from .label_options import LabelOptions
+        from .options import LabelOptions
         from .whole_training import train_whole
 
         options = LabelOptions(seed=request.seed, state=request.state, end_now=request.end_now)
@@ -53,7 +53,7 @@ class LabelLearning:
 
         Only labels and timings that the model has not learned from are judged. Raises MisuseError.
         """
-        from .label_evaluation import evaluate_labels
+        from .evaluation import evaluate_labels
 
         if request.methods is not None or request.queries is not None:
             raise MisuseError("--methods, --live and --problems are for data sets of measurements")

@@ -18,8 +18,8 @@ from seqtune.data.labels import Labels
 
 from ..sequence.vocabulary import Vocabulary
 from .classifier_chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
+from .examples import LabelExamples
 from .inputs import tree_columns
-from .label_examples import LabelExamples
 from .translator import SentenceModel
 
 MANY = 8000  # labels: with more, a device needs no labels of other devices

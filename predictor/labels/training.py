@@ -22,8 +22,8 @@ from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation, fit
 from ..training.state import OUTSIDE, TrainingState, describe
 from ..translator.dimensions import Dimensions
-from .label_examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
-from .label_options import LabelOptions
+from .examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
+from .options import LabelOptions
 from .translator import LabelTranslator, SentenceModel
 
 Net = TypeVar("Net", bound=nn.Module)

@@ -17,10 +17,10 @@ from ..training.loop import Progress
 from ..training.state import describe
 from ..training.unfinished import FINISH
 from ..translator.threads import one_thread
-from .label_evaluation import judged_rows, training_part
-from .label_options import LabelOptions
+from .evaluation import judged_rows, training_part
 from .mixture_weights import Chains, best_weights, grow
 from .model import LabelModel
+from .options import LabelOptions
 from .seen_problems import SeenProblems
 from .training import LabelTrainingResult, split_validation, train
 from .translator import LabelTranslator

@@ -45,9 +45,9 @@ class TimesLearning:
         from seqtune.data.measured_tasks import measured_tasks
 
         from ..training.process_group import check_alone
-        from .small.small_options import is_small, small_options
-        from .small.small_training import train_small
+        from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
+        from .small.training import train_small
         from .training import train_tasks
         from .training_examples import away_from, held_out_problems
         from .training_options import TrainingOptions
@@ -116,7 +116,7 @@ def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], p
     from .evaluation import COUNTS
     from .shares import OURS
     from .small.folds import folds_of
-    from .small.small_options import is_small, options_of
+    from .small.options import is_small, options_of
 
     training = measured_tasks(data, held_out=False)
     options = options_of(model, training) if is_small(training) else None

@@ -28,7 +28,7 @@ from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
-from ..confidence.confidence_model import ConfidenceModel
+from ..confidence.model import ConfidenceModel
 from ..proposing import ConfidenceEstimator, Evidence, Proposer, together
 from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary

@@ -24,7 +24,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
-from ..confidence.confidence_fitting import fit_confidence, observe_proposed
+from ..confidence.fitting import fit_confidence, observe_proposed
 from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation

@@ -65,7 +65,7 @@ def test_the_command_line_evaluates_miopens_files(label_checkpoint: Path, label_
 
 def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
         label_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.labels.label_options.LabelOptions", lambda **given: replace(QUICK, **given))
+    monkeypatch.setattr("seqtune.predictor.labels.options.LabelOptions", lambda **given: replace(QUICK, **given))
     label_data.write(tmp_path / "labels.parquet")
     said: list[str] = []
     report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)

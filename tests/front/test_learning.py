@@ -26,7 +26,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.say import silent
-from seqtune.predictor.times.adaptation.retraining_report import RetrainingReport, judged_rows
+from seqtune.predictor.times.adaptation.report import RetrainingReport, judged_rows
 from seqtune.predictor.times.live import LiveContest
 from seqtune.predictor.times.shares import Outcome
 from seqtune.predictor.times.training import train
@@ -87,7 +87,7 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
         avoided.append(held_out)
         return train(DATA, replace(QUICK, epochs=1, validation=0.0))
 
-    monkeypatch.setattr("seqtune.predictor.times.small.small_training.train_small", train_small)
+    monkeypatch.setattr("seqtune.predictor.times.small.training.train_small", train_small)
     told: list[str] = []
     report = learn.train(data, tmp_path / "own", say=told.append).report
     assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]}, [LAYERS[0]])

@@ -10,7 +10,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions
-from seqtune.predictor.labels.label_options import LabelOptions
+from seqtune.predictor.labels.options import LabelOptions
 from seqtune.predictor.labels.whole_training import train_whole
 
 QUICK = LabelOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,

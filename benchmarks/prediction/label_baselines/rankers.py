@@ -19,10 +19,10 @@ from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.labels.classifier_chain import with_values
+from seqtune.predictor.labels.examples import Rows
 from seqtune.predictor.labels.inputs import TOKENS, Floats, Inputs, tree_columns
-from seqtune.predictor.labels.label_examples import Rows
-from seqtune.predictor.labels.label_options import LabelOptions
 from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices, valid
+from seqtune.predictor.labels.options import LabelOptions
 from seqtune.predictor.labels.training import fingerprint, fit_examples, vocabulary_of
 from seqtune.predictor.labels.translator import LabelSource, SourceEmbedding, TargetVectors
 from seqtune.predictor.sequence.vocabulary import Vocabulary

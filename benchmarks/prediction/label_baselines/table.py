@@ -8,9 +8,9 @@ from functools import cached_property
 
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords, KernelChain
-from seqtune.predictor.labels.label_options import LabelOptions
 from seqtune.predictor.labels.methods import Beam, LabelMethod
 from seqtune.predictor.labels.mixture_weights import by_device
+from seqtune.predictor.labels.options import LabelOptions
 from seqtune.predictor.labels.training import train, vocabulary_of
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.say import Say, silent

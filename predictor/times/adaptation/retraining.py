@@ -27,7 +27,7 @@ from seqtune.kernels.problem_sets.judging import briefs, judged_apart
 from seqtune.kernels.task import MeasuredTask
 from seqtune.tuner.measuring.deadline import Deadline
 
-from ...confidence.confidence_model import ConfidenceModel
+from ...confidence.model import ConfidenceModel
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import OnProgress
 from ...training.state import describe
@@ -40,9 +40,9 @@ from ..shares import Outcome
 from ..training import fit, train
 from ..training_examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
 from ..training_options import TrainingOptions
+from .options import RetrainingOptions
 from .rehearsal import Rehearsal
-from .retraining_options import RetrainingOptions
-from .retraining_report import NEW, OLD, RetrainingReport, judged_rows
+from .report import NEW, OLD, RetrainingReport, judged_rows
 
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights

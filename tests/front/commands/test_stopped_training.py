@@ -32,7 +32,7 @@ EPOCHS = 4
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of a command that trains on few problems, without the cross-validation, which takes the most time."""
-    monkeypatch.setattr("seqtune.predictor.times.small.small_training.cross_validate", lambda *given: None)
+    monkeypatch.setattr("seqtune.predictor.times.small.training.cross_validate", lambda *given: None)
     device, generator = find("llvm:0"), np.random.default_rng(0)
     with Journal(tmp_path / "journal.sqlite") as journal:
         journal.add_device(device)

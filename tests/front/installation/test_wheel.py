@@ -19,12 +19,12 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "huggingface", "predictor.labels.label_examples", "predictor.labels.mixture_weights",
+    "huggingface", "predictor.labels.examples", "predictor.labels.mixture_weights",
     "predictor.labels.short_attention", "predictor.labels.training", "predictor.labels.translator",
     "predictor.labels.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
     "predictor.times.adaptation.retraining", "predictor.times.decoding",
     "predictor.times.judge", "predictor.times.loss", "predictor.times.pretrained", "predictor.times.quantity_codes",
-    "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.small_training",
+    "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.training",
     "predictor.times.training", "predictor.times.translator", "predictor.training.loop",
     "predictor.training.process_group", "predictor.training.state", "predictor.training.unfinished",
 }

@@ -21,7 +21,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.small.small_options import small_options
+from seqtune.predictor.times.small.options import small_options
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.installation.optional import needs
@@ -61,7 +61,7 @@ def _quick_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> T
 @needs("torch")
 def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
         tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.times.small.small_options.small_options", _quick_options)
+    monkeypatch.setattr("seqtune.predictor.times.small.options.small_options", _quick_options)
     library = str(write(tmp_path))
     seqtune.use_library(library)
     data, made = _write(tmp_path / "data.parquet", WIDE), tmp_path / "checkpoint"

@@ -10,13 +10,7 @@ from dataclasses import replace
 import pytest
 
 from seqtune.kernels.problem_sets.judging import NAMED, named
-from seqtune.predictor.times.adaptation.retraining_report import (
-    FEWEST,
-    NEW,
-    OLD,
-    RetrainingReport,
-    judged_rows,
-)
+from seqtune.predictor.times.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, judged_rows
 from seqtune.predictor.times.shares import OURS, Outcome
 
 EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, False, False, 9.0)

@@ -15,9 +15,9 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.predictor.confidence import confidence_fitting
-from seqtune.predictor.confidence.confidence_fitting import fit_confidence, observe_with
-from seqtune.predictor.confidence.confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+from seqtune.predictor.confidence import fitting
+from seqtune.predictor.confidence.fitting import fit_confidence, observe_with
+from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -113,21 +113,21 @@ def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen(monkeypat
     with registered():
         tasks = measured_tasks(data(12, held_out=2, sampled=60), held_out=False)
     assert fit_confidence(tasks[:5], OPTIONS) is None  # too few
-    monkeypatch.setattr(confidence_fitting, "LEAST_TASKS", 8)
+    monkeypatch.setattr(fitting, "LEAST_TASKS", 8)
     judged: list[tuple[set[str], set[str]]] = []
 
-    def watched(trees: Trees, left_out: Sequence[object]) -> list[confidence_fitting.ObservedProposals]:
+    def watched(trees: Trees, left_out: Sequence[object]) -> list[fitting.ObservedProposals]:
         judged.append((fitted[-1], {measured.problem.key for measured in left_out}))  # type: ignore[attr-defined]
         return observe_with(trees, left_out)  # type: ignore[arg-type]
 
     fitted: list[set[str]] = []
 
-    def fitting(parts: Sequence[object], options: TreesOptions) -> Trees:
+    def fit_trees(parts: Sequence[object], options: TreesOptions) -> Trees:
         fitted.append({measured.problem.key for measured in parts})  # type: ignore[attr-defined]
         return Trees(parts, options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(confidence_fitting, "observe_with", watched)
-    monkeypatch.setattr(confidence_fitting, "Trees", fitting)
+    monkeypatch.setattr(fitting, "observe_with", watched)
+    monkeypatch.setattr(fitting, "Trees", fit_trees)
     model = fit_confidence(tasks, OPTIONS)
     assert model is not None
     assert len(judged) >= 3

@@ -22,8 +22,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
+from seqtune.predictor.times.adaptation.report import NEW, OLD
 from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, retrain
-from seqtune.predictor.times.adaptation.retraining_report import NEW, OLD
 from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import problems_of

@@ -24,7 +24,7 @@ from ..training import train_tasks
 from ..training_options import TrainingOptions
 from .cross_validation import cross_validate
 from .folds import folds_of
-from .small_options import problems_of
+from .options import problems_of
 from .sufficiency import USEFUL, Relation, relation
 
 SHOWN = 10  # epochs that are reported

@@ -24,7 +24,7 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
-from .confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+from .model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
 
 if TYPE_CHECKING:
     from ..proposing import Proposals

@@ -19,7 +19,7 @@ from seqtune.data.labels import Labels, SolverTimings
 
 from ..sequence.vocabulary import BEGIN, Vocabulary
 from .inputs import Inputs
-from .label_options import LabelOptions
+from .options import LabelOptions
 from .translator import LabelSource, SentenceModel
 
 Net_contra = TypeVar("Net_contra", bound=nn.Module, contravariant=True)
