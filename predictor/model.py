@@ -68,7 +68,7 @@ SAFE_DEFAULT = "safe-default"
 # Name that `--checkpoint` accepts -> a predictor without a checkpoint
 UNTRAINED: dict[str, Untrained] = {
     "analytic": Untrained(
-        "seqtune.predictor.analytic.analytic_predictor:AnalyticPredictor", ("cuda", "triton"),
+        "seqtune.predictor.analytic:AnalyticPredictor", ("cuda", "triton"),
         "estimated from data sheets by the analytic model; no measurement of this GPU was used"),
     SAFE_DEFAULT: Untrained(
         "seqtune.predictor.safe_defaults:SafeDefaults", (),

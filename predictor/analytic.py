@@ -14,11 +14,11 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.cost_models.analytic import estimates
 from seqtune.tuner.cost_models.modes import order
 
-from ..candidate import Candidate
-from ..untrained import UntrainedPredictor
+from .candidate import Candidate
+from .untrained import UntrainedPredictor
 
 if TYPE_CHECKING:
-    from ..proposing import Evidence
+    from .proposing import Evidence
 
 
 class AnalyticPredictor(UntrainedPredictor):

@@ -1,1 +1,0 @@
-"""The analytic predictor: proposals for GPUs from facts alone, without a measurement."""
