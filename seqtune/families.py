@@ -52,9 +52,9 @@ def is_library_file(words: Sequence[str]) -> bool:
 
 def _is_t1_file(path: str) -> bool:
     """Whether a JSON file is in T1, right or wrong, and not a file of kernels."""
-    from seqtune.kernels.libraries.library_files import read_regular
+    from seqtune.kernels.libraries.files import read_regular
     from seqtune.kernels.libraries.reading import LARGEST_DOCUMENT
-    from seqtune.kernels.libraries.t1.t1_file import names_a_part
+    from seqtune.kernels.libraries.t1.file import names_a_part
 
     try:
         return names_a_part(read_regular(Path(path), LARGEST_DOCUMENT))
@@ -67,7 +67,7 @@ def lint_library(path: str | Path, problems: str | Path | None = None) -> LintRe
 
     Raises FormatError with the line and column of the first mistake, MisuseError.
     """
-    from seqtune.kernels.linting.library_lint import lint
+    from seqtune.kernels.linting.library import lint
     from seqtune.kernels.problem_sets.parse import problem_set
 
     from .library import use_library

@@ -15,8 +15,8 @@ from typing import Any
 
 from seqtune.errors import FormatError, MisuseError
 
+from .files import read_regular
 from .library import Library
-from .library_files import read_regular
 from .messages import message_of, use_messages
 from .package_digest import package_digest
 from .table import ALWAYS, libraries_in_use

@@ -14,13 +14,13 @@ from ..kernel import Kernel
 from ..launches.includes import with_includes
 from ..operations.operation import Operation
 from ..operations.table import operation
+from .code import LibraryCode
 from .declared_kernel import declared_kernel
 from .declared_operation import DeclaredOperation
 from .document import KernelDocument, LibraryDocument
 from .fault import DocumentFault, KeyPath, dotted, first_fault, found_at
+from .files import LARGEST_SOURCE, exists_inside, inside, source_text
 from .library import Library
-from .library_code import LibraryCode
-from .library_files import LARGEST_SOURCE, exists_inside, inside, source_text
 
 LARGEST_SOURCES = 10_000_000  # characters of all sources of a library, which every worker receives
 

@@ -23,7 +23,7 @@ from ..operations.operation import Operation, ProblemView, Shape
 from ..operations.tensor import Contents, Tensor, Tensors
 from .document import FeatureDocument, OperationDocument
 from .fault import KEY, DocumentFault, KeyPath, found_at
-from .library_files import inside
+from .files import inside
 
 RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
 TYPICAL_SIZE = 256  # of a required whole number in an example, where its bounds allow that

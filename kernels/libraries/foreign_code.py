@@ -14,8 +14,8 @@ from types import ModuleType
 
 from seqtune.errors import FormatError
 
+from .files import inside
 from .library import Library
-from .library_files import inside
 from .table import use
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)

@@ -11,10 +11,10 @@ from seqtune.errors import FormatError, one_line
 
 from .declared_library import declared_library, parse_document
 from .fault import DocumentFault, KeyPath
+from .files import read_regular
 from .library import Library
-from .library_files import read_regular
 from .positions import Positions
-from .t1.t1_file import t1_content, t1_document
+from .t1.file import t1_content, t1_document
 
 LARGEST_DOCUMENT = 250_000  # bytes
 MOST_DOTS = 100  # in a line: tomllib's time grows with the square of the parts of a dotted key

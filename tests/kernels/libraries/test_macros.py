@@ -15,7 +15,7 @@ from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import DeclaredArgument, call_of
 from seqtune.kernels.launches.macros import without_definitions
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.linting.library_lint import lint
+from seqtune.kernels.linting.library import lint
 from seqtune.kernels.problem_sets.parse import parse_problem
 from tests.support.libraries.stencil import write
 

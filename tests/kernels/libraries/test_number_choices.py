@@ -11,7 +11,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
-from seqtune.kernels.linting.library_lint import lint
+from seqtune.kernels.linting.library import lint
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems

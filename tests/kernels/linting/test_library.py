@@ -9,7 +9,7 @@ import pytest
 from seqtune.errors import FormatError
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
-from seqtune.kernels.linting.library_lint import lint
+from seqtune.kernels.linting.library import lint
 from seqtune.kernels.linting.report import LintReport
 from seqtune.kernels.problem_sets.parse import parse_problem
 from tests.support.libraries.stencil import write

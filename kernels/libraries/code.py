@@ -11,8 +11,8 @@ from seqtune.errors import FormatError
 from .declared_operation import contents_of
 from .document import KernelDocument, OperationDocument
 from .fault import KeyPath, dotted, found_at
+from .files import inside, read_regular
 from .foreign_code import check_reference, reference_in
-from .library_files import inside, read_regular
 
 LARGEST_PROGRAM = 100_000_000  # bytes of a file whose content is part of a version
 LARGEST_PROGRAMS = 1_000_000_000  # bytes of all such files, read in two seconds

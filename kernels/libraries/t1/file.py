@@ -16,8 +16,8 @@ from seqtune.errors import FormatError, SeqtuneWarning, one_line
 
 from ...expression import Expression
 from ..fault import found_at
-from .t1_arguments import DeclaredArrays, declared_arrays
-from .t1_fields import Fields
+from .arguments import DeclaredArrays, declared_arrays
+from .fields import Fields
 from .value_lists import parameter_value, value_list
 
 LANGUAGES = ("opencl", "cuda")

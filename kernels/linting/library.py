@@ -11,9 +11,9 @@ from ..libraries.library import Library
 from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
-from .argument_lint import argument_findings
-from .kernel_lint import Allowance, KernelLint
-from .name_lint import kernel_findings, operation_findings
+from .arguments import argument_findings
+from .kernel import Allowance, KernelLint
+from .names import kernel_findings, operation_findings
 from .operand_names import operand_findings
 from .report import LintReport, Remark, SpaceSize
 from .sample_problems import sample_problems_of

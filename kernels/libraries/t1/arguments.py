@@ -9,7 +9,7 @@ from typing import Any
 
 from ...devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES
 from ..fault import found_at
-from .t1_fields import Fields
+from .fields import Fields
 from .value_lists import size_text
 
 TYPES = {"bool": "uint8", "byte": "int8", **BY_OPENCL_NAME,

@@ -12,7 +12,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.linting.c_text import CText
-from seqtune.kernels.linting.library_lint import lint
+from seqtune.kernels.linting.library import lint
 from seqtune.kernels.linting.signature import read_signature
 from seqtune.kernels.linting.undefined_names import undefined_names
 from tests.support.libraries.stencil import write
