@@ -56,8 +56,8 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .dataset_facts import VERSION, DatasetFacts, dataset_errors, held_out_elsewhere, read_facts
-from .journal import REPEATED, Journal
-from .journal_batches import JournalBatch, LeftOut, columns_of_machines
+from .journal.batches import JournalBatch, LeftOut, columns_of_machines
+from .journal.journal import REPEATED, Journal
 from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
 from .parquet_file import open_parquet, read_columns
 from .provenance import joined

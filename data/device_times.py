@@ -12,7 +12,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from .journal import Journal
+from .journal.journal import Journal
 from .record import COMPARED, VERIFIED, Record, Status
 from .repeated_times import times_by_number
 

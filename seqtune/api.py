@@ -21,7 +21,7 @@ from seqtune.predictor.model import cached_model
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.measured_rates import doubt
-from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.deadline import SECONDS
 
 from .bulk import BulkAnswer, predict_many
 from .errors import FormatError, MisuseError, SeqtuneError, shown

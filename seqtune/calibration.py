@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqtune.data.device_times import own_times
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem

@@ -65,7 +65,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     kernels of `libraries` alone, if any are named. Raises MisuseError for arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest, Format
-    from seqtune.data.journal import default_path
+    from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
 
     code = form in CODE

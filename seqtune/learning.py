@@ -174,7 +174,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     is in the journal as soon as it is measured; the same call again continues. Raises MisuseError for wrong arguments,
     InterruptedTuning on Ctrl-C.
     """
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.problem_sets.probes import probes
     from seqtune.kernels.registry import can_run
     from seqtune.tuner.backends import discovery

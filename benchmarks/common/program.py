@@ -14,7 +14,7 @@ from benchmarks.common.page import add_out
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 if TYPE_CHECKING:
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
 
 
@@ -71,7 +71,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def journal_of(path: Path | None) -> Iterator[Journal]:
     """Open a journal; without a path, a temporary one."""
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
 
     with tempfile.TemporaryDirectory() as folder, Journal(path or Path(folder) / "trials.sqlite") as journal:
         yield journal

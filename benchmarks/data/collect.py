@@ -26,7 +26,7 @@ from pathlib import Path
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import today
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration

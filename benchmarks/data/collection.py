@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from seqtune.data.journal import REPEATED, Journal
+from seqtune.data.journal.journal import REPEATED, Journal
 from seqtune.data.record import Record
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device

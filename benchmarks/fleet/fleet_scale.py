@@ -20,7 +20,7 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import BLUE, GREY, ORANGE, Row, markdown, processor, save, style
 from benchmarks.fleet.simulated_work import KERNEL, members, problems, seconds
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.task import Task
 from seqtune.tuner.fleet.run import FleetRun

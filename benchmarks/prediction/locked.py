@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     import platformdirs
 
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.predictor.checkpoint_folder import digests
     from seqtune.predictor.checkpoint_folder import find as find_folder
     from seqtune.tuner.backends.discovery import find

@@ -21,7 +21,7 @@ from benchmarks.common.peer_search import search_as_peer
 from benchmarks.common.peers import PREFIX
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.search_run import SearchRun, Trial
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem

@@ -213,7 +213,7 @@ def campaigns(data: Dataset, device: str, finished: FinishedSearches) -> list[Ro
 
 def searched(measured_tasks: Sequence[MeasuredTask], trials: int, budget: str) -> list[float]:
     """Run a campaign that begins with an empty journal; return its mean share and its mean trials."""
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.predictor.answering import seeds_for
     from seqtune.tuner.run.local_run import LocalRun
     from seqtune.tuner.run.plan import Budget, Finals, Plan, TuningOptions, no_seeds

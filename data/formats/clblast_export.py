@@ -17,7 +17,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together, write_whole
 
 from ..dataset import Dataset
-from ..journal import Journal
+from ..journal.journal import Journal
 from .clblast_results import DIRECT, XGEMM, KernelResults, results_of_all, results_of_one, times_of
 from .format import ExportRequest, Format, Report
 

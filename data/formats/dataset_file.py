@@ -13,10 +13,10 @@ from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem_sets.parse import problem_set
 
 from ..dataset import MOST_ROWS, Dataset
-from ..journal import REPEATED, Journal
+from ..journal.journal import REPEATED, Journal
+from ..shards.files import ShardFiles
+from ..shards.folder import BATCHES_OF_SHARD, new_folder
 from ..shards.sampled_dataset import Sampling, read_sampled
-from ..shards.shard_files import ShardFiles
-from ..shards.shard_folder import BATCHES_OF_SHARD, new_folder
 from .format import ExportRequest, Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
 

@@ -22,7 +22,7 @@ from seqtune.kernels.files import write_whole
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
-from ..journal import REPEATED, Journal
+from ..journal.journal import REPEATED, Journal
 from ..json_content import read_object
 from ..record import Measurement, Record, Status
 from .dataset_file import read_dataset

@@ -25,7 +25,7 @@ from seqtune.kernels import registry
 from ..dataset import ADDED, SCHEMA, Dataset
 from ..dataset_facts import dataset_errors
 from ..record import Status
-from .shard_files import ShardFiles, Texts, texts_of
+from .files import ShardFiles, Texts, texts_of
 from .trial_selection import Hashes, SelectionLimits, TrialSelection, mixed
 
 NAMES = [name for name in SCHEMA.names if name not in ADDED]  # no training reads the others

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from seqtune.data.journal import Journal, default_path
+from seqtune.data.journal.journal import Journal, default_path
 from seqtune.errors import CheckpointError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, write_whole

@@ -50,7 +50,7 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
     same command would measure again and again. A default journal that cannot be read is not used, with a warning; one
     that was named raises FormatError or SeqtuneError.
     """
-    from seqtune.data.journal import default_path
+    from seqtune.data.journal.journal import default_path
 
     path = default_path() if journal is None else Path(journal)
     if predictor.ranker is None or not (path.is_file() and path.stat().st_size):
@@ -73,7 +73,7 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
 def _read(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path,
           verified: bool) -> DeviceEvidence | None:
     from seqtune.data.device_times import device_times, own_times
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
 
     from .correction import Correction
     from .observations import LEAST_ROWS, MAX_ROWS

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from seqtune.data.dataset import configuration
-from seqtune.data.journal import REPEATED
+from seqtune.data.journal.journal import REPEATED
 from seqtune.kernels.kernel import Kernel, Setting
 
 from .measurements import Measurements

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.labels import holds_labels
 from seqtune.data.machines import named_devices
 from seqtune.kernels.devices.device import Device

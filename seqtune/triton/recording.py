@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.foreign_records import plain_word
 from seqtune.data.formats.triton_cache import OPTIONS, config_settings, key_features, timed
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.journal import Journal, default_path
+from seqtune.data.journal.journal import Journal, default_path
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.registry import can_run

@@ -10,7 +10,7 @@ from benchmarks.data.collection import Collection
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.stages import FASTEST, OTHERS, STAGES
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Configuration

@@ -13,7 +13,7 @@ from benchmarks.prediction import machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem

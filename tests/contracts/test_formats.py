@@ -15,7 +15,7 @@ from seqtune.data.formats.format import ExportRequest
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.served_choices import read_choices
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqtune.data.dataset import SCHEMA, Dataset, configuration
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device

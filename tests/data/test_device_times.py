@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.device_times import device_times, own_times
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.task import Task
 from tests.support.synthetic import MIDDLE, problems

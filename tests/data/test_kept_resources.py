@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.exchange import export

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.machines import device_labels
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.data.shipped_machines import is_new_cpu, shipped_devices

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seqtune.data.journal import default_path
+from seqtune.data.journal.journal import default_path
 from tests.support.paths import ROOT
 
 PROGRAM = """
 from pathlib import Path
 import platformdirs
-from seqtune.data.journal import default_path
+from seqtune.data.journal.journal import default_path
 print(*map(str, (Path.home(), platformdirs.user_cache_dir("seqtune"), platformdirs.user_config_dir("seqtune"),
                  default_path())), sep="\\n")
 """

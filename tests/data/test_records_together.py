@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration

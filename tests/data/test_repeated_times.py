@@ -7,7 +7,7 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.device_times import device_times, own_times
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.data.repeated_times import times_by_number

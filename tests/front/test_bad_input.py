@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem

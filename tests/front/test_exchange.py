@@ -12,7 +12,7 @@ import pytest
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration

@@ -14,7 +14,7 @@ import pytest
 from seqtune import learning as learn
 from seqtune.cli import learning_tables, tables
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device

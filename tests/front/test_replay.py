@@ -14,7 +14,7 @@ from seqtune.__main__ import main
 from seqtune.cli import tables as show
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device

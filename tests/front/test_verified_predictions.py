@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.declaration import from_json, read_kernels, to_json

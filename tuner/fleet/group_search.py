@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task

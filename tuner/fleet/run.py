@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import InterruptedTuning, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.builds import levelled
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration

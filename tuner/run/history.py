@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import KernelError
 from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.task import MeasuredTask, Task

@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Mapping
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seqtune
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.clblast import xgemm, xgemm_direct

@@ -17,9 +17,10 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset, read_training_data
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.data.shards import sampled_dataset, shard_files
+from seqtune.data.shards import files as shard_files
+from seqtune.data.shards import sampled_dataset
+from seqtune.data.shards.files import ShardFiles
 from seqtune.data.shards.sampled_dataset import read_sampled
-from seqtune.data.shards.shard_files import ShardFiles
 from seqtune.data.shards.trial_selection import SelectionLimits
 from seqtune.errors import FormatError
 from seqtune.kernels.problem_sets.parse import parse_problem

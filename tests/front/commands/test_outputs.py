@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.inputs import check_ending
 from seqtune.kernels.devices.device import Device

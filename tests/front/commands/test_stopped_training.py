@@ -15,7 +15,7 @@ from seqtune import learning
 from seqtune.__main__ import main
 from seqtune.cli import progress
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import InterruptedTraining
 from seqtune.kernels.problem import Problem

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.problem_kinds import KINDS, kind_of
 from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.kernel import Configuration

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.problem_sets.parse import read_problems
 from tests.support.documentation import ROOT

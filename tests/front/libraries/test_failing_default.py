@@ -11,7 +11,7 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -12,7 +12,7 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record, Status
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel

@@ -15,7 +15,7 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.cli import app
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, FormatError, KernelError, MisuseError, SeqtuneWarning
 from seqtune.kernels.libraries.library import Library

@@ -15,7 +15,7 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.triton_cache import TRITON
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter

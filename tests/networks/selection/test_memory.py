@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seqtune.api import predict
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

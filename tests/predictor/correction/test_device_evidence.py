@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneWarning
 from seqtune.kernels.task import Task
@@ -110,7 +110,7 @@ def test_a_default_journal_that_is_damaged_is_left_out_with_a_warning(
         model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "damaged.sqlite"
     path.write_bytes(b"x" * 500)
-    monkeypatch.setattr("seqtune.data.journal.default_path", lambda: path)
+    monkeypatch.setattr("seqtune.data.journal.journal.default_path", lambda: path)
     with pytest.warns(SeqtuneWarning, match="not corrected by earlier measurements"):
         assert device_evidence(model, MIDDLE, None) is None
 

@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.fleet.simulated_engine import SimulatedEngine, SimulatedMember
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
 from benchmarks.fleet.simulated_work import DEVICE, KERNEL, OTHER, members, problems, seconds
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration

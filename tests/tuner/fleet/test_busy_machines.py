@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.fleet.simulated_engine import SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet.control import KnownTimes, is_unsteady

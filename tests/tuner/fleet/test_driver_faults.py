@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
 from seqtune.tuner.fleet.engine import Event

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.fleet.simulated_engine import SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.member import Member, MemberPhase, MemberProgress
 from seqtune.tuner.fleet.run import FleetRun

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.engine import Event

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
 from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet import reference_memory
 from seqtune.tuner.fleet.control import probe

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fleet.simulated_engine import SimulatedEngine
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning, KernelError, UnpreparedError
 from seqtune.kernels.kernel import Configuration
@@ -204,7 +204,7 @@ def test_a_problem_that_cannot_be_measured_is_skipped_if_there_are_others(journa
 SCRIPT = """
 import sys
 import planted
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.runner import Runner

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task

@@ -13,7 +13,7 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from tests.support import planted
 
@@ -17,7 +17,7 @@ TRIALS = 40
 SCRIPT = """
 import sys
 import planted
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.runner import Runner

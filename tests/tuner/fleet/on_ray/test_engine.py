@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import seqtune
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from tests.support.fleet.ray_runs import BLOCK, OPENCL_PROBLEM, PROBLEMS, SEED, TRIALS
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from seqtune.data import journal_rows
-from seqtune.data.journal import Journal
-from seqtune.data.journal_batches import JournalBatch
-from seqtune.data.journal_rows import NAMES, ROWS, BatchReader, record_of
+from seqtune.data.journal import rows as journal_rows
+from seqtune.data.journal.batches import JournalBatch
+from seqtune.data.journal.journal import Journal
+from seqtune.data.journal.rows import NAMES, ROWS, BatchReader, record_of
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.resource_usage import ResourceUsage
-from tests.data.test_journal import PROBLEM, record
+from tests.data.journal.test_journal import PROBLEM, record
 
 USUAL: dict[str, Any] = {
     "id": 1, "problem": 1, "device": 1, "kernel": "test.k", "kernel_version": 1, "configuration": '{"tile":1}',

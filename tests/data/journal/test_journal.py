@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.devices.device import Device
@@ -196,7 +196,7 @@ def test_device_facts_are_replaced(path: Path) -> None:
 
 def test_an_unclosed_journal_is_complete(path: Path) -> None:
     """A process that dies right after `add` has lost nothing."""
-    script = ("import os, sys; from seqtune.data.journal import Journal; from seqtune.data.record import *\n"
+    script = ("import os, sys; from seqtune.data.journal.journal import Journal; from seqtune.data.record import *\n"
               "from seqtune.kernels.kernel import Configuration; from seqtune.kernels.problem import Problem\n"
               "journal = Journal(sys.argv[1])\n"
               "for tile in range(50):\n"

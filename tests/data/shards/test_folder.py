@@ -10,8 +10,8 @@ from seqtune import exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats import dataset_file
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.journal import Journal
-from seqtune.data.journal_rows import ROWS
+from seqtune.data.journal.journal import Journal
+from seqtune.data.journal.rows import ROWS
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device

@@ -17,7 +17,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .record import ALONE, VERIFIED, Measurement, Record, Status
+from ..record import ALONE, VERIFIED, Measurement, Record, Status
 
 CORRECT = Status.CORRECT.value
 STATUSES = {status.value: status for status in Status}

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.data import journal as journals
-from seqtune.data.journal import Journal
+from seqtune.data.journal import journal as journals
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError
-from tests.data.test_journal import record
+from tests.data.journal.test_journal import record
 
 DAMAGES: dict[str, list[object]] = {
     "kernel": [b"\0\1", None], "kernel_version": ["x", 1.5], "configuration": ["{", "[1]", '{"a": [1]}'],

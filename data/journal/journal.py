@@ -24,11 +24,11 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 
-from .journal_batches import JournalBatch
-from .journal_file import JournalFile, integrity_fault, rescue
-from .journal_rows import ROWS, BatchReader, object_of, problem_of
-from .journal_schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
-from .record import COMPARED, VERIFIED, Measurement, Record, Status
+from ..record import COMPARED, VERIFIED, Measurement, Record, Status
+from .batches import JournalBatch
+from .file import JournalFile, integrity_fault, rescue
+from .rows import ROWS, BatchReader, object_of, problem_of
+from .schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
 
 CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
 CHECKED_BYTES = 4_000  # of the file for each record before a check: at most 0.04 ms for a record, however large it is

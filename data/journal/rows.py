@@ -20,9 +20,9 @@ from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .journal_batches import CORRECT, STATUSES, JournalBatch
-from .journal_schema import FIELDS
-from .record import Measurement, Record, Status
+from ..record import Measurement, Record, Status
+from .batches import CORRECT, STATUSES, JournalBatch
+from .schema import FIELDS
 
 MOST_SAMPLES = 100_000  # of one trial
 LONGEST_TIME = 1e9  # seconds

@@ -1,0 +1,1 @@
+"""The journal: records on disk that survive a crash, in SQLite."""
