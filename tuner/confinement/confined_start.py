@@ -23,7 +23,7 @@ from seqtune.errors import SeqtuneWarning
 from . import landlock
 
 UNUSED = 14 * 86400  # seconds after which a library's folder is removed; its programs are compiled again
-_WORKER = "seqtune.tuner.measuring.confined_worker"
+_WORKER = "seqtune.tuner.measuring.worker.confined"
 _PASSED = ("PATH", "HOME", "USER", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
 _PASSED_PREFIXES = ("LC_", "LANG", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "POCL_", "OCL_", "OPENCL_", "SYCL_",
                     "CL_CONFIG_", "PYOPENCL_")

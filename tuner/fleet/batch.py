@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 from ..measuring.batches import compare_batch
 from ..measuring.runner import Measurer
 from ..measuring.timing import Options
-from ..measuring.worker_request import Limits
+from ..measuring.worker.request import Limits
 
 LIMITS = ("patience", "budget", "planned")  # options that may be infinite, in seconds
 MOST_SAMPLES = 100_000  # of an answer; comparisons have 64

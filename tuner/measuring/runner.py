@@ -28,9 +28,9 @@ from ..backends.compilers import CompilerAhead, compiler_ahead
 from ..processes import processors
 from .deadline import Deadline, OutOfTime
 from .timing import Options
-from .worker_message import Message
-from .worker_process import WorkerProcess
-from .worker_request import Limits, RequestState, WorkerRequest
+from .worker.message import Message
+from .worker.process import WorkerProcess
+from .worker.request import Limits, RequestState, WorkerRequest
 
 MOST_LOST = 3  # workers that configurations end which should compute the expected outputs: each may take a minute
 

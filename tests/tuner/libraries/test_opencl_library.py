@@ -21,7 +21,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.expected_outputs import prepare_arrays
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
-from seqtune.tuner.measuring.worker_request import Limits
+from seqtune.tuner.measuring.worker.request import Limits
 from tests.support.libraries.stencil import write
 
 pytestmark = pytest.mark.device

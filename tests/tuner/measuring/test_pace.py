@@ -11,7 +11,7 @@ from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
 from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, Pace
 from seqtune.tuner.measuring.patience import SAVED, SHARE, Patience
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, time_in_rounds
-from seqtune.tuner.measuring.worker import Worker
+from seqtune.tuner.measuring.worker.worker import Worker
 from tests.support import planted
 from tests.support.measuring.simulated_host import AlwaysRight, SimulatedExecutable, SimulatedHost
 from tests.tuner.measuring.test_timing import PROBLEM, Fake

@@ -1,7 +1,7 @@
 """ConfinedWorker: a measuring worker that gives up rights before it starts.
 
 OpenCL C on a CPU device is native code with the user's rights, and the compiler accepts assembly. Therefore kernels of
-a file that may run no commands are measured by `python -m seqtune.tuner.measuring.confined_worker CACHE PATH...`.
+a file that may run no commands are measured by `python -m seqtune.tuner.measuring.worker.confined CACHE PATH...`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..confinement.rights import confine
+from ...confinement.rights import confine
 
 
 def main(words: Sequence[str]) -> None:

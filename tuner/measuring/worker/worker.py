@@ -1,6 +1,6 @@
 """The measuring worker: a process of its own that opens one backend on one device, so that a kernel may crash or hang.
 
-`python -m seqtune.tuner.measuring.worker` exchanges JSON lines with its parent (`runner`), one object per line:
+`python -m seqtune.tuner.measuring.worker.worker` exchanges JSON lines with its parent (`runner`), one object per line:
 
     parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.messages` writes
                                                         them; `backend` is null and `kernels` empty except in tests
@@ -53,7 +53,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
-from ..backends.backend import (
+from ...backends.backend import (
     Backend,
     BuildError,
     DeviceLost,
@@ -63,10 +63,10 @@ from ..backends.backend import (
     build_executable,
     open_backend,
 )
-from .expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
-from .pace import Pace
+from ..expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
+from ..pace import Pace
+from ..timing import Options, check_and_time, measured, prepare, time_in_rounds
 from .parent_death import die_with_parent
-from .timing import Options, check_and_time, measured, prepare, time_in_rounds
 
 Message = dict[str, Any]
 

@@ -16,7 +16,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, one_line
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
-from seqtune.tuner.measuring.worker_message import LONGEST_LINE, lines, read_message
+from seqtune.tuner.measuring.worker.message import LONGEST_LINE, lines, read_message
 from tests.support import planted
 
 GOOD = Measurement(Status.CORRECT, (1e-3, 2e-3), 1e-6).to_json()

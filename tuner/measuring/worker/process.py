@@ -20,10 +20,10 @@ import seqtune
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, SeqtuneWarning, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
-from ..confinement import confined_start
-from ..processes import THREADS, unpin
-from .deadline import OutOfTime
-from .worker_message import Message, lines, read_message
+from ...confinement import confined_start
+from ...processes import THREADS, unpin
+from ..deadline import OutOfTime
+from .message import Message, lines, read_message
 
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
@@ -59,7 +59,7 @@ class WorkerProcess:
         alone = {} if hello["device"]["backend"] in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
         environment = {**PINNED, **os.environ, **alone,
                        "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
-        words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"]
+        words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker.worker"]
         self._cache = confined_start.cache_folder(hello) if confined_start.needs_confinement(hello) else None
         if self._cache is not None:
             confined_start.warn_if_free()

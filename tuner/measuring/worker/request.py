@@ -18,10 +18,10 @@ from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning, Unprepared
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from .deadline import Deadline
-from .timing import Options
-from .worker_message import Message
-from .worker_process import START_SECONDS, WorkerDied, WorkerLate, WorkerProcess
+from ..deadline import Deadline
+from ..timing import Options
+from .message import Message
+from .process import START_SECONDS, WorkerDied, WorkerLate, WorkerProcess
 
 SLOWEST_GFLOPS = 1.0  # a kernel slower than this on a large problem is killed
 FEWEST_LAUNCHES = 3  # the check, and one or two samples of such a slow kernel

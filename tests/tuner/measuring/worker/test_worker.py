@@ -19,8 +19,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options, check, prepare
-from seqtune.tuner.measuring.worker_process import WorkerProcess
-from seqtune.tuner.measuring.worker_request import Limits
+from seqtune.tuner.measuring.worker.process import WorkerProcess
+from seqtune.tuner.measuring.worker.request import Limits
 from tests.support import planted
 
 QUICK = Options(samples=3, build_seconds=3.0, run_seconds=3.0)
