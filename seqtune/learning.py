@@ -22,7 +22,7 @@ from seqtune.predictor.model import (
     shipped_learner,
 )
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.measuring.budget import CALIBRATION
+from seqtune.tuner.measuring.deadline import CALIBRATION
 
 from .errors import DeviceError, InterruptedTraining, MisuseError, SeqtuneError, check_installed, shown, warned
 from .inputs import as_device, as_problems, check_free, check_positive

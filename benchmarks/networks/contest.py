@@ -21,7 +21,7 @@ from benchmarks.common.contest import REST_SECONDS, WARM_UP_SECONDS
 from benchmarks.common.program import llvm_devices, warm_threads
 from benchmarks.common.progress import say
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
-from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 from seqtune.tuner.measuring.timed_calls import time_calls
 
 from .case import TOLERANCES, Case, Run, results_of

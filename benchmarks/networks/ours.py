@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row
 from seqtune.errors import UnavailableError
-from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 
 from .case import Case, Run, called
 

@@ -32,7 +32,7 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
-from seqtune.tuner.measuring.budget import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 
 from .case import TOLERANCES
 from .contest import Assignment, ContestOutcome

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqtune.tuner.measuring.budget import OVERRUN
 from seqtune.tuner.measuring.comparison import typical
-from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+from seqtune.tuner.measuring.deadline import OVERRUN, Deadline, OutOfTime
 from seqtune.tuner.measuring.timed_calls import time_calls
 
 from ..capture.examples import clones

@@ -20,9 +20,8 @@ from seqtune.errors import FormatError
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.load import LoadMeter
-from seqtune.tuner.measuring.budget import OVERRUN
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
-from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+from seqtune.tuner.measuring.deadline import OVERRUN, Deadline, OutOfTime
 from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
 
 from ..capture.examples import clones, difference

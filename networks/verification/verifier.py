@@ -22,8 +22,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.load import LoadMeter
-from seqtune.tuner.measuring.budget import OVERRUN
-from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+from seqtune.tuner.measuring.deadline import OVERRUN, Deadline, OutOfTime
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ..compiler import CompiledGraph, GraphCompiler

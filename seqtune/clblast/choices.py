@@ -11,7 +11,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.deadline import SECONDS
 
 from ..errors import DeviceError, SeqtuneError
 from ..inputs import as_problem

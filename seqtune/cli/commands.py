@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
 from ..errors import InterruptedTuning, MisuseError, SeqtuneError
@@ -157,9 +157,7 @@ def predict(
             journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=say)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
     if prediction.explanation is not None and not as_json:
-        from .explanation_tables import explanation
-
-        explanation(prediction.explanation)
+        tables.explanation(prediction.explanation)
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog=(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seqtune.tuner.measuring.budget import CALIBRATION
+from seqtune.tuner.measuring.deadline import CALIBRATION
 
 from .application import (
     PROBLEM_WORDS,

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from ..errors import printable
 from ..results import NEW_CPU, duration
-from .device_rates import measured_reads
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
+    from seqtune.predictor.confidence.explanation import Explanation
 
     from ..results import Demonstration, Devices, Prediction, Proposal
     from ..strategy_replay import Replayed
@@ -68,7 +68,7 @@ def devices(listing: Devices) -> None:
         _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
     for alias, device in listing.listed:
         if device.l1_gbs:
-            _out.print(f"{alias}: {measured_reads(device)}", markup=False, soft_wrap=True)
+            _out.print(f"{alias}: {_measured_reads(device)}", markup=False, soft_wrap=True)
     if listing.doubt:
         _out.print(listing.doubt, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
@@ -80,6 +80,14 @@ def devices(listing: Devices) -> None:
     else:
         _out.print("described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
     _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
+
+
+def _measured_reads(device: Device) -> str:
+    """Reads from caches, waking threads and gathering, as text."""
+    reads = ", ".join(f"{level} {rate:.0f}" for level, rate in (
+        ("L1", device.l1_gbs), ("L2", device.l2_gbs), ("L3", device.l3_gbs)) if rate)
+    wakes = f"; threads wake in {device.wake_microseconds:.2g} us" if device.wake_microseconds else ""
+    return f"reads {reads} GB/s{wakes}; {device.gather_nanoseconds:.2g} ns to gather a number"
 
 
 def _described(devices: Sequence[Device]) -> None:
@@ -148,6 +156,26 @@ def prediction(answer: Prediction) -> None:
         took, given = answer.elapsed_seconds, answer.budget_seconds
         if took is not None and given is not None:
             _out.print(f"verified in {duration(took)} of {duration(given)} (--seconds)")
+
+
+def explanation(answer: Explanation) -> None:
+    """Print why the first proposal was made."""
+    _out.print("one value away from the first proposal: expected time, or the constraint that forbids it", markup=False,
+               soft_wrap=True)
+    rows([{"parameter": step.parameter, "value": str(step.value), "next": str(step.next_value),
+           "means": step.reason or ("-" if step.slowdown is None else f"{step.slowdown:.2f}x the time")}
+          for step in answer.steps])
+    if answer.known:
+        _out.print("the nearest problems of the shipped data, and their fastest configurations", markup=False,
+                   soft_wrap=True)
+        rows([{"problem": known.problem.brief(), "device": known.device.name,
+               "winner": f"{known.winner.kernel} {known.winner.brief()}", "time": duration(known.seconds)}
+              for known in answer.known])
+    if answer.facts:
+        _out.print("facts that decided: the second proposal's expected time over the first's, with the fact and with "
+                   "the known ones' median instead (a simple ablation)", markup=False, soft_wrap=True)
+        rows([{"fact": fact.fact, "value": f"{fact.value:g}", "median": f"{fact.median:g}",
+               "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
 
 
 def demo(demonstration: Demonstration) -> None:

@@ -41,7 +41,7 @@ DISTINCT, BATCHES = 16, (7, 64)
 SHIFTS = (1, 3, 5, 12)  # floats after the begin of a cache line
 TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp and log
 # The code that answers a prediction, beside `seqtune.predictor.translator.rows`.
-PATH = ("translator/numpy_layers", "times/arrays/fact_vectors", "times/arrays/word_vectors", "times/arrays/numpy_judge",
+PATH = ("translator/numpy_layers", "times/arrays/word_vectors", "times/arrays/numpy_judge",
         "times/arrays/numpy_translator", "proposing", "times/model", "labels/numpy_translator",
         "labels/classifier_chain", "labels/model", "labels/inputs", "trees/ranker", "trees/forest",
         "trees/descent", "correction/correction", "sequence/beam", "sequence/mixture", "sequence/prefix_batch",

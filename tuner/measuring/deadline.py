@@ -1,4 +1,7 @@
-"""Deadline: the end of a time budget, passed down to everything that spends the budget."""
+"""Deadline: the end of a time budget, passed down to everything that spends the budget; and the default budgets.
+
+The command line's help reads the defaults, so the module loads nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from collections.abc import Callable
 
 from seqtune.errors import UnpreparedError
 
-from .budget import OVERRUN
-
+SECONDS = 10.0  # of a verification, builds included: a few hundred rounds of small problems, a dozen of large ones
+NETWORK = 60.0  # of the verification of a PyTorch network; enough for some 20 layers
+CALIBRATION = 180.0  # of a calibration: about 4000 probes; a correction is fitted to 800 of all measurements
+OVERRUN = 1.2  # factor on a budget at which measuring is broken off. A user may rely on 1.3 times the budget; the time
+#                between is for ending a worker and writing the records
 GRACE = 0.1  # seconds in which a worker that takes short samples ends by itself
 MOST_GRACE = 0.05  # as a share of the budget: below two seconds it is less than GRACE
 

@@ -34,9 +34,8 @@ from seqtune.kernels.problem import Problem
 
 from ..load import LoadMeter
 from .batches import compare_batch
-from .budget import SECONDS
 from .comparison import Rule, faster_than, typical
-from .deadline import Deadline, OutOfTime
+from .deadline import SECONDS, Deadline, OutOfTime
 from .runner import Measurer
 from .timing import Options
 

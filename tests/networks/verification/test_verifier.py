@@ -26,8 +26,7 @@ from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.predictor.candidate import Confidence
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import Load, LoadMeter
-from seqtune.tuner.measuring.budget import OVERRUN
-from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.deadline import OVERRUN, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

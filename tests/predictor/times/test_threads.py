@@ -10,7 +10,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.spaces import value_tables
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.arrays import fact_vectors, numpy_translator
+from seqtune.predictor.times.arrays import numpy_translator
 from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
 from seqtune.predictor.times.translator import Translator
 from tests.support.learning.interruptions import interrupted
@@ -36,10 +36,10 @@ def test_the_vectors_of_a_query_stay_its_own(arrays: NumpyTranslator, remembered
 
 
 def test_the_vectors_of_facts_stay_their_own(arrays: NumpyTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fact_vectors, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(numpy_translator, "MOST_REMEMBERED", 3)
     read = arrays._facts.read
     alone = read([(FIRST, WIDE)])[0]
-    vectors, *_ = interrupted(lambda: read([(FIRST, WIDE)]), lambda: read([(SECOND, MIDDLE)]), fact_vectors)
+    vectors, *_ = interrupted(lambda: read([(FIRST, WIDE)]), lambda: read([(SECOND, MIDDLE)]), numpy_translator)
     assert np.array_equal(vectors, alone)
 
 
