@@ -1,4 +1,4 @@
-"""Parts of a report: Markdown tables, JSON files, the facts of the machine, and figures (`seqtune.figures.style`)."""
+"""Parts of a report: Markdown tables, JSON files, the facts of the machine, and figures (`seqtune.reporting.style`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.figures.style import (
+from seqtune.kernels.files import write_whole
+from seqtune.reporting.style import (
     BLACK,
     BLUE,
     GREEN,
@@ -25,7 +26,6 @@ from seqtune.figures.style import (
     share_axis,
     style,
 )
-from seqtune.kernels.files import write_whole
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device

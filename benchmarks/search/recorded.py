@@ -27,7 +27,7 @@ from benchmarks.common.report import markdown, today
 from seqtune.cli.arguments import numbers
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
-from seqtune.figures.curves import draw
+from seqtune.reporting.curves import draw
 from seqtune.strategy_replay import STRATEGIES as OURS
 from seqtune.strategy_replay import Replayed, recorded_spaces
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate

@@ -177,8 +177,8 @@ def replay(
 ) -> None:
     """Compare strategies by simulated searches of recorded spaces."""
     from .. import strategy_replay
-    from ..figures.curves import check_drawable, draw
     from ..inputs import check_free
+    from ..reporting.curves import check_drawable, draw
     from . import progress, tables
 
     if curves is not None:

@@ -1,1 +1,0 @@
-"""Figures: the style of all of them, and search curves. Needs matplotlib."""
