@@ -6,13 +6,21 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from seqtune import errors
 from seqtune.errors import SeqtuneWarning
 
+SOURCE = Path(errors.__file__).resolve().parent.parent  # the folder that new processes import seqtune from
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # variables that libraries read when loaded
 
 # The CPUs that a thread could use before a pool of threads pinned it to one; empty while no pool does.
 unpinned: set[int] = set()
+
+
+def python_path() -> str:
+    """The PYTHONPATH of a new process, which then imports seqtune from the same folder as this one."""
+    return os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
 
 
 def usable_processors() -> set[int]:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import seqtune
-
+from ..processes import SOURCE
 from .landlock import restrict
 from .system_calls import forbid_calls, forbid_privileges
 
@@ -57,9 +56,8 @@ def _outside_homes() -> Iterator[Path]:
 def _needed(paths: Iterable[Path]) -> Iterator[Path]:
     """The folders of Python, its packages and our own, and `paths`, unless the user's home is in one of them."""
     variables = (os.environ.get(name, "").split(os.pathsep) for name in ("LD_LIBRARY_PATH", "PYTHONPATH"))
-    source = Path(seqtune.__file__).resolve().parent.parent
-    used = [sys.prefix, sys.base_prefix, source, *sys.path, *(path for listed in variables for path in listed if path),
-            os.environ.get("OCL_ICD_VENDORS", source), *paths]
+    used = [sys.prefix, sys.base_prefix, SOURCE, *sys.path, *(path for listed in variables for path in listed if path),
+            os.environ.get("OCL_ICD_VENDORS", SOURCE), *paths]
     homes = _homes()
     for path in used:
         folder = Path(path).resolve()

@@ -10,16 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import seqtune
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.launches.call_declaration import CallDeclaration, Sections, code_for
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.messages import messages_in_use
 
+from ..processes import python_path
 from .oclgrind import INSTALL, environment, library, strays
 
 SAMPLE = 20  # configurations of each kernel
@@ -88,12 +87,11 @@ def _in_opencl(family: Kernel) -> bool:
 def _simulate(variables: Mapping[str, str], families: Sequence[Kernel], sample: int, seconds: float, begin: int,
               report: MemoryReport, progress: Callable[[str], None]) -> int:
     """Run configurations from number `begin` on. Returns the number at which to go on, or -1 at the end."""
-    source = str(Path(seqtune.__file__).resolve().parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "seqtune.tuner.memory_check.simulation_process"], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         env={**os.environ, **variables,
-             "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))})
+             "PYTHONPATH": python_path()})
     assert process.stdin is not None
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(process, lines), daemon=True).start()

@@ -17,15 +17,15 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 
-import seqtune
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel
+
+from ...processes import python_path
 
 PROGRAM = ("-m", "seqtune.tuner.backends.cuda.cubins_process")  # the words after `python -P`
 
@@ -76,10 +76,9 @@ class _Process:
     """One process that compiles, and the futures of what it was sent. Threads exchange the lines with it."""
 
     def __init__(self, device: Device) -> None:
-        root = str(Path(seqtune.__file__).resolve().parent.parent)
-        paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        self._process = subprocess.Popen([sys.executable, "-P", *PROGRAM], env={**os.environ, "PYTHONPATH": paths},
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", *PROGRAM], env={**os.environ, "PYTHONPATH": python_path()},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._lock = threading.Lock()
         self._ended = False
         self._waiting: dict[str, Future[bool]] = {}

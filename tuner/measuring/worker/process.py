@@ -14,14 +14,12 @@ import threading
 import time
 import warnings
 from contextlib import suppress
-from pathlib import Path
 
-import seqtune
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, SeqtuneWarning, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
 from ...confinement import confined_start
-from ...processes import THREADS, unpin
+from ...processes import THREADS, python_path, unpin
 from ..deadline import OutOfTime
 from .message import Message, lines, read_message
 
@@ -54,11 +52,10 @@ class WorkerProcess:
         self._fault = ""  # why what it sent is no message, if so
         self._messages: queue.SimpleQueue[Message | FormatError | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
-        source = str(Path(seqtune.__file__).resolve().parent.parent)
         # Threads of NumPy would disturb kernels on the CPU; for a GPU they make the reference sixteen times as fast.
         alone = {} if hello["device"]["backend"] in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
         environment = {**PINNED, **os.environ, **alone,
-                       "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+                       "PYTHONPATH": python_path()}
         words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker.worker"]
         self._cache = confined_start.cache_folder(hello) if confined_start.needs_confinement(hello) else None
         if self._cache is not None:
