@@ -16,6 +16,25 @@ FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune")  # eac
 FRONT = {("seqtune", "errors"), ("seqtune", "__init__")}  # modules of the top floor that every floor may import
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 
+# Rooms of each floor that the floors above it may import: modules that stand directly in the floor, and folders, which
+# do not include the folders inside them. All other rooms are private to their floor.
+PUBLIC = {
+    "kernels": (
+        "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files", "kernel",
+        "launches", "libraries", "libraries/t1", "linting", "llvm", "lookup", "membership", "miopen", "operations",
+        "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "task", "triton"),
+    "data": (
+        "builds", "dataset", "device_times", "formats", "journal", "json_content", "labels", "machines",
+        "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
+    "tuner": (
+        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "campaign",
+        "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
+        "search", "simulation", "stand_ins", "stop_request", "strategies", "tune", "tuning_options"),
+    "predictor": (
+        "answering", "c_source", "candidate", "checkpoint_folder", "confidence", "correction", "model", "say",
+        "sequence", "times", "training", "trees"),
+}
+
 Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix
 
 
@@ -69,6 +88,11 @@ def _absolute(dotted: str) -> Module:
 def room(module: Module) -> Module:
     """The folder in which a module stands, two levels deep at most."""
     return module[:-1][:2]
+
+
+def inner_room(module: Module) -> str:
+    """The room of a module within its floor, as `PUBLIC` writes it: its folder, or itself directly in the floor."""
+    return "/".join(module[1:-1] or module[1:])
 
 
 def between_rooms() -> Counter[tuple[Module, Module]]:

@@ -15,7 +15,6 @@ import time
 from contextlib import closing, nullcontext
 from typing import Any
 
-import seqtune
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 from seqtune.kernels.devices.device import Device
@@ -40,8 +39,8 @@ Message = dict[str, Any]
 def hello(device: str, authentication: str) -> Message:
     """The first message to a member. `authentication` is the RAY_AUTH_MODE of the driver. Raises MisuseError."""
     bundles: list[Bundle] = bundles_in_use()
-    return {"version": seqtune.__version__, "sources": package_digest("seqtune"), "device": device,
-            "libraries": bundles, "authentication": authentication}
+    return {"sources": package_digest("seqtune"), "device": device, "libraries": bundles,
+            "authentication": authentication}
 
 
 class RayMember:
@@ -139,9 +138,6 @@ class RayMember:
 
     def _check(self) -> None:
         """Check that this machine has the seqtune of the driver's, and a Ray with a token. Raises MisuseError."""
-        if seqtune.__version__ != self._hello["version"]:
-            raise MisuseError(f"it has seqtune {seqtune.__version__}, the driver {self._hello['version']}; install the "
-                              "same wheel on both")
         if package_digest("seqtune") != self._hello["sources"]:
             raise MisuseError("its seqtune has other sources than the driver's; install the same wheel on both")
         if self._hello["authentication"] != OPEN and os.environ.get("RAY_AUTH_MODE") != "token":
