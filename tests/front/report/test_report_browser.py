@@ -14,7 +14,7 @@ import pytest
 import seqtune
 from seqtune.kernels.problem import Problem
 from seqtune.reporting import content
-from tests.support.reports.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
+from tests.support.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)

@@ -21,15 +21,7 @@ from seqtune.reporting.cases import cases_of
 from seqtune.reporting.defaults import case_defaults
 from seqtune.reporting.measurements import read
 from tests.support.recorded_files import write_cache
-from tests.support.reports.report_content import (
-    DEVICE,
-    HOSTILE,
-    PROBLEM,
-    configurations,
-    content,
-    record,
-    write_journal,
-)
+from tests.support.report_content import DEVICE, HOSTILE, PROBLEM, configurations, content, record, write_journal
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from seqtune.reporting.forecasts import reliability
 from seqtune.reporting.importance import explained
 from seqtune.reporting.measurements import read
 from seqtune.reporting.pruning import pruned
-from tests.support.reports.report_content import DEVICE, PROBLEM, configurations, content, record, write_journal
+from tests.support.report_content import DEVICE, PROBLEM, configurations, content, record, write_journal
 
 OTHER = Problem.make("gemm", m=48, n=32, k=16)
 
