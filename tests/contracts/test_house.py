@@ -19,6 +19,7 @@ from docs.generate.import_arrows import FLOORS, FRONT, LINKS, PUBLIC, inner_room
 from tests.support.paths import ROOT
 
 # Rooms of the code generator that other floors still import, and that import each other: networks become a floor.
+MOVING_TESTS = (Path("kernels/steps"),)  # that go with these rooms
 MOVING = ("kernels/llvm/ir", "kernels/llvm/ir/attention", "kernels/llvm/steps")
 
 
@@ -174,6 +175,24 @@ def test_no_floor_imports_a_private_name_of_another(floor: str) -> None:
                 names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
                 wrong += [f"{path}: {name}" for name in names if name.startswith("_") and not name.endswith("__")]
     assert wrong == []
+
+
+@pytest.mark.parametrize("floor", FLOORS[:-1])
+def test_the_tests_of_a_module_stand_in_its_folder_or_in_one_above(floor: str) -> None:
+    modules: dict[str, list[Path]] = defaultdict(list)  # folders by the name of a module in them
+    for path in sources(floor):
+        modules[path.stem].append(path.parent)
+    tests: dict[Path, list[Path]] = defaultdict(list)  # files of tests by the folder of the floor that they test
+    for path in (ROOT / "tests" / floor).rglob("test_*.py"):
+        tests[path.parent.relative_to(ROOT / "tests")].append(path.relative_to(ROOT))
+    for moving in MOVING_TESTS:
+        tests.pop(moving, None)
+    assert tests
+    assert [folder for folder, files in tests.items() if not (ROOT / folder).is_dir() or len(files) == 1] == []
+    for folder, files in tests.items():
+        for path in files:
+            homes = modules.get(path.stem.removeprefix("test_"), [])
+            assert not homes or any(home.is_relative_to(folder) for home in homes), f"{path} tests {homes}"
 
 
 def test_no_module_of_the_front_has_the_name_of_a_public_function() -> None:
