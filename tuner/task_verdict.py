@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels import registry

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.common.contest import Contestant
 from benchmarks.common.report import Row
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, KernelError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.device import Device

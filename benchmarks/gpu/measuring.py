@@ -20,7 +20,7 @@ from functools import cache
 
 import numpy as np
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, KernelError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.kernel import Configuration

@@ -16,7 +16,7 @@ from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on, publish
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.provenance import DRY_RUN
 from seqtune.data.record import Record

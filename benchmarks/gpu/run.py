@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.common.report import today, write_json
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import DRY_RUN
 from seqtune.data.shipped_machines import SHIPPED
 from seqtune.errors import DeviceError, FormatError, MisuseError, SeqtuneError

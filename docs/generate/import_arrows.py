@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune")  # each may import itself and those before it
-FRONT = {("seqtune", "errors"), ("seqtune", "__init__")}  # modules of the top floor that every floor may import
+FRONT = {("seqtune", "errors")}  # modules of the top floor that every floor may import
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 
 # Rooms of each floor that the floors above it may import: modules that stand directly in the floor, and folders, which
@@ -21,18 +21,22 @@ LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same n
 PUBLIC = {
     "kernels": (
         "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files", "kernel",
-        "launches", "libraries", "libraries/t1", "linting", "llvm", "lookup", "membership", "miopen", "operations",
-        "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "task", "triton"),
+        "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup", "membership", "miopen",
+        "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "task", "triton",
+        "version"),
     "data": (
         "builds", "dataset", "device_times", "formats", "journal", "json_content", "labels", "machines",
         "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "campaign",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
-        "search", "simulation", "stand_ins", "stop_request", "strategies", "tune", "tuning_options"),
+        "search", "simulation", "stop_request", "strategies", "task_verdict", "tune", "tuning_options"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint_folder", "confidence", "correction", "model", "say",
         "sequence", "times", "training", "trees"),
+    "networks": (
+        "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
+        "program", "selection", "verification"),
 }
 
 Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix

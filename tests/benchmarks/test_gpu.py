@@ -23,7 +23,7 @@ from benchmarks.gpu.problems import Problems, convolutions, problems_of, product
 from benchmarks.gpu.run import CHECKS, JOURNAL, RECORDED, Gpu, Options, Run, read_run
 from seqtune import api
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import check_measured
 from seqtune.data.record import Measurement, Status
 from seqtune.data.shipped_machines import SHIPPED, shipped_devices

@@ -18,10 +18,6 @@ import pytest
 from docs.generate.import_arrows import FLOORS, FRONT, LINKS, PUBLIC, inner_room, sources, statements
 from tests.support.paths import ROOT
 
-# Rooms of the code generator that other floors still import, and that import each other: networks become a floor.
-MOVING_TESTS = (Path("kernels/steps"),)  # that go with these rooms
-MOVING = ("kernels/llvm/ir", "kernels/llvm/ir/attention", "kernels/llvm/steps")
-
 
 def name_of(path: Path) -> str:
     """The dotted name by which a file is imported."""
@@ -143,8 +139,7 @@ def test_what_stands_in_a_folder_forms_no_circle_at_any_depth(floor: str) -> Non
             for target in targets:
                 folder = commonpath([NAMES[module], NAMES[target]])
                 importer, imported = (path.relative_to(folder).parts[0] for path in (NAMES[module], NAMES[target]))
-                if folder != "kernels/llvm" or not MOVING:
-                    inside[folder][importer].add(imported)
+                inside[folder][importer].add(imported)
     assert {folder: found for folder, graph in inside.items() if (found := circle(graph))} == {}
 
 
@@ -157,7 +152,7 @@ def crossings(floor: str) -> list[tuple[Path, tuple[str, ...]]]:
 @pytest.mark.parametrize("floor", FLOORS)
 def test_a_floor_imports_only_the_public_rooms_of_others(floor: str) -> None:
     wrong = [f"{path} imports {'/'.join(target)}" for path, target in crossings(floor)
-             if inner_room(target) not in PUBLIC[target[0]] and "/".join(target[:-1]) not in MOVING]
+             if inner_room(target) not in PUBLIC[target[0]]]
     assert wrong == []
 
 
@@ -185,8 +180,6 @@ def test_the_tests_of_a_module_stand_in_its_folder_or_in_one_above(floor: str) -
     tests: dict[Path, list[Path]] = defaultdict(list)  # files of tests by the folder of the floor that they test
     for path in (ROOT / "tests" / floor).rglob("test_*.py"):
         tests[path.parent.relative_to(ROOT / "tests")].append(path.relative_to(ROOT))
-    for moving in MOVING_TESTS:
-        tests.pop(moving, None)
     assert tests
     assert [folder for folder, files in tests.items() if not (ROOT / folder).is_dir() or len(files) == 1] == []
     for folder, files in tests.items():

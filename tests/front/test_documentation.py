@@ -36,7 +36,6 @@ OPTIONAL = {"torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune
             "triton": re.compile(r"^(import seqtune\.triton|.* --compile triton)\b", re.M),
             "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
 NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")
-README_BYTES = 8000
 _FOLDERS = "kernels|data|tuner|predictor|networks|seqtune|benchmarks|tests|docs"
 
 

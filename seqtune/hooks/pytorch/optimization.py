@@ -60,8 +60,7 @@ from seqtune.networks.verification.peer_comparison import PeerComparison, saved_
 from seqtune.networks.verification.peer_graph import check_compared
 from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.measuring.budget import NETWORK, SECONDS
-from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...errors import FormatError, MisuseError, SeqtuneError, shown, warned

@@ -20,6 +20,7 @@ from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.bundle import Bundle, bundles_in_use, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
+from seqtune.kernels.version import VERSION
 
 from ...backends import discovery
 from ...load import Load, LoadMeter
@@ -39,8 +40,8 @@ Message = dict[str, Any]
 def hello(device: str, authentication: str) -> Message:
     """The first message to a member. `authentication` is the RAY_AUTH_MODE of the driver. Raises MisuseError."""
     bundles: list[Bundle] = bundles_in_use()
-    return {"sources": package_digest("seqtune"), "device": device, "libraries": bundles,
-            "authentication": authentication}
+    return {"version": VERSION, "sources": package_digest("seqtune"), "device": device,
+            "libraries": bundles, "authentication": authentication}
 
 
 class RayMember:
@@ -138,6 +139,9 @@ class RayMember:
 
     def _check(self) -> None:
         """Check that this machine has the seqtune of the driver's, and a Ray with a token. Raises MisuseError."""
+        if self._hello["version"] != VERSION:
+            raise MisuseError(f"it has seqtune {VERSION}, the driver {self._hello['version']}; install the "
+                              "same wheel on both")
         if package_digest("seqtune") != self._hello["sources"]:
             raise MisuseError("its seqtune has other sources than the driver's; install the same wheel on both")
         if self._hello["authentication"] != OPEN and os.environ.get("RAY_AUTH_MODE") != "token":

@@ -57,7 +57,8 @@ def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
-    ({"sources": "0" * 64}, "other sources than the driver's; install the same wheel on both"),
+    ({"version": "0.0.1"}, "the driver 0.0.1; install the same wheel"),
+    ({"sources": "0" * 64}, "other sources than the driver's"),
     ({"authentication": "token"}, "RAY_AUTH_MODE=token"),
     ({"device": "llvm:sve:1"}, "no device 'llvm:sve:1'"),
 ])
