@@ -16,7 +16,7 @@ from seqtune.errors import FormatError, KernelError, SeqtuneError
 from seqtune.predictor.times.shares import OURS, Outcome
 
 if TYPE_CHECKING:
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
