@@ -19,7 +19,7 @@ from .problem_sets import NCHW, PROPOSAL, ProblemSet, copies_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.operations.operation import Operands

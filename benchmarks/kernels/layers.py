@@ -33,7 +33,7 @@ from .peers import is_here, peers_of
 from .problem_sets import LIMIT, OPENVINO, PROBLEM_SETS, READ, ProblemSet
 
 if TYPE_CHECKING:
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
 

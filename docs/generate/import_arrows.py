@@ -28,9 +28,9 @@ PUBLIC = {
         "builds", "dataset", "device_times", "formats", "journal", "json_content", "labels", "machines",
         "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
     "tuner": (
-        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "campaign",
-        "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
-        "search", "simulation", "stop_request", "strategies", "task_verdict", "tune", "tuning_options"),
+        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "compile_check",
+        "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes", "run",
+        "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint_folder", "confidence", "correction", "model", "say",
         "sequence", "times", "training", "trees"),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.kernel import Configuration

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import InterruptedTuning, UnpreparedError
 from seqtune.kernels.problem import Problem

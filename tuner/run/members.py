@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.kernels.devices.device import Device
 
 from ..measuring.recorded_measurer import RecordedMeasurer
