@@ -5,7 +5,6 @@
 #   make develop      installs what all tests, `make check` and `make docs` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
-#   make collect      measure on this CPU what the shipped data lacks, in slices that can be resumed
 #   make gpu          check and measure this machine's NVIDIA GPU, and compare with libraries; can be resumed
 
 # The Python of the virtual environment; without one, the first of PYTHONS that runs and is new enough.
@@ -32,10 +31,7 @@ ANYWHERE_ARGUMENTS ?=
 # Arguments of `python -m benchmarks gpu`, such as `--minutes 9` or `--tasks measure`.
 GPU_ARGUMENTS ?=
 
-# Arguments of `python -m benchmarks collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
-COLLECT_ARGUMENTS ?= --minutes 20
-
-.PHONY: demo test test-anywhere check docs collect gpu install develop clean
+.PHONY: demo test test-anywhere check docs gpu install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -54,9 +50,6 @@ check: develop
 
 docs: develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-
-collect: install
-	@$(BIN)/python -m benchmarks collect --out collected $(COLLECT_ARGUMENTS)
 
 gpu: $(VENV)/.gpu
 	@$(BIN)/python -m benchmarks gpu --out gpu $(GPU_ARGUMENTS)

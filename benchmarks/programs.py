@@ -64,7 +64,6 @@ PROGRAMS: Mapping[str, Program] = {
     "live_search": _one_page("benchmarks.search.live_search", "compare search strategies by real measurements",
                              "live_search"),
 
-    "collect": Program("benchmarks.data.collect:main", "measure here what the shipped data lacks"),
 
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
-    from .api import Prediction, calibrate, devices, evaluate, export, predict, retrain, train, tune
+    from .api import Prediction, calibrate, collect, devices, evaluate, export, predict, retrain, train, tune
     from .library import use_library
     from .reporting.report import report
     from .results import Proposal as Candidate
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",
-    "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train", "tune",
+    "collect", "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train", "tune",
     "use_library",
 ]
 
@@ -44,7 +44,7 @@ _HOMES = {
     "report": "seqtune.reporting.report:report",
     "use_library": "seqtune.library:use_library",
     **{name: f"seqtune.api:{name}"
-       for name in ("calibrate", "devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
+       for name in ("calibrate", "collect", "devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
 }
 
 

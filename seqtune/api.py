@@ -24,6 +24,8 @@ from seqtune.tuner.backends.measured_rates import doubt
 from seqtune.tuner.measuring.deadline import SECONDS
 
 from .bulk import BulkAnswer, predict_many
+from .collecting.results import Collected, CollectedDevice, CollectionProgress
+from .collecting.run import collect
 from .errors import FormatError, MisuseError, SeqtuneError, shown
 from .exchange import export, import_data
 from .families import check_memory, compile_check, kernel_json, kernels, lint_library
@@ -38,9 +40,10 @@ if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate
 
 __all__ = [
-    "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
-    "calibrate", "check_memory", "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json",
-    "kernels", "libraries", "lint_library", "predict", "predict_many", "retrain", "train", "tune",
+    "BulkAnswer", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration", "Devices",
+    "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect", "compile_check", "demo",
+    "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict",
+    "predict_many", "retrain", "train", "tune",
 ]
 
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory

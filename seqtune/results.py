@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.compile_check import FamilyCheck
 
-NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `make collect` in a clone "
-           "of the repository measures what the data lacks (guide: New hardware)")
+NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `seqtune "
+           "collect` measures data to train from (guide: New hardware)")
 
 
 def duration(seconds: float | None) -> str:

@@ -12,11 +12,11 @@ from functools import lru_cache
 
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import problems
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-from .collected_problems import problems
-from .problem_kinds import KINDS, kind_of
 from .seeded_problems import seeded_problems
 
 LOCKED_VERSION = 1  # of the set; results of different versions cannot be compared

@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.networks.models import NETWORKS
 from seqtune.errors import ProblemError
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import ProblemSplit, problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-from .collected_problems import ProblemSplit, problems
 from .locked_problems import locked_problems
 
 ELEMENTS = ("fp32", "bf16")

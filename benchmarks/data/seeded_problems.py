@@ -11,10 +11,9 @@ from seqtune.kernels.operations.draws import choose
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import PRODUCTS, kind_of
 from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
-
-from .problem_kinds import PRODUCTS, kind_of
 
 DRAWS = 3000  # for each wanted problem; a kind in which fewer fit is refused
 Features = dict[str, Value]

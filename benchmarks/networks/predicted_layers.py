@@ -16,10 +16,10 @@ from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, today
 from benchmarks.data.network_problems import ELEMENTS, held_out_networks, network_problems
-from benchmarks.data.problem_kinds import kind_of
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import kind_of
 
 from .page import ALL, PREDICTED, page, predicted
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.data.problem_kinds import kind_of
+from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.correction.correction import Correction, CorrectionFit

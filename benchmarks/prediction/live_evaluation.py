@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.progress import say
-from benchmarks.data.problem_kinds import kind_of
 from seqtune.errors import FormatError, KernelError, SeqtuneError
+from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.predictor.times.shares import OURS, Outcome
 
 if TYPE_CHECKING:

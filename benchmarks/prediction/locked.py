@@ -27,7 +27,6 @@ from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, markdown, today
 from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
-from benchmarks.data.problem_kinds import KINDS, kind_of, traits_of
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.predictor.times import shares

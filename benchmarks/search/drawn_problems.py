@@ -11,11 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from benchmarks.data.collected_problems import problems as collected
-from benchmarks.data.further_problems import further_training
 from benchmarks.data.locked_problems import locked_problems
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import further_training
+from seqtune.kernels.problem_sets.collected import problems as collected
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 

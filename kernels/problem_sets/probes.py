@@ -1,8 +1,8 @@
 """Probes: the problems on which a calibration measures a device.
 
 There are three of every kind (`kinds.KINDS`), a problem of each kind first, so that a short calibration sees all kinds.
-They were drawn from `further.further_training`, at most 6e8 FLOP each: a slow configuration takes a few milliseconds.
-None is near a problem of the locked test set. They are written out because drawing them takes seconds.
+They belong to the further training problems (`collected.further_training`), at most 6e8 FLOP each: a slow configuration
+takes a few milliseconds. None is near a problem of the locked test set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands that learn and judge: train, retrain, evaluate and replay."""
+"""The commands that learn and judge, and collect data to learn from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 from seqtune.tuner.measuring.deadline import CALIBRATION
 
+from ..collecting import TRIALS
+from ..errors import InterruptedTuning
 from .application import (
     PROBLEM_WORDS,
     AsJson,
@@ -111,6 +113,48 @@ def calibrate(
         result = api.calibrate(device, seconds=seconds, problems=wanted, checkpoint=checkpoint, journal=journal,
                                seed=seed, progress=lambda turn: say(turn.text))
     answer(result.to_json()) if as_json else print(result.conclusion())
+
+
+@app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune collect --device llvm:0 --minutes 20")
+def collect(
+    words: Words = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", show_default=False,
+        help="A named set (resnet18, ...), a CSV, or a text file.  [default: several hundred of every kind]")] = None,
+    devices: Annotated[list[str] | None, typer.Option(
+        "--device", show_default=False,
+        help="Device to measure on. May be repeated.  [default: every CPU and OpenCL device]")] = None,
+    minutes: Annotated[float | None, typer.Option(
+        "--minutes", show_default=False,
+        help="Time after which this call ends; the same command goes on.  [default: until all is measured]")] = None,
+    out: Annotated[Path, typer.Option(
+        "--out", metavar="FOLDER", help="Folder of the journal and of the data set, measured.parquet.",
+    )] = Path("collected"),
+    trials: Annotated[int, typer.Option(
+        "--trials", min=1, help="Number of random configurations of each problem.")] = TRIALS,
+    held_out: Annotated[bool, typer.Option(
+        "--held-out", help="Also measure, nearly completely, the problems that judge models.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Measure nothing; say what remains.")] = False,
+    checkpoint: Checkpoint = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure data to train from on this machine, in slices: the same command goes on where the last one stopped."""
+    from .. import api
+    from . import progress
+
+    wanted = several_problems(words, problems) if words or problems else None
+    stopped: InterruptedTuning | None = None
+    with progress.spinner() as say:
+        try:
+            collected = api.collect(
+                out, wanted, devices or (), minutes=minutes, trials=trials, held_out=held_out, checkpoint=checkpoint,
+                seed=seed, status=status, progress=lambda step: say(step.text))
+        except InterruptedTuning as stop:
+            collected, stopped = stop.report, stop
+    answer(collected.to_json()) if as_json else print(collected.conclusion())
+    if stopped is not None:
+        raise stopped
 
 
 @app.command(epilog="Example: seqtune evaluate --methods seqtune,trees,random --json; "

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks.common.evaluation import COUNTS
 from benchmarks.data.locked_problems import locked_problems
-from benchmarks.data.problem_kinds import KINDS
 from benchmarks.prediction.live_evaluation import JudgedFile
 from benchmarks.prediction.locked import METHODS, page, rows_of
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import KINDS
 from seqtune.predictor.times.shares import Outcome
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-from benchmarks.data.collected_problems import problems
-from benchmarks.data.further_problems import FURTHER, further_training
 from benchmarks.data.locked_problems import LEAST, locked_problems
-from benchmarks.data.problem_kinds import KINDS, kind_of, traits_of
-from seqtune.kernels.problem_sets.similarity import SimilarityIndex, near
+from seqtune.kernels.problem_sets.collected import further_training, problems
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 
 def test_the_locked_set_has_every_kind_and_trait() -> None:
@@ -30,16 +29,3 @@ def test_no_problem_of_one_set_is_near_one_of_another() -> None:
         index = SimilarityIndex(others)
         close = [problem.brief() for problem in chosen if index.has_near(problem)]
         assert not close, (name, other)
-
-
-def test_the_shipped_problems_are_still_those() -> None:
-    split = problems()
-    assert (len(split.training), len(split.held_out)) == (324, 63)
-    assert len(further_training()) >= sum(FURTHER.values())
-
-
-def test_an_index_finds_what_near_finds() -> None:
-    training = problems().training[:120]
-    index = SimilarityIndex(training[:60])
-    for problem in training[60:]:
-        assert index.has_near(problem) == any(near(problem, other) for other in training[:60])

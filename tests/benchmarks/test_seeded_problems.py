@@ -6,10 +6,10 @@ from itertools import combinations
 
 import pytest
 
-from benchmarks.data.problem_kinds import KINDS, kind_of
 from benchmarks.data.seeded_problems import seeded_problems
 from seqtune.errors import ProblemError
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.similarity import near
 
 

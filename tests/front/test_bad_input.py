@@ -256,6 +256,17 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
        for command, before, after in (("train", [], ["--out", "{}/new"]),
                                       ("retrain", ["{}/good"], ["--out", "{}/new"]),
                                       ("evaluate", [], ["--methods", "default,random"]))},
+    **{f"{what} to collect": (["collect", "--device", "llvm:0", *given], says) for what, given, says in (
+        ("no time", ["--minutes", "0"], "minutes=0.0"), ("endless time", ["--minutes", "inf"], "minutes=inf"),
+        ("no trials", ["--trials", "0"], "--trials"), ("an unknown device", ["--device", "nope"], "nope"),
+        ("an absent GPU", ["--device", "cuda:h100"], "h100"), ("an unknown set", ["--problems", "nothing"], "nothing"),
+        ("a file as a folder", ["--out", "{}/good.sqlite"], "is not a folder"),
+        ("a missing folder", ["--out", "{}/none/collected"], "does not exist"),
+        ("an unknown checkpoint", ["--checkpoint", "none"], "none"),
+        ("a checkpoint for other devices", ["--checkpoint", "miopen"], "miopen"),
+        ("a problem that no kernel solves", [*GEMM, "dtype=fp16"], "no kernel of llvm"),
+        ("an unknown option", ["--minute", "3"], "--minute"),
+        ("the state of nothing", ["--status"], "nothing is collected in collected yet"))},
     "an unknown method": (["evaluate", "{}/good.parquet", "--methods", "magic"], "magic"),
     "nothing held out": (["evaluate", "{}/good.parquet", "--methods", "default"], "holds out no problem"),
     "a device that the data lack": (

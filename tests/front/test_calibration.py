@@ -9,13 +9,13 @@ from itertools import count as count_from
 import pytest
 
 from benchmarks.data.locked_problems import locked_problems
-from benchmarks.data.problem_kinds import KINDS, kind_of
 from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.probes import probes
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.tuner.measuring.deadline import Deadline

@@ -26,7 +26,8 @@ from seqtune.tuner.backends.discovery import find
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
-COMMANDS = ("devices", "kernels", "predict", "tune", "replay", "train", "retrain", "evaluate", "export", "demo")
+COMMANDS = ("devices", "kernels", "predict", "tune", "replay", "collect", "train", "retrain", "evaluate", "export",
+            "demo")
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 

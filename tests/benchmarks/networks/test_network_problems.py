@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.data.collect import chosen_network_problems
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.network_problems import (
     JUDGED,
@@ -14,8 +13,8 @@ from benchmarks.data.network_problems import (
     network_problems,
     problems_by_network,
 )
-from benchmarks.data.problem_kinds import KINDS, kind_of
 from benchmarks.networks.models import NETWORKS
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 
@@ -38,13 +37,3 @@ def test_no_problem_that_is_learned_from_is_near_a_held_out_or_a_locked_one(dtyp
     assert {problem["dtype"] for part in (split.training, split.held_out) for problem in part} == {dtype}
     assert {kind_of(problem) for problem in split.training} >= {"attention", *KINDS}
     assert {kind_of(problem) for problem in split.held_out} >= {"attention", "depthwise", "grouped", "1x1"}
-
-
-def test_what_is_measured_has_few_held_out_problems_of_every_kind() -> None:
-    chosen = chosen_network_problems("fp32", limit=9, judged=2)
-    assert not chosen.held_out, "none is measured completely"
-    judged = [problem for problem in chosen.training if problem in set(network_problems().held_out)]
-    assert len(chosen.training) == 9 + len(judged)
-    kinds = [kind_of(problem) for problem in judged]
-    assert set(kinds) == {kind_of(problem) for problem in network_problems().held_out}
-    assert max(map(kinds.count, kinds)) == 2

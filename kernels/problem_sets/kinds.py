@@ -1,8 +1,15 @@
-"""Kinds of problems, by which results are shown: what a convolution's filter does, how large a matrix product is."""
+"""Kinds of problems: what a convolution's filter does, how large a matrix product is.
+
+Results are shown by kind, and problems to measure are spread over the kinds.
+"""
 
 from __future__ import annotations
 
-from seqtune.kernels.problem import Problem
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+
+from ..problem import Problem
 
 IMAGE_CHANNELS = 6  # maximum number of input channels of an image, or of two; vectors of them are nearly empty
 LARGE_PRODUCT = 1e8  # FLOP from which a matrix product is large
@@ -44,3 +51,14 @@ def traits_of(problem: Problem) -> tuple[str, ...]:
               "epilogue": features.get("bias") == "yes" or features.get("activation") == "relu",
               "batch": problem.type == "conv2d" and features.get("n") != 1}
     return tuple(name for name, holds in traits.items() if holds)
+
+
+def spread_over_kinds(problems: Iterable[Problem], seed: int = 0) -> list[Problem]:
+    """The distinct problems in a seeded order: one of each kind, then the next of each, until none is left."""
+    shuffled = sorted(dict.fromkeys(problems), key=lambda problem: zlib.crc32(problem.key.encode(), seed))
+    counts: Counter[str] = Counter()
+    turns: dict[Problem, int] = {}
+    for problem in shuffled:
+        turns[problem] = counts[kind_of(problem)]
+        counts[kind_of(problem)] += 1
+    return sorted(shuffled, key=turns.__getitem__)

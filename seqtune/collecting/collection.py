@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 import platform
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seqtune.data.journal.journal import REPEATED, Journal
 from seqtune.data.record import Record
-from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import ProblemSplit
+from seqtune.kernels.problem_sets.kinds import spread_over_kinds
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
+from ..errors import KernelError
+
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
+GROWN = 1.5  # factor on the number of trials from which another fit changes the trees much
 Proposals = Callable[[Task], Sequence[Configuration]]  # what a model would choose, for which a label is wanted
 
 
@@ -29,24 +34,28 @@ Proposals = Callable[[Task], Sequence[Configuration]]  # what a model would choo
 class Collection:
     """The problems to measure on one device, and the times that a journal holds of them.
 
-    `times` are those of configurations measured alone, by problem; a configuration that failed takes infinitely long.
-    `runs` are the names of the runs that a problem has records of.
+    Held-out problems are measured completely. `times` are those of configurations measured alone, by problem; a
+    configuration that failed takes infinitely long. `runs` are the names of the runs that a problem has records of.
     """
 
     device: Device
     journal: Journal
     measurer: Measurer
-    training: Sequence[Problem]
-    held_out: Sequence[Problem] = ()  # measured completely, if the collection measures them
-    trials: int = 96
-    propose: Proposals | None = None  # None: no active labels
+    split: ProblemSplit
+    trials: int  # random configurations of a training problem
+    propose: Proposals
+    seed: int = 0  # of the order of problems and of the random configurations
     renew: Callable[[], None] = lambda: None  # called between two builds of a contest
+    problems: Sequence[Problem] = field(init=False)  # all, in the order of measuring
+    held_out: frozenset[Problem] = field(init=False)
     times: dict[Problem, dict[Configuration, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: dict[Problem, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _trees: dict[str, Trees] = field(default_factory=dict)
+    _trees: dict[str, tuple[Trees, int]] = field(default_factory=dict)  # with the number of trials they are fitted to
 
     def __post_init__(self) -> None:
         """Read what the journal holds of the device, measured with today's kernels and toolchain on this machine."""
+        self.held_out = frozenset(self.split.held_out)
+        self.problems = spread_over_kinds((*self.split.held_out, *self.split.training), self.seed)
         self.journal.add_device(self.device)
         versions = _Versions(self.device)
         for record in self.journal.records(device=self.device.key):
@@ -55,10 +64,9 @@ class Collection:
                 if record.run not in REPEATED:
                     self.times[record.problem][record.configuration] = record.measurement.seconds
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """All problems, those to be measured completely first."""
-        return (*self.held_out, *self.training)
+    def seed_of(self, problem: Problem) -> int:
+        """The seed of a problem's random choices."""
+        return zlib.crc32(problem.key.encode(), self.seed)
 
     def task(self, problem: Problem) -> Task | None:
         """The task of a problem on the device; None if no kernel solves it there."""
@@ -76,15 +84,18 @@ class Collection:
         return any(map(math.isfinite, self.times[problem].values()))
 
     def trees(self, operation: str) -> Trees:
-        """Trees of the device, fitted to all trials of an operation's problems.
+        """Trees of the device, fitted to the trials of an operation's problems.
 
-        They are fitted once for each operation; a later fit would change little.
+        They are fitted again when there are GROWN times as many trials.
         """
-        if operation not in self._trees:
-            tasks = [MeasuredTask(task, self.seconds(task)) for problem in self.problems
-                     if problem.type == operation and self.ran(problem) and (task := self.task(problem)) is not None]
-            self._trees[operation] = Trees(tasks, TreesOptions(models=1))
-        return self._trees[operation]
+        measured = [problem for problem in self.problems if problem.type == operation and self.ran(problem)]
+        trials = sum(len(self.times[problem]) for problem in measured)
+        known = self._trees.get(operation)
+        if known is None or trials > GROWN * known[1]:
+            tasks = [MeasuredTask(task, self.seconds(task)) for problem in measured
+                     if (task := self.task(problem)) is not None]
+            known = self._trees[operation] = Trees(tasks, TreesOptions(models=1)), trials
+        return known[0]
 
     def measure(self, task: Task, configurations: Sequence[Configuration], run: str, options: Options = MEASURING,
                 best: float = math.inf) -> None:

@@ -1,0 +1,180 @@
+"""The verb `collect`: measures on this machine what a model can be trained from, in slices that can be resumed."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import platform
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import can_run, kernels_for
+from seqtune.tuner.backends import discovery
+
+from ..errors import InterruptedTuning, MisuseError, shown
+from ..families import check_allowed
+from ..inputs import as_device, as_problems, check_folder, check_positive, several
+from . import TRIALS
+from .results import Collected, CollectedDevice, OnProgress, ignore_progress
+
+if TYPE_CHECKING:
+    from seqtune.data.journal import Journal
+    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem_sets.collected import ProblemSplit
+    from seqtune.kernels.task import Task
+
+JOURNAL, MEASURED = "journal.sqlite", "measured.parquet"  # in the folder of a collection
+FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alone
+
+
+def collect(out: str | Path = "collected", problems: object = None, devices: object = (), *,
+            minutes: float | None = None, trials: int = TRIALS, held_out: bool = False,
+            checkpoint: str | Path | None = None, seed: int = 0, status: bool = False,
+            progress: OnProgress = ignore_progress) -> Collected:
+    """Measure training data on devices of this machine; return what the folder `out` then holds.
+
+    The folder gets the journal of all measurements and, at the end of every call, its records as a data set
+    (`measured.parquet`), which `train` and `retrain` read here or elsewhere. `problems` are one, several or a named set
+    (None: several hundred of every kind that the shipped model learned from), `devices` one or several (none: every CPU
+    and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure all,
+    the others the smaller ones. Of each problem, `trials` random configurations are measured, suspicious ones again,
+    then what the `checkpoint` proposes (None: the predictor that answers) with the neighbours of the best, and a
+    contest of the fastest. Problems are spread over kinds, and some of every kind are complete before the next begin.
+    `minutes` limits the call; the same call again goes on. `held_out` also measures, nearly completely, the problems
+    that the shipped data hold out; these are held out of the data set in any case. `seed` decides the order of problems
+    and the random configurations. With `status`, nothing is measured. Raises MisuseError for wrong arguments, and
+    InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
+    """
+    from seqtune.data.journal import Journal
+    from seqtune.tuner.measuring.deadline import Deadline
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.stop_request import interrupted_by_sigterm
+
+    from .collection import Collection
+    from .stages import measure_stages, remaining
+
+    folder = Path(out)
+    if minutes is not None:
+        check_positive("minutes", minutes)
+    deadline = Deadline(math.inf if minutes is None else 60 * minutes)
+    if trials < 1:
+        raise MisuseError(f"trials={shown(trials)}; at least one is needed")
+    if seed < 0:
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
+    wanted = None if problems is None else as_problems(problems)
+    splits = {device: split_for(device, wanted, held_out, complete=index == 0 or device.backend == "opencl")
+              for index, device in enumerate(_named(devices) or default_devices())}
+    for device, split in splits.items():
+        _check_measurable(device, split, checkpoint)
+    check_folder(folder)
+    if status and not (folder / JOURNAL).exists():
+        raise MisuseError(f"nothing is collected in {folder} yet; leave out --status")
+    folder.mkdir(exist_ok=True)
+    collected: list[CollectedDevice] = []
+    interrupted = False
+    with Journal(folder / JOURNAL) as journal, interrupted_by_sigterm():
+        try:
+            for device, split in splits.items():
+                with Runner(device) as runner:
+                    collection = Collection(device, journal, runner, split, trials,
+                                            partial(_proposed, checkpoint=checkpoint), seed, runner.close)
+                    left_out = {} if status else measure_stages(collection, deadline, progress)
+                    collected.append(CollectedDevice(device, remaining(collection), left_out))
+        except (KeyboardInterrupt, InterruptedTuning):
+            interrupted = True
+        result = _written(folder, journal, collected, interrupted, write=not status)
+    if interrupted:
+        stop = InterruptedTuning(f"stopped; all measurements are in {folder / JOURNAL}; run again to go on")
+        stop.report = result
+        raise stop
+    return result
+
+
+def _named(devices: object) -> list[Device]:
+    """The devices of one or several names. Raises DeviceError."""
+    listed = [devices] if isinstance(devices, Device) else several(devices)
+    return [as_device(device) for device in listed]  # type: ignore[arg-type]  # it refuses other types
+
+
+def default_devices() -> list[Device]:
+    """The CPU devices in the order of their value: widest vectors on all threads, narrower ones, one thread, OpenCL."""
+    present = discovery.devices()
+    cpu = [device for device in present if device.backend == "llvm"]
+    threads = max((device.threads for device in cpu), default=0)
+    wide = sorted((device for device in cpu if device.threads == threads), key=lambda device: -device.vector_bits)
+    alone = sorted((device for device in cpu if device.threads == 1 < threads), key=lambda device: -device.vector_bits)
+    return [*wide[:2], *alone[:1], *wide[2:], *(device for device in present if device.backend == "opencl")]
+
+
+def split_for(device: Device, wanted: Sequence[Problem] | None, held_out: bool, complete: bool) -> ProblemSplit:
+    """The problems to measure that kernels solve on a device; with `held_out`, also the held-out ones.
+
+    `wanted` are the training problems (None: all that are known, or the smaller ones if the device is not `complete`).
+    """
+    from seqtune.kernels.problem_sets.collected import ProblemSplit, further_training, problems, smaller_problems
+
+    split = problems()
+    split = ProblemSplit((*split.training, *further_training()), split.held_out)
+    if not complete:
+        split = smaller_problems(split)
+    judged = split.held_out if held_out else ()
+    training = [problem for problem in (split.training if wanted is None else wanted) if problem not in judged]
+    return ProblemSplit(tuple(problem for problem in training if kernels_for(problem, device)),
+                        tuple(problem for problem in judged if kernels_for(problem, device)))
+
+
+def _check_measurable(device: Device, split: ProblemSplit, checkpoint: str | Path | None) -> None:
+    """Check that the device can measure some problems, and a checkpoint propose for it.
+
+    Raises CheckpointError, DeviceError, MisuseError.
+    """
+    from seqtune.predictor.answering import predictor_for
+
+    if not can_run(device.backend):
+        raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure")
+    discovery.check_present(device)
+    measured = (*split.training, *split.held_out)
+    if not measured:
+        raise MisuseError(f"no kernel of {device.name} solves any of these problems")
+    check_allowed(device.backend, {problem.type for problem in measured})
+    if checkpoint is not None:
+        predictor_for(device, checkpoint)
+
+
+def _proposed(task: Task, checkpoint: str | Path | None) -> list[Configuration]:
+    """The first proposals of a checkpoint and those of its trees; without one, of the predictor that answers.
+
+    Raises CheckpointError if it does not know the task's kernels.
+    """
+    from seqtune.predictor.answering import Answering, predictor_name
+    from seqtune.predictor.times.checkpoint_parts import RankerAlone
+
+    answering = Answering.of(task, predictor_name(task.problem, task.device) if checkpoint is None else checkpoint)
+    proposed = list(answering.propose(FROM_BEAM))
+    ranker = answering.predictor.ranker
+    if ranker is not None:
+        proposed += [candidate.configuration for candidate in RankerAlone(ranker).propose([task], FROM_TREES)[0]]
+    return proposed
+
+
+def _written(folder: Path, journal: Journal, devices: Sequence[CollectedDevice], interrupted: bool,
+             write: bool) -> Collected:
+    """The result of a call; with `write`, all records of the journal are written as a data set first."""
+    from seqtune.data.dataset import Dataset
+    from seqtune.kernels.problem_sets.collected import problems
+
+    models = dict.fromkeys(f"{device.model} ({device.architecture})" for device in journal.devices().values())
+    provenance = {"made_by": "seqtune collect", "operating_system": platform.system(),
+                  "machine": f"{', '.join(models)}, {os.cpu_count()} cores",
+                  "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    data = Dataset.from_journal(journal, provenance, [problem.key for problem in problems().held_out])
+    measured = folder / MEASURED
+    if write and len(data):
+        data.write(measured)
+    return Collected(folder, measured if measured.exists() else None, len(data), len(data.problems()), tuple(devices),
+                     interrupted)

@@ -1,0 +1,131 @@
+"""The stages of a collection, with a measurer that answers at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seqtune.collecting.collection import Collection, Proposals
+from seqtune.collecting.results import CollectionProgress
+from seqtune.collecting.stages import FASTEST, MOST_REFUSED, OTHERS, STAGES, measure_stages, remaining
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import CheckpointError, UnpreparedError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import ProblemSplit
+from seqtune.kernels.problem_sets.kinds import kind_of
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from tests.support.measuring.instant import DEVICE, Instant
+
+PROBLEMS = tuple(parse_problem(f"gemm m={size} n=24 k=16") for size in (1, 40, 56))
+ENDLESS, OVER = Deadline(), Deadline(0.0)
+
+
+def first_five(task: Task) -> list[Configuration]:
+    """Propose the first configurations of the space."""
+    return [task[number] for number in range(5)]
+
+
+def knows_nothing(task: Task) -> list[Configuration]:
+    """Raise the error of a checkpoint that lacks a kernel of the task."""
+    raise CheckpointError("the checkpoint does not know the kernel")
+
+
+def collection_of(journal: Journal, measurer: Instant, training: Sequence[Problem] = PROBLEMS,
+                  held_out: Sequence[Problem] = (), propose: Proposals = first_five, seed: int = 0) -> Collection:
+    """Make a collection of toy problems."""
+    return Collection(DEVICE, journal, measurer, ProblemSplit(tuple(training), tuple(held_out)), 12, propose, seed)
+
+
+def test_all_stages_are_done_once_and_a_stopped_collection_goes_on(tmp_path: Path) -> None:
+    measurer = Instant()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        begun = tune(Task.of(PROBLEMS[0], DEVICE), journal, measurer, Budget(trials=12),
+                     TuningOptions("random", finals=Finals(count=0)))  # as another program left it
+        assert begun.done == measurer.count == 12
+        collection = collection_of(journal, measurer)
+        assert measure_stages(collection, OVER) == {}
+        assert remaining(collection) == {"trials": 2, "repeats": 3, "proposals": 3, "contests": 3}
+        assert measurer.count == 12
+        assert measure_stages(collection, ENDLESS) == {}
+        assert remaining(collection) == {}
+        measured = measurer.count
+        again = collection_of(journal, measurer)
+        assert {*remaining(again)} <= {"repeats"}
+        assert measure_stages(again, ENDLESS) == {}
+        assert remaining(again) == {}
+        assert measurer.count == measured
+        data = Dataset.from_journal(journal)
+    tasks = measured_tasks(data, held_out=False)
+    assert {measured_task.problem for measured_task in tasks} == set(PROBLEMS)
+    assert all(not math.isnan(task.time(configuration)) for task in tasks for configuration in first_five(task.task))
+    contests = data.rows[data.rows["run"] == "contest"].groupby("problem").size()
+    assert contests.tolist() == [2 * (FASTEST + OTHERS)] * 3
+
+
+def test_trees_of_the_trials_propose_where_the_checkpoint_lacks_a_kernel(tmp_path: Path) -> None:
+    stages = [stage for stage in STAGES if stage.name in ("trials", "proposals")]
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        collection = collection_of(journal, Instant(), propose=knows_nothing)
+        assert set(remaining(collection, stages)) == {"trials", "proposals"}
+        measure_stages(collection, ENDLESS, stages=stages)
+        assert remaining(collection, stages) == {}
+        rows = Dataset.from_journal(journal).rows
+    assert set(rows["run"]) == {"random", "proposed"}
+    assert (rows[rows["run"] == "proposed"].groupby("problem", observed=True).size() > 5).all()
+
+
+def test_a_held_out_problem_is_measured_completely_and_without_proposals(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        measure_stages(collection_of(journal, Instant(), PROBLEMS[:1], PROBLEMS[1:2]), ENDLESS)
+        rows = Dataset.from_journal(journal).rows
+    held_out = rows[rows["problem"] == PROBLEMS[1].key]
+    assert (held_out["run"] == "random").sum() == len(Task.of(PROBLEMS[1], DEVICE))
+    assert "proposed" not in set(held_out["run"])
+
+
+def test_some_problems_of_every_kind_are_complete_before_others_begin(tmp_path: Path) -> None:
+    problems = [parse_problem(text) for text in (
+        "gemm m=40 n=24 k=16", "gemm m=56 n=24 k=16", "gemm m=1 n=24 k=16", "gemm m=1 n=48 k=16")]
+    seen: list[CollectionProgress] = []
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        measure_stages(collection_of(journal, Instant(), problems), ENDLESS, seen.append, block_size=2)
+    blocks = [[step for step in seen if step.complete == complete] for complete in (0, 2)]
+    assert [*blocks[0], *blocks[1]] == seen
+    for block in blocks:
+        assert {kind_of(step.problem) for step in block} == {"gemm m=1", "gemm small"}
+        assert [step.stage for step in block] == [stage.name for stage in STAGES for _ in range(2)]
+    assert "(2 of 4 problems complete)" in seen[-1].text
+
+
+def test_another_seed_tries_other_configurations(tmp_path: Path) -> None:
+    tried = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        with Journal(tmp_path / name) as journal:
+            measure_stages(collection_of(journal, Instant(), seed=seed), ENDLESS, stages=STAGES[:1])
+            tried.append({(record.problem, record.configuration) for record in journal.records()})
+    assert tried[0] == tried[1] != tried[2]
+
+
+class Unprepared(Instant):
+    """Cannot prepare any problem."""
+
+    def measure(self, problem: Problem, *rest: object, **more: object) -> object:  # type: ignore[override]
+        raise UnpreparedError("no memory")
+
+
+def test_a_problem_that_cannot_be_measured_is_left_out_and_too_many_end_the_collection(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        collection = collection_of(journal, Unprepared())
+        assert measure_stages(collection, ENDLESS) == dict.fromkeys(collection.problems, "no memory")
+        many = [parse_problem(f"gemm m={size} n=24 k=16") for size in range(1, MOST_REFUSED + 2)]
+        with pytest.raises(UnpreparedError, match="no memory"):
+            measure_stages(collection_of(journal, Unprepared(), many), ENDLESS)
