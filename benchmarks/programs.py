@@ -64,11 +64,9 @@ PROGRAMS: Mapping[str, Program] = {
     "live_search": _one_page("benchmarks.search.live_search", "compare search strategies by real measurements",
                              "live_search"),
 
-
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),
 
-    "fleet_scale": _one_page("benchmarks.fleet.fleet_scale", "how many devices one driver keeps busy", "fleet_scale"),
 
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
     "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),

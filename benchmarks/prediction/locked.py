@@ -28,6 +28,7 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, markdown, today
 from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
 from seqtune.data.formats.dataset_file import read_dataset
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.predictor.times import shares
 from seqtune.predictor.times.shares import OURS, Outcome

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleet.simulated_engine import SimulatedEngine
-from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
+from tests.support.fleet.engine import SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.member import Member, MemberPhase, MemberProgress

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError

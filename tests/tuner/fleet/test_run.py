@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleet.simulated_engine import SimulatedEngine
+from tests.support.fleet.engine import SimulatedEngine
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
@@ -77,6 +77,16 @@ def test_many_members_share_one_problem(tmp_path: Path) -> None:
         assert result.done == 400
         assert engine.clock < 6  # alone it takes 20 s
         assert len({record.host for record in journal.records()}) == 50
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_members_measure_trials_for_nine_tenths_of_the_time(tmp_path: Path, count: int) -> None:
+    plan = plan_of(problems(2 * count), Budget(trials=400), TuningOptions("random", finals=Finals(count=0)))
+    with Journal(tmp_path / "journal") as journal:
+        engine = SimulatedEngine(members(count), seconds)
+        run = FleetRun(plan, engine, journal)
+        assert sum(result.done for result in run.results()) == 800 * count
+    assert 0.9 * engine.clock < 800 * 0.05, "controls, messages and the last problems take the rest"
 
 
 def test_a_budget_in_seconds_is_what_one_machine_would_have_had(tmp_path: Path) -> None:

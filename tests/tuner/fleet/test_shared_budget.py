@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleet.simulated_engine import DriverKilled, SimulatedEngine
-from benchmarks.fleet.simulated_fault import FaultKind, SimulatedFault
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Parameter

@@ -1,9 +1,8 @@
 """SimulatedEngine: a fleet without devices, on a virtual clock, with known times and planned faults.
 
 It shows what the driver does with hundreds of members, or with faults that nobody would like to cause, in seconds. The
-same plan and seed give the same messages at the same virtual times. With `charged`, the processor time that the driver
-takes between two calls passes on the virtual clock as well. `begins` is the clock's first time: a driver that was
-killed is followed by one that meets the faults that still hold.
+same plan and seed give the same messages at the same virtual times. `begins` is the clock's first time: a driver that
+was killed is followed by one that meets the faults that still hold.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import heapq
 import itertools
 import math
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -26,7 +24,7 @@ from seqtune.tuner.fleet.engine import QUIET, Answered, Event, Finished, Joined,
 from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.load import Load
 
-from .simulated_fault import FaultKind, FaultPlan, SimulatedFault
+from .fault import FaultKind, FaultPlan, SimulatedFault
 
 BUSY = Load(others=0.5)
 Seconds = Callable[[Device, Problem, Configuration], float]  # the true time; infinite for one that crashes
@@ -59,21 +57,19 @@ class SimulatedEngine:
     """An engine of simulated members. `cost` is the wall time of measuring a configuration, in seconds."""
 
     def __init__(self, members: Sequence[Member], seconds: Seconds, faults: Sequence[SimulatedFault] = (),
-                 cost: float = 0.05, latency: float = 0.005, seed: int = 0, charged: bool = False,
-                 begins: float = 0.0, driver_ends: float = math.inf,
+                 cost: float = 0.05, latency: float = 0.005, seed: int = 0, begins: float = 0.0,
+                 driver_ends: float = math.inf,
                  on_fault: Callable[[SimulatedFault], None] = ignore_fault) -> None:
         self.members = {member.name: SimulatedMember(member, faults) for member in members}
         self.seconds, self.cost, self.latency = seconds, cost, latency
         self.clock = begins
-        self.charged, self.driver_ends, self.on_fault = charged, driver_ends, on_fault
+        self.driver_ends, self.on_fault = driver_ends, on_fault
         self.measured = 0  # configurations, controls and doubles included
         self.busy = 0.0  # s that all members measured
-        self.driver = 0.0  # s of processor time that the driver took between the calls
         self._random = random.Random(seed)
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._outbox: list[Event] = []
-        self._left_at = time.process_time()
         for simulated in self.members.values():
             gone = simulated.plan.fault(FaultKind.KILLED, begins) or simulated.plan.fault(FaultKind.HUNG, begins)
             ready = gone.end if gone is not None and gone.begin < begins else begins
@@ -98,7 +94,6 @@ class SimulatedEngine:
 
     def wait(self, seconds: float) -> list[Event]:
         """Let the virtual time pass until something happens. Raises DriverKilled at the planned time."""
-        self._enter()
         deadline = self.clock + seconds
         while not self._outbox or (self._queue and self._queue[0][0] <= self.clock):
             if not self._queue or self._queue[0][0] > deadline:
@@ -110,21 +105,11 @@ class SimulatedEngine:
         if self.clock >= self.driver_ends:
             raise DriverKilled
         events, self._outbox = self._outbox, []
-        self._leave()
         return events
 
     def close(self) -> None:
         """Forget everything."""
         self._queue.clear()
-
-    def _enter(self) -> None:
-        spent = time.process_time() - self._left_at
-        self.driver += spent
-        if self.charged:
-            self.clock += spent
-
-    def _leave(self) -> None:
-        self._left_at = time.process_time()
 
     def _at(self, when: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._queue, (when, next(self._order), act))

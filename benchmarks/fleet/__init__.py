@@ -1,1 +1,0 @@
-"""Programs that run fleets without devices: their faults, and their size."""
