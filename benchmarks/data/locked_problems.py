@@ -1,7 +1,7 @@
 """The locked test set: problems that no model learns from and no choice is made on, looked at once per release.
 
 Two thirds are layers of networks that the data does not hold, written from the architectures; the others are seeded, so
-that each kind (`problem_kinds.kind_of`) has at least LEAST problems. None is near a training or held-out problem in
+that each kind (`kinds.kind_of`) has at least LEAST problems. None is near a training or held-out problem in
 either layout.
 """
 

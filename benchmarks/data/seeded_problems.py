@@ -20,7 +20,7 @@ Features = dict[str, Value]
 
 
 def seeded_problems(kind: str, count: int, seed: int, avoid: Sequence[Problem] = ()) -> list[Problem]:
-    """Draw `count` distinct problems of a kind (`problem_kinds.KINDS`), the same for the same arguments.
+    """Draw `count` distinct problems of a kind (`kinds.KINDS`), the same for the same arguments.
 
     Half of the convolutions are NHWC, half of all problems have a bias, and most of these a ReLU; none is near a
     problem of `avoid`, or near another one of the answer. Raises ProblemError if too few such problems exist.

@@ -36,6 +36,7 @@ COMMANDS = (
     ("predict", "convnd", "n=8", "c=64", "h=28", "w=28", "k=64", "r=3", "s=3", "--device", "miopen:gfx906_60"),
     ("tune", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
     ("calibrate", *PROBLEM, "--device", "llvm:0", "--seconds", "5"),
+    ("collect", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
     ("export", "--format", "c", "--out", "predictor.c"),
     ("export", "--out", "records.parquet"),
     ("devices",),
