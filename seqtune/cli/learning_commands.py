@@ -120,7 +120,7 @@ def collect(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", show_default=False,
-        help="A named set (resnet18, ...), a CSV, or a text file.  [default: several hundred of every kind]")] = None,
+        help="A named set (resnet18, ...), a CSV, or a text file.  [default: some 440 of all kinds]")] = None,
     devices: Annotated[list[str] | None, typer.Option(
         "--device", show_default=False,
         help="Device to measure on. May be repeated.  [default: every CPU and OpenCL device]")] = None,

@@ -40,8 +40,8 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
 
     The folder gets the journal of all measurements and, at the end of every call, its records as a data set
     (`measured.parquet`), which `train` and `retrain` read here or elsewhere. `problems` are one, several or a named set
-    (None: several hundred of every kind that the shipped model learned from), `devices` one or several (none: every CPU
-    and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure all,
+    (None: some 440 of all kinds, most of which the shipped model learned from), `devices` one or several (none: every
+    CPU and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure all,
     the others the smaller ones. Of each problem, `trials` random configurations are measured, suspicious ones again,
     then what the `checkpoint` proposes (None: the predictor that answers) with the neighbours of the best, and a
     contest of the fastest. Problems are spread over kinds, and some of every kind are complete before the next begin.
