@@ -41,9 +41,9 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     The folder gets the journal of all measurements and, at the end of every call, its records as a data set
     (`measured.parquet`), which `train` and `retrain` read here or elsewhere. `problems` are one, several or a named set
     (None: some 440 of all kinds, most of which the shipped model learned from), `devices` one or several (none: every
-    CPU and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure all,
-    the others the smaller ones. Of each problem, `trials` random configurations are measured, suspicious ones again,
-    then what the `checkpoint` proposes (None: the predictor that answers) with the neighbours of the best, and a
+    CPU and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure
+    all, the others the smaller ones. Of each problem, `trials` random configurations are measured, suspicious ones
+    again, then what the `checkpoint` proposes (None: the predictor that answers) with the neighbours of the best, and a
     contest of the fastest. Problems are spread over kinds, and some of every kind are complete before the next begin.
     `minutes` limits the call; the same call again goes on. `held_out` also measures, nearly completely, the problems
     that the shipped data hold out; these are held out of the data set in any case. `seed` decides the order of problems
