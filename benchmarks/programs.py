@@ -67,7 +67,6 @@ PROGRAMS: Mapping[str, Program] = {
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),
 
-
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
     "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
     "verdicts": Program("benchmarks.robustness.verdicts:main", "compare rules for which is faster"),
