@@ -23,7 +23,7 @@ from . import TRIALS
 from .results import Collected, CollectedDevice, OnProgress, ignore_progress
 
 if TYPE_CHECKING:
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem_sets.collected import ProblemSplit
     from seqtune.kernels.task import Task
@@ -50,7 +50,7 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     and the random configurations. With `status`, nothing is measured. Raises MisuseError for wrong arguments, and
     InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
     """
-    from seqtune.data.journal import Journal
+    from seqtune.data.journal.journal import Journal
     from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.stop_request import interrupted_by_sigterm

@@ -20,7 +20,8 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.contest import ContestOptions, hold_contest, store_contest
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.timing import Options
-from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 from ..errors import CheckpointError, InterruptedTuning, SeqtuneError, UnavailableError
 from .collection import MEASURING, Collection

@@ -12,7 +12,7 @@ from seqtune.__main__ import main
 from seqtune.collecting.results import CollectionProgress
 from seqtune.collecting.run import JOURNAL, MEASURED, default_devices, split_for
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem_sets.collected import problems
 from seqtune.kernels.problem_sets.parse import parse_problem

@@ -12,7 +12,7 @@ from seqtune.collecting.collection import Collection, Proposals
 from seqtune.collecting.results import CollectionProgress
 from seqtune.collecting.stages import FASTEST, MOST_REFUSED, OTHERS, STAGES, measure_stages, remaining
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal import Journal
+from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, UnpreparedError
 from seqtune.kernels.kernel import Configuration
@@ -22,7 +22,8 @@ from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.deadline import Deadline
-from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from tests.support.measuring.instant import DEVICE, Instant
 
 PROBLEMS = tuple(parse_problem(f"gemm m={size} n=24 k=16") for size in (1, 40, 56))

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, SeqtuneError
@@ -19,6 +17,8 @@ from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.engine import SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
 
 PAIR = [replace(member, host="node", name=f"node/test:1#{number}") for number, member in enumerate(members(2))]

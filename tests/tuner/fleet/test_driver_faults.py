@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import DriverKilled, SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
@@ -20,6 +18,8 @@ from seqtune.tuner.fleet.engine import Event
 from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import DEVICE, OPTIONS, contents, members, plan_of, problems, seconds, untrue
 
 BUDGET = Budget(trials=100)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.member import Member, MemberPhase, MemberProgress
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.engine import SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import (
     DEVICE,
     OPTIONS,

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.fleet.engine import DriverKilled, SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
@@ -24,6 +22,8 @@ from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import DEVICE, OTHER, members, plan_of, problems, seconds, untrue
 
 HOSTS = 6  # each with a device of either kind

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import DriverKilled, SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet import reference_memory
@@ -21,6 +19,8 @@ from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
 
 LATER = replace(OPTIONS, wall=lambda: 1.8e9 + OLDEST + 100)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import SimulatedEngine
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
@@ -16,6 +15,7 @@ from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
+from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.simulated import (
     DEVICE,
     KERNEL,

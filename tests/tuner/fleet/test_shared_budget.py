@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.engine import DriverKilled, SimulatedEngine
-from tests.support.fleet.fault import FaultKind, SimulatedFault
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Parameter
@@ -20,6 +18,8 @@ from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.local_run import LocalRun
 from seqtune.tuner.run.plan import Budget, Plan
+from tests.support.fleet.engine import DriverKilled, SimulatedEngine
+from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import (
     DEVICE,
     KERNEL,
