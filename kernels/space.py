@@ -85,7 +85,7 @@ class SearchSpace:
         return self.at(np.flatnonzero(keep))
 
     def at(self, rows: Numbers) -> SearchSpace:
-        """The same space reduced to some rows, given in order; its look-ahead is exact, too."""
+        """The same space reduced to some rows; given in order, its look-ahead is exact, too."""
         space = copy.copy(self)
         space.rows = self.rows[rows]
         space.rows.setflags(write=False)

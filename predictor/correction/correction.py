@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from seqtune.errors import CheckpointError, FormatError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.tuner.cost_models.features import features
 
 from ..proposing import Proposals
 from ..trees.cost_trees import WORST
 from ..trees.forest import Forest
-from ..trees.ranker import Ranker, feature_rows
+from ..trees.ranker import Ranker
 from .carried_over import CarriedOver
 from .observations import Expected, observe
 
@@ -85,7 +86,7 @@ class Correction:
             name = space.kernel.name
             indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(indices) and name in self.forests:
-                table = feature_rows(space, numbers[indices] - part.start, self.ranker.listed)
+                table = features(space, numbers[indices] - part.start, self.ranker.listed)
                 changes[indices] = self.forests[name].margins(table)[:, 0]
         return changes
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.tuner.cost_models.features import features
 
 from ..trees.cost_trees import WORST
-from ..trees.ranker import Ranker, feature_rows
+from ..trees.ranker import Ranker
 
 MAX_ROWS = 800  # measurements that are fitted, so that a fit takes a fraction of a second
 LEAST_ROWS = 20  # of one problem that are kept where there are many problems
@@ -83,7 +84,7 @@ def observe(ranker: Ranker, measured: Sequence[MeasuredTask], expected: Expected
                 parts.append((space, part.start, own))
         position = begin - 1 + np.cumsum(kept)
         for space, start, own in parts:
-            tables.setdefault(space.kernel.name, []).append(feature_rows(space, numbers[own] - start, ranker.listed))
+            tables.setdefault(space.kernel.name, []).append(features(space, numbers[own] - start, ranker.listed))
             rows.setdefault(space.kernel.name, []).append(position[own])
         numbers = numbers[kept]
         if len(numbers):

@@ -25,6 +25,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
+from seqtune.tuner.cost_models.features import FeatureList
 
 from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
@@ -34,7 +35,6 @@ from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import Tensors
-from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
 from .arrays.numpy_judge import NumpyJudge
 from .arrays.numpy_translator import NumpyTranslator

@@ -1,10 +1,8 @@
 """Trees: boosted regression trees that score every configuration of a space.
 
 They are a baseline, the teacher of the translator, and the ranker of its proposals. Each kernel family has one model
-for all devices. It predicts log(time / best time of the problem) from parameter values, the kernel's derived
-quantities, problem features, ratios of problem and device, and the padding of each size when it is cut into tiles as
-long as a parameter's value: trees cannot compute divisibility themselves. Kernels that describe their tiles also get
-the terms of the analytic model.
+for all devices. It predicts log(time / best time of the problem) from the features of
+`tuner/cost_models/features.py`.
 
 The measured rates of a device are drawn anew for every task and model (`machine_ratios.jittered`), so that no threshold
 lies at the exact value that one device happened to have.
@@ -15,22 +13,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.cost_models.analytic import term_columns
-from seqtune.tuner.cost_models.encoding import encode_facts, encode_features, tiling
+from seqtune.tuner.cost_models.features import FeatureList, Table, device_features, features, own_features
 from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
-from seqtune.tuner.cost_models.word_codes import word_codes
 from seqtune.tuner.measuring.deadline import Deadline
-
-from .machine_columns import UNKNOWN, Columns, machine_columns
 
 if TYPE_CHECKING:
     import xgboost
@@ -38,9 +30,6 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Floats, MeasuredTask
 
 WORST = 2.5  # larger log ratios of times count as this: differences among slow configurations do not matter
-
-FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
-Table = NDArray[np.float32]  # (row, feature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,59 +49,6 @@ class TreesOptions:
     seed: int = 0
     features: FeatureList = "ratios"
     jitter: float = SPREAD  # of the measured rates, with ratios; 0: none
-
-
-def features(space: SearchSpace, listed: FeatureList = "ratios") -> Table:
-    """The features of a space's configurations; all spaces of a kernel family have the same ones.
-
-    Features that depend on the device come last.
-    """
-    values_by_name = space.columns()
-    return np.hstack([_own_features(space, values_by_name),
-                      _device_features(space, values_by_name, space.device, listed)])
-
-
-def _device_features(space: SearchSpace, columns: Columns, device: Device, listed: FeatureList) -> Table:
-    """The features that depend on the device, which may be another one than the space's."""
-    if listed == "ratios":
-        return np.hstack([_fixed(encode_features(space.problem, UNKNOWN), len(space)),
-                          machine_columns(space.kernel, space.problem, device, columns, len(space))])
-    return _fixed(encode_facts(space.problem, device, "vector_floats", UNKNOWN), len(space))
-
-
-def _fixed(numbers: Sequence[float], count: int) -> Table:
-    return np.broadcast_to(np.array(numbers, np.float32), (count, len(numbers)))
-
-
-def _own_features(space: SearchSpace, values_by_name: Columns) -> Table:
-    """The features of configurations and problem that do not depend on the device's measured rates."""
-    count, problem = len(space), space.problem
-    columns: list[NDArray[np.float32]] = []
-    numeric: list[NDArray[np.float32]] = []
-    for index, parameter in enumerate(space.kernel.parameters):
-        if all(isinstance(value, int) for value in parameter.values):
-            columns.append(values_by_name[parameter.name].astype(np.float32))
-            if max(int(value) for value in parameter.values) > 2:
-                numeric.append(columns[-1])
-        else:
-            columns.append(space.rows[:, index].astype(np.float32))
-    for name, _ in space.kernel.derived:
-        values = values_by_name[name]
-        if values.dtype.kind in "biuf":
-            columns.append(values.astype(np.float32))
-        else:  # words
-            columns.append(word_codes(space.kernel, name, values).astype(np.float32))
-    names = problem.names()
-    lengths = np.stack(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
-    for name in operation(problem.type).tiled_sizes:
-        size = names.get(name)
-        if isinstance(size, int) and size > 0:
-            tiles, padded = tiling(size, lengths)
-            columns += [column for pair in zip(padded, tiles, strict=True) for column in pair]
-        else:
-            columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
-    columns += [np.nan_to_num(values, nan=UNKNOWN).astype(np.float32) for values in term_columns(space)]
-    return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +92,9 @@ class Trees:
             draw = np.random.default_rng([options.seed, model, zlib.crc32(
                 f"{space.problem.key} {space.device.key}".encode())])
             device = jittered(space.device, draw, options.jitter)
-            by_model.append(_device_features(
+            by_model.append(device_features(
                 space, columns, device if options.features == "ratios" else space.device, options.features))
-        return _Fitting(_own_features(space, columns), by_model, target)
+        return _Fitting(own_features(space, columns), by_model, target)
 
     def _fit(self, parts: Sequence[_Fitting], before: Sequence[xgboost.Booster] | None,
              added: int) -> list[xgboost.Booster]:
@@ -197,7 +133,7 @@ class Trees:
             if models is None:
                 predictions.append(np.full((len(space), self.options.models), self.options.worst, np.float32))
                 continue
-            rows = features(space, self.options.features)
+            rows = features(space, listed=self.options.features)
             predictions.append(np.stack([model.inplace_predict(rows) for model in models], axis=1))
         return np.concatenate(predictions)
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.tuner.cost_models.features import FeatureList, features
 
-from .cost_trees import FeatureList, Trees, features
+from .cost_trees import Trees
 from .forest import Forest, read_arrays, read_forest
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
@@ -88,7 +88,7 @@ class Ranker:
                 name = space.kernel.name
                 indices = np.flatnonzero((numbers[number] >= part.start) & (numbers[number] < part.stop))
                 if len(indices) and name in self.forests:
-                    table = feature_rows(space, numbers[number][indices] - part.start, self.listed)
+                    table = features(space, numbers[number][indices] - part.start, self.listed)
                     if table.shape[1] != self.features[name]:
                         raise CheckpointError(
                             f"the checkpoint's trees of {name} have {self.features[name]} features, this version "
@@ -104,15 +104,3 @@ class Ranker:
                 predicted[number][indices] = scores[begin:begin + len(table)]
                 begin += len(table)
         return predicted
-
-
-def feature_rows(space: SearchSpace, rows: Numbers, listed: FeatureList) -> NDArray[np.float32]:
-    """The features (row, feature) of some rows of a space, in any order."""
-    order = np.argsort(rows, kind="stable")
-    chosen = rows[order]
-    if (chosen[1:] == chosen[:-1]).any():
-        distinct, inverse = np.unique(rows, return_inverse=True)
-        return features(space.at(distinct), listed)[inverse]
-    table = np.empty_like(ordered := features(space.at(chosen), listed))
-    table[order] = ordered
-    return table

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
@@ -70,13 +69,12 @@ class Terms:
 TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency", "fixed")  # the terms in seconds
 
 
-def terms_of(space: SearchSpace, rows: NDArray[np.int64] | None = None, rates: GpuRates | None = None,
-             constants: Constants = DEFAULTS) -> Terms:
-    """The terms of the given rows of a space (None: of all); `rates` are by default those of the space's device.
+def terms_of(space: SearchSpace, rates: GpuRates | None = None, constants: Constants = DEFAULTS) -> Terms:
+    """The terms of all rows of a space; `rates` are by default those of the space's device.
 
     Raises KernelError if the kernel does not describe its tiles, KeyError if the device is no GPU with known limits.
     """
-    tiles, rates = tiles_of(space, rows), rates or GpuRates.of(space.device)
+    tiles, rates = tiles_of(space), rates or GpuRates.of(space.device)
     registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles, rates))  # the others spill
     resident = blocks_per_unit(space.device, tiles.block_threads, registers, tiles.shared_bytes).astype(float)
     return terms(tiles, resident, rates, constants)
@@ -95,8 +93,8 @@ def estimates(task: Task) -> Floats:
     return seconds
 
 
-def term_columns(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> list[Floats]:
-    """The terms of the given rows (None: all) as features, in the order of Terms; none if tiles are not described.
+def term_columns(space: SearchSpace) -> list[Floats]:
+    """The terms of all rows of a space as features, in the order of Terms; none if tiles are not described.
 
     Seconds are divided by those of the problem's multiply-adds at the GPU's peak, so that they compare between GPUs
     and problems. All are nan on devices without the facts of a GPU.
@@ -104,8 +102,8 @@ def term_columns(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> l
     if not describes_tiles(space.kernel):
         return []
     if not has_facts(space.device):
-        return [np.full(len(space) if rows is None else len(rows), np.nan)] * len(fields(Terms))
-    known, tiles, rates = terms_of(space, rows), tiles_of(space, rows), GpuRates.of(space.device)
+        return [np.full(len(space), np.nan)] * len(fields(Terms))
+    known, tiles, rates = terms_of(space), tiles_of(space), GpuRates.of(space.device)
     work = 2 * tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
     peak = np.where(tiles.tensor > 0, rates.tensor_flop, 2 * rates.lanes) * rates.units * rates.hertz
     return [np.minimum(getattr(known, field.name) / (work / peak if field.name in TIMES else 1.0), LONGEST)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
-from .features import columns, products
+from .quantities import columns, products
 
 LevelIndices = NDArray[np.int16]  # (configuration, axis)
 

@@ -1,109 +1,136 @@
-"""Features: the numbers that describe a configuration to a cost model.
+"""Features: the one table of numbers that describe a configuration to boosted trees.
 
-They are the parameters, the kernel's derived quantities and the quantities in its constraints: a constraint such as
-`block_x * block_y <= 1024` or `tile % (vector * threads) == 0` shows that the product or the quotient matters. The
-boosted trees also get the products of all pairs of numeric parameters, facts of problem and device, and for each size
-of the problem and each parameter the number of pieces of that length and the share that padding adds, because trees
-cannot form products and quotients. No name of a parameter has a meaning. Kernels that describe their tiles
-(`product_tiles.CONTRACT`) also get the terms of the analytic model.
+The shipped forests of the predictor and the cost models that a search fits read the same table with the same order and
+coding. The columns are, in this order: the parameters (for words the index of the value), the kernel's derived
+quantities, for each size that tiles divide and each parameter the share that padding adds and the number of tiles
+(trees cannot compute quotients themselves), the terms of the analytic model for kernels that describe their tiles, the
+features of the problem, and what depends on the device: ratios of what a configuration needs to what the device has.
+No name of a parameter has a meaning; the names of derived quantities below have one.
+
+Shipped forests depend on order and coding bit by bit, so new columns need new checkpoints.
 """
 
 from __future__ import annotations
 
-import ast
-from functools import lru_cache
-from itertools import combinations
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ExpressionError
-from seqtune.kernels.expression import Expression
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
 from .analytic import term_columns
-from .encoding import LARGEST, encode_facts, tiling
+from .encoding import LARGEST, encode_facts, encode_features, tiling
+from .machine_ratios import cache_bytes, machine_ratios, workers
 from .word_codes import word_codes
 
-MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
-MAX_PAIRS = 45  # the products of ten parameters
-MIN_SIZE = 4  # smaller numbers of a problem are flags, strides and the like, which no kernel divides into pieces
-_OPERATORS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Add, ast.Mod)
+UNKNOWN = -1.0  # the number for a feature that a problem or a device lacks; features are never negative
+REGISTERS = ("accumulators", "registers", "registers_used")  # names of vector registers that a tile needs
+TASKS = ("tasks", "work_groups")  # names of the pieces that workers share
+MOST_THREADS = 2  # more threads than any training data has count as these: trees cannot extrapolate
+
+FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
+Table = NDArray[np.float32]  # (row, feature)
+Columns = Mapping[str, NDArray[Any]]  # by parameter or derived quantity, (row,) each
 
 
-@lru_cache(maxsize=256)
-def quantities(kernel: Kernel) -> tuple[Expression, ...]:
-    """The expressions in the kernel's constraints of at least two names, one of which depends on a parameter."""
-    own = set(kernel.by_name)  # parameters and the derived quantities that depend on them
-    expressions: dict[str, Expression] = {}
-    for name, expression in kernel.derived:
-        if not own.isdisjoint(expression.names):
-            own.add(name)
-    for constraint in kernel.constraints:
-        for node in ast.walk(ast.parse(constraint.expression.text, mode="eval")):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
-                whole = ast.BinOp(node.left, ast.FloorDiv(), node.right) if isinstance(node.op, ast.Mod) else node
-                expression = Expression(ast.unparse(whole))
-                if len(expression.names) > 1 and not own.isdisjoint(expression.names):
-                    expressions.setdefault(expression.text, expression)
-    return tuple(expressions.values())[:MAX_QUANTITIES]
+def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios") -> Table:
+    """The features of some rows of a space, in any order (None: of all); all spaces of a kernel family have the same.
 
-
-def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
-    """The numbers of the given rows, by name: parameters (for words the index of the value), derived quantities and the
-    quantities in the constraints; nan where a quantity cannot be computed. Each array is (row,).
+    Features that depend on the device come last.
     """
-    names: dict[str, Any] = {**space.device.names(), **space.problem.names()}
-    numbers: dict[str, Floats] = {}
-    for column, parameter in enumerate(space.kernel.parameters):
-        indices = space.rows[rows, column]
-        values = np.array(parameter.values, dtype=None if parameter.is_numeric else object)
-        names[parameter.name] = values[indices] if parameter.is_numeric else values[indices].astype(str)
-        numbers[parameter.name] = (values[indices] if parameter.is_numeric else indices).astype(float)
-    in_constraints = ((expression.text, expression) for expression in quantities(space.kernel))
-    for name, expression in (*space.kernel.derived, *in_constraints):
-        try:
-            value = np.broadcast_to(np.asarray(expression(names)), len(rows))
-        except ExpressionError:  # an unknown feature of the problem, or arithmetic on words
-            value = np.full(len(rows), np.nan)
-        names[name] = value
-        numbers[name] = (value.astype(float) if value.dtype.kind in "biuf"
-                         else word_codes(space.kernel, name, value))
-    return numbers
+    chosen = space if rows is None else space.at(rows)
+    columns = chosen.columns()
+    return np.hstack([own_features(chosen, columns), device_features(chosen, columns, chosen.device, listed)])
 
 
-def products(space: SearchSpace, numbers: dict[str, Floats]) -> dict[str, Floats]:
-    """The products of pairs of parameters that have at least three values, all of them positive numbers.
-
-    `numbers` are the space's columns; at most `MAX_PAIRS` products are returned, by text such as "x * y".
-    """
-    names = [parameter.name for parameter in space.kernel.parameters
-             if len(parameter.values) > 2 and parameter.is_numeric and min(map(int, parameter.values)) > 0]
-    pairs = list(combinations(names, 2))
-    return {f"{first} * {second}": numbers[first] * numbers[second] for first, second in pairs[:MAX_PAIRS]}
-
-
-def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The features of the given rows of a space, with the shape (row, feature).
-
-    The features are the same for all spaces of one kernel family and operation. Larger numbers than `LARGEST` are cut.
-    """
-    numbers = columns(space, rows)
-    numeric = [numbers[parameter.name] for parameter in space.kernel.parameters
-               if parameter.is_numeric and len(parameter.values) > 2]
-    wide = [*numbers.values(), *products(space, numbers).values()]
-    names = space.problem.names()
-    fixed = encode_facts(space.problem, space.device, "vector_bits", unknown=float("nan"))
-    for size in names.values():
-        if isinstance(size, int) and size >= MIN_SIZE:
-            tilings = [tiling(size, values) for values in numeric]
-            wide += [tiles for tiles, _ in tilings]
-            wide += [padded for _, padded in tilings]
+def own_features(space: SearchSpace, columns: Columns) -> Table:
+    """The features of configurations and problem that do not depend on the device's measured rates."""
+    count, problem = len(space), space.problem
+    table: list[NDArray[np.float32]] = []
+    numeric: list[NDArray[np.float32]] = []
+    for index, parameter in enumerate(space.kernel.parameters):
+        if parameter.is_numeric:
+            table.append(_float32(columns[parameter.name]))
+            if max(int(value) for value in parameter.values) > 2:
+                numeric.append(table[-1])
         else:
-            wide += [np.full(len(rows), np.nan)] * (2 * len(numeric))
-    wide += [np.full(len(rows), value) for value in fixed]
-    wide += term_columns(space, rows)
-    return np.clip(np.stack(wide, axis=1), -LARGEST, LARGEST).astype(np.float32)
+            table.append(space.rows[:, index].astype(np.float32))
+    for name, _ in space.kernel.derived:
+        values = columns[name]
+        codes = values if values.dtype.kind in "biuf" else word_codes(space.kernel, name, values)
+        table.append(_float32(codes))
+    names = problem.names()
+    lengths = np.stack(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
+    for name in operation(problem.type).tiled_sizes:
+        size = names.get(name)
+        if isinstance(size, int) and size > 0:
+            tiles, padded = tiling(size, lengths)
+            table += [column for pair in zip(padded, tiles, strict=True) for column in pair]
+        else:
+            table += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
+    table += [_float32(values) for values in term_columns(space)]
+    return np.nan_to_num(np.stack(table, axis=1), copy=False, nan=UNKNOWN, posinf=LARGEST, neginf=-LARGEST)
+
+
+def device_features(space: SearchSpace, columns: Columns, device: Device, listed: FeatureList) -> Table:
+    """The features that depend on the device, which may be another one than the space's."""
+    if listed == "ratios":
+        return np.hstack([_fixed(encode_features(space.problem, UNKNOWN), len(space)),
+                          _device_ratios(space.kernel, space.problem, device, columns, len(space))])
+    return _fixed(encode_facts(space.problem, device, "vector_floats", UNKNOWN), len(space))
+
+
+def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers as a column; too large ones become infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
+def _fixed(numbers: Sequence[float], count: int) -> Table:
+    return np.broadcast_to(np.array(numbers, np.float32), (count, len(numbers)))
+
+
+def working_sets(kernel: Kernel) -> list[str]:
+    """The kernel's derived quantities that are bytes: of a panel, of the input of a chunk, of all weights."""
+    return [name for name, _ in kernel.derived if name.endswith("_bytes")]
+
+
+def _device_ratios(kernel: Kernel, problem: Problem, device: Device, columns: Columns, count: int) -> Table:
+    """What `count` configurations need, divided by what the device has; unknown names give UNKNOWN."""
+    ratios: list[Floats | float] = []
+    for name in working_sets(kernel):
+        ratios += [_ratio(columns.get(name), size) for size in cache_bytes(device)]
+    ratios += [_ratio(_first(columns, (name,)), device.vector_registers) for name in REGISTERS
+               if name in columns]
+    ratios.append(_ratio(_first(columns, ("vector",)), device.vector_floats))
+    known = machine_ratios(problem, device)
+    tasks, at_peak = _first(columns, TASKS), known["peak_microseconds"]
+    ratios.append(UNKNOWN if tasks is None or at_peak is None  # microseconds of a task at the peak of one worker
+                  else at_peak * workers(device) / np.maximum(tasks.astype(np.float64), 1.0))
+    ratios += [UNKNOWN if ratio is None else ratio for ratio in known.values()]
+    ratios += [float(min(device.threads, MOST_THREADS)), float(device.vector_floats), float(device.vector_registers)]
+    table = np.empty((count, len(ratios)))
+    for column, ratio in enumerate(ratios):
+        table[:, column] = ratio
+    return np.minimum(np.nan_to_num(table, copy=False, nan=UNKNOWN), LARGEST).astype(np.float32)
+
+
+def _first(columns: Columns, names: Sequence[str]) -> NDArray[Any] | None:
+    """The first of the named columns that the kernel has and that holds numbers."""
+    for name in names:
+        if name in columns and columns[name].dtype.kind in "biuf":
+            return columns[name]
+    return None
+
+
+def _ratio(numbers: NDArray[Any] | None, divisor: int) -> Floats | float:
+    return UNKNOWN if numbers is None or numbers.dtype.kind not in "biuf" or not divisor \
+        else numbers.astype(np.float64) / divisor

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.kernel import Kernel
@@ -67,15 +66,11 @@ def describes_tiles(kernel: Kernel) -> bool:
     return set(CONTRACT) <= {*kernel.by_name, *(name for name, _ in kernel.derived)}
 
 
-def tiles_of(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> ProductTiles:
-    """The tiles of the given rows of a space (None: of all).
-
-    Raises KernelError if the kernel does not describe its tiles.
-    """
+def tiles_of(space: SearchSpace) -> ProductTiles:
+    """The tiles of all rows of a space. Raises KernelError if the kernel does not describe its tiles."""
     if not describes_tiles(space.kernel):
         raise KernelError(f"{space.kernel.name} does not describe its tiles ({', '.join(CONTRACT)})")
-    chosen = space if rows is None else space.of_rows(space.kernel, space.problem, space.device, space.rows[rows])
-    columns = chosen.columns()
+    columns = space.columns()
     known: dict[str, Floats] = {name: columns[name].astype(float)
                                 for name in (*CONTRACT, *REFINEMENTS) if name in columns}
     return ProductTiles(**refined(known))

@@ -9,9 +9,10 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.trees.boosters import boosters_of
-from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import Forest
 from seqtune.predictor.trees.ranker import Ranker
+from seqtune.tuner.cost_models.features import features
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE, problems, seconds
 
 OPTIONS = TreesOptions(rounds=30, depth=4, models=2, threads=1)

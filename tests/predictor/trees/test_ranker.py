@@ -25,8 +25,9 @@ from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
-from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
+from seqtune.tuner.cost_models.features import features
 from tests.support.synthetic import data, registered
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")

@@ -13,8 +13,8 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.coordinates import Coordinates
-from seqtune.tuner.cost_models.features import features, quantities
 from seqtune.tuner.cost_models.gaussian_process import GaussianProcess, MeanPrior
+from seqtune.tuner.cost_models.quantities import columns, quantities
 from seqtune.tuner.strategies.portfolio import log_improvement
 from tests.support.tasks import task_of
 
@@ -33,11 +33,12 @@ def space(names: tuple[str, ...] = ("block", "tile", "order", "pad"), called: st
     return SearchSpace(kernel, PROBLEM, DEVICE)
 
 
-def test_quantities_in_constraints_are_features() -> None:
-    assert [expression.text for expression in quantities(space().kernel)] == ["block * tile", "block // (tile * 2)"]
-    table = features(space(), np.arange(5))
-    assert table.shape[0] == 5
-    assert table.shape == features(space(), np.arange(5, 10)).shape
+def test_quantities_in_constraints_are_columns() -> None:
+    searched, rows = space(), np.array([7, 2, 5])
+    assert [expression.text for expression in quantities(searched.kernel)] == ["block * tile", "block // (tile * 2)"]
+    found, known = columns(searched, rows), searched.columns()
+    assert found["block * tile"].tolist() == (known["block"] * known["tile"])[rows].tolist()
+    assert found["order"].tolist() == searched.rows[rows, 2].tolist(), "a word is the index of its value"
 
 
 def true_values(searched: SearchSpace) -> NDArray[np.float64]:

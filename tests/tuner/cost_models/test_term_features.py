@@ -12,10 +12,8 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.trees.cost_trees import features as checkpoint_features
-from seqtune.predictor.trees.machine_columns import UNKNOWN
 from seqtune.tuner.cost_models.analytic import Terms, term_columns, terms_of
-from seqtune.tuner.cost_models.features import features
+from seqtune.tuner.cost_models.features import UNKNOWN, features, own_features
 from tests.support.devices import device_of
 
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
@@ -28,9 +26,11 @@ def gpu() -> Device:
     return device
 
 
-def test_the_terms_are_the_last_features_of_a_kernel_that_describes_its_tiles() -> None:
+def test_the_terms_are_the_last_features_that_do_not_depend_on_the_device_of_a_kernel_that_describes_its_tiles(
+        ) -> None:
     space, rows = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu()), np.array([5, 0, 7])
-    known, table = terms_of(space, rows), features(space, rows)
+    known, table = terms_of(space.at(rows)), own_features(space, space.columns())[rows]
+    assert np.array_equal(features(space, rows)[:, :table.shape[1]], table)
     assert (table[:, -1] == known.hit_share.astype(np.float32)).all()
     peak = 2 * 64**3 / space.device.peak_gflops / 1e9
     assert np.allclose(table[:, -TERMS], known.seconds / peak)
@@ -48,14 +48,14 @@ def test_numbers_of_any_size_become_finite_features() -> None:
                        derived=(("volume", "A * A * A * B * B"),))
     device = Device("recorded:x", "recorded", "", "")
     space = SearchSpace(family, Problem.make("recorded", kernel="k", size=10**400, scale=1e300), device)
-    assert not np.isinf(features(space, np.arange(len(space)))).any()
+    assert np.isfinite(features(space)).all()
 
 
 def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:
     space = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu())
     bare = space.of_rows(space.kernel, PROBLEM, replace(space.device, extra=()), space.rows)
     assert np.isnan(np.stack(term_columns(bare))).all()
-    known, unknown = checkpoint_features(space), checkpoint_features(bare)
+    known, unknown = features(space), features(bare)
     columns = np.flatnonzero((unknown == UNKNOWN).all(axis=0) & (known != UNKNOWN).any(axis=0))
     assert len(columns) == TERMS
     assert np.isfinite(known).all()
