@@ -57,12 +57,8 @@ PROGRAMS: Mapping[str, Program] = {
 
     "latency": _one_page("benchmarks.speed.latency", "time a prediction", "latency"),
 
-    "search": Program("benchmarks.search.recorded:main", "compare search strategies on recorded spaces", {
-        "search": "benchmarks.search.recorded:page",
-        "search_transfer": "benchmarks.search.recorded:transfer_page"}),
-    "across": _one_page("benchmarks.search.across", "searches that use knowledge of other problems", "across"),
-    "live_search": _one_page("benchmarks.search.live_search", "compare search strategies by real measurements",
-                             "live_search"),
+    "search": Program("benchmarks.search.program:main", "compare search strategies, on recorded problems or live", {
+        "search": "benchmarks.search.recorded:page", "live_search": "benchmarks.search.live_page:page"}),
 
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),

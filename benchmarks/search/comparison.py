@@ -1,113 +1,109 @@
-"""Comparison: all searches of a live comparison and the contests that judge them, stored in a folder one by one."""
+"""Comparison: every problem of a list is searched by every method of a list, and what is finished is stored."""
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
 import sys
 import time
 import zlib
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from benchmarks.common.report import Row, write_json
-from benchmarks.search.live_contest import AnswerContest, held
-from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, compiled_in
-from benchmarks.search.live_scores import moments, rows_of
-from benchmarks.search.search_run import SearchRun
+from benchmarks.common.report import write_json
 from seqtune.errors import FormatError
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded
-from seqtune.kernels.problem import Problem
 
 LONGEST_NAME = 240  # characters of a file's name; file systems allow 255 with the suffix
+LARGEST_FILE = 10_000_000  # bytes of a stored search
+Outcome = TypeVar("Outcome", covariant=True)
 
 
-class Comparison:
-    """The searches of `problems` with `methods` and `seeds` seeds. What is finished lies in `folder`."""
+class Finished:
+    """The results of finished steps, JSON values, as files in a folder. After the deadline no step begins."""
 
-    def __init__(self, problems: Sequence[tuple[Device, Problem]], methods: Sequence[str], seeds: int, trials: int,
-                 folder: Path) -> None:
-        self.problems, self.methods, self.seeds, self.trials, self.folder = problems, methods, seeds, trials, folder
+    def __init__(self, folder: Path, deadline: float = math.inf) -> None:
+        self.folder, self.deadline = folder, deadline  # of the monotonic clock
+        self.left = 0  # number of steps that were asked for and did not begin
 
-    def runs(self, device: Device, problem: Problem) -> list[LiveRun]:
-        """The searches of a problem, in their order."""
-        return [LiveRun(device, problem, method, seed) for seed, method in product(range(self.seeds), self.methods)]
+    def get(self, names: Sequence[object], step: Callable[[], Any], is_stored: bool = True) -> Any:
+        """The result of a step: a stored one, or that of the step now; None if the time is over.
 
-    def run(self, deadline: float = math.inf) -> None:
-        """Make the missing searches and contests, until the deadline (a time of the monotonic clock)."""
-        for device, problem in self.problems:
-            if time.monotonic() >= deadline:
-                return
-            compiled = self._path(device, problem, "compiled", suffix="")
-            with compiled_in(compiled):
-                self._run(device, problem, deadline)
-            if self.contest(device, problem) is not None:
-                shutil.rmtree(compiled)
+        Raises FormatError if a stored file is damaged.
+        """
+        path = self.path(*names)
+        if is_stored and path.is_file():
+            try:
+                return json.loads(read_bounded(path, LARGEST_FILE))
+            except ValueError:
+                raise FormatError(f"{path} is not what this program writes; remove it") from None
+        if time.monotonic() >= self.deadline:
+            self.left += 1
+            return None
+        print(*names, file=sys.stderr, flush=True)
+        result = step()
+        if is_stored:
+            write_json(path, result)
+        return result
 
-    def _run(self, device: Device, problem: Problem, deadline: float) -> None:
-        builds = self._path(device, problem, "builds", suffix=".txt")
-        for run in self.runs(device, problem):
-            if time.monotonic() >= deadline:
-                return
-            if self.stored(run) is None:
-                print(f"{device.name} {problem.brief()}: {run.method}, seed {run.seed}", file=sys.stderr, flush=True)
-                write_json(self._run_path(run), run.search(self.trials, builds).to_json())
-        finished = self.finished(device, problem)
-        if time.monotonic() < deadline and self.contest(device, problem) is None:
-            print(f"{device.name} {problem.brief()}: contest", file=sys.stderr, flush=True)
-            write_json(self._contest_path(device, problem), held(finished, moments(finished.values(), self.trials))
-                       .to_json())
-
-    def stored(self, run: LiveRun) -> SearchRun | None:
-        """A finished search, or None if it was not made yet. Raises FormatError."""
-        path = self._run_path(run)
-        return SearchRun.from_json(_read(path)) if path.is_file() else None
-
-    def finished(self, device: Device, problem: Problem) -> dict[LiveRun, SearchRun]:
-        """The finished searches of a problem."""
-        stored = {run: self.stored(run) for run in self.runs(device, problem)}
-        return {run: searched for run, searched in stored.items() if searched is not None}
-
-    def contest(self, device: Device, problem: Problem) -> AnswerContest | None:
-        """The finished contest of a problem, or None if it was not held yet. Raises FormatError."""
-        path = self._contest_path(device, problem)
-        return AnswerContest.from_json(_read(path), self.runs(device, problem)) if path.is_file() else None
-
-    def left(self) -> int:
-        """The number of searches and contests that are not finished."""
-        return sum(len(self.runs(*problem)) - len(self.finished(*problem)) + (self.contest(*problem) is None)
-                   for problem in self.problems)
-
-    def rows(self) -> list[Row]:
-        """A row for each search of the problems that are finished."""
-        rows: list[Row] = []
-        for problem in self.problems:
-            contest = self.contest(*problem)
-            if contest is not None:
-                rows += rows_of(self.finished(*problem), contest, self.trials)
-        return rows
-
-    def _run_path(self, run: LiveRun) -> Path:
-        return self._path(run.device, run.problem, run.method, run.seed, self.trials)
-
-    def _contest_path(self, device: Device, problem: Problem) -> Path:
-        """The path of a contest; other methods or another number of seeds have a contest of their own."""
-        return self._path(device, problem, "contest", *self.methods, self.seeds, self.trials)
-
-    def _path(self, device: Device, problem: Problem, *names: object, suffix: str = ".json") -> Path:
-        """The path of what belongs to a problem. A long name ends with a checksum of the rest."""
-        name = " ".join(map(str, (device.name, problem.key, *names))).replace(":", "-").replace(" ", "_")
+    def path(self, *names: object, suffix: str = ".json") -> Path:
+        """The path of the file with these names. A long name ends with a checksum of the rest."""
+        name = " ".join(map(str, names)).replace(":", "-").replace("/", "-").replace(" ", "_")
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME - 9]}_{zlib.crc32(name.encode()):08x}"
         return self.folder / (name + suffix)
 
 
-def _read(path: Path) -> object:
-    try:
-        content: object = json.loads(read_bounded(path, LARGEST_FILE))
-    except ValueError:
-        raise FormatError(f"{path} is not what this program writes; remove it") from None
-    return content
+class Search(NamedTuple):
+    """One search of a problem."""
+
+    method: str  # a strategy of ours, or PREFIX and one of Kernel Tuner's
+    seed: int | None = None  # None: all seeds, one after the other
+
+
+class SearchedProblem(Protocol[Outcome]):
+    """A problem that is searched, and what its searches are judged by."""
+
+    @property
+    def names(self) -> Sequence[object]:
+        """The names that tell this problem and its budget apart from others."""
+        ...
+
+    def searches(self, methods: Sequence[str]) -> Sequence[Search]:
+        """The searches with all methods, in their order."""
+        ...
+
+    def is_stored(self, search: Search) -> bool:
+        """Whether the search gives the same result until the problem or the options change."""
+        ...
+
+    def ready(self, finished: Finished) -> AbstractContextManager[None]:
+        """A context for the searches of this problem and for `outcomes`."""
+        ...
+
+    def search(self, search: Search, finished: Finished) -> Any:
+        """Search now; the result is a JSON value."""
+        ...
+
+    def outcomes(self, results: Mapping[Search, Any], finished: Finished) -> Sequence[Outcome]:
+        """Judge the results of all searches; nothing if the time is over."""
+        ...
+
+
+def compare(problems: Sequence[SearchedProblem[Outcome]], methods: Sequence[str],
+            finished: Finished) -> list[Outcome]:
+    """Search every problem with every method. Returns the outcomes of the problems that are finished."""
+    outcomes: list[Outcome] = []
+    for problem in problems:
+        with problem.ready(finished):
+            results = {}
+            for search in problem.searches(methods):
+                names = [*problem.names, *(name for name in search if name is not None)]
+                results[search] = finished.get(names, partial(problem.search, search, finished),
+                                               problem.is_stored(search))
+            if None not in results.values():
+                outcomes += problem.outcomes(results, finished)
+    return outcomes

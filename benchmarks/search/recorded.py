@@ -1,10 +1,8 @@
-"""Compare search strategies with Kernel Tuner's on recorded spaces: `python -m benchmarks search DATA --out docs`.
+"""Recorded problems: searches in which a measurement is a look-up, judged by their shares of the optimum's speed.
 
-Our strategies and Kernel Tuner's (`pip install kernel_tuner`, or `--peers ''` for ours alone) search the same recorded
-spaces with the same seeds. Regret is 1 - optimum / best found, averaged over the runs, and at least 0.001. The best
-peer is the best other method of each space and budget, which favours the peers. The program writes search.json and
-search.svg (with our strategy and the best others; it needs matplotlib), and prints the table as Markdown. `--work
-FOLDER` stores Kernel Tuner's finished searches, which do not change with our code, and does not repeat them.
+A method of ours may know something beforehand: `portfolio+history` knows the records of other problems or devices,
+`portfolio+proposals` begins with the predictor's proposals. Kernel Tuner's strategies search the same spaces in its own
+simulation mode.
 """
 
 from __future__ import annotations
@@ -12,30 +10,148 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
-from benchmarks.common.program import OneLineParser, positive
-from benchmarks.common.report import markdown, today
-from seqtune.cli.arguments import numbers
+from benchmarks.common.page import Page, Results, evaluated
+from benchmarks.common.report import Row, markdown, today
+from benchmarks.search.comparison import Finished, Search
+from benchmarks.search.peers import PREFIX, Peer, cache_path, searchable, write_cache
+from seqtune.cli.arguments import parts
+from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import distance, near
+from seqtune.kernels.task import MeasuredTask
+from seqtune.predictor.answering import seeds_for
 from seqtune.reporting.curves import draw
-from seqtune.strategy_replay import STRATEGIES as OURS
 from seqtune.strategy_replay import Replayed, recorded_spaces
+from seqtune.tuner.run.history import LEAST_TRIALS, MOST_PROBLEMS
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
 from seqtune.tuner.strategies.table import strategy_factory
 
 LEAST_REGRET = 0.001
 DRAWN = 4  # number of other methods in the figure
-Row = Mapping[str, Any]
+LEVEL = 0.97  # share of the best known speed, to which evaluations are counted across problems
+History = Callable[[RecordedSpace], tuple[MeasuredTask, ...]]
+
+
+@dataclass(frozen=True)
+class RecordedProblem:
+    """A recorded space, searched `seeds` times with `trials` evaluations."""
+
+    recorded: RecordedSpace
+    trials: int
+    seeds: int
+    jobs: int
+    history: History
+
+    @property
+    def names(self) -> Sequence[object]:
+        """The space, the device, a checksum of the times, and the budget."""
+        checksum = zlib.crc32(self.recorded.seconds.tobytes())
+        return self.recorded.space, "on", self.recorded.device, f"{checksum:08x}", self.trials, self.seeds
+
+    def searches(self, methods: Sequence[str]) -> Sequence[Search]:
+        """A search with all seeds for each method: look-ups need not take turns."""
+        return [Search(method) for method in methods]
+
+    def is_stored(self, search: Search) -> bool:
+        """Only Kernel Tuner's searches are stored: ours change with our code."""
+        return search.method.startswith(PREFIX)
+
+    @contextmanager
+    def ready(self, finished: Finished) -> Iterator[None]:
+        """Nothing needs to be open."""
+        yield
+
+    def search(self, search: Search, finished: Finished) -> list[list[float]]:
+        """The best share after each evaluation, (seed, evaluation)."""
+        recorded = replace(self.recorded, history=())
+        if search.method.startswith(PREFIX):
+            if not cache_path(finished.folder, recorded).exists():
+                write_cache(finished.folder, recorded)
+            method: SearchMethod = Peer(search.method.removeprefix(PREFIX), finished.folder)
+        else:
+            strategy, _, knowledge = search.method.partition("+")
+            method = StrategyMethod(strategy_factory(strategy))
+            if knowledge == "history":
+                recorded = replace(recorded, history=self.history(self.recorded))
+            elif knowledge == "proposals":
+                recorded = replace(recorded, seeds=seeds_for(recorded.task))
+        curves, = simulate([recorded], {search.method: method}, self.trials, self.seeds, jobs=self.jobs)
+        shares: list[list[float]] = curves.shares.tolist()
+        return shares
+
+    def outcomes(self, results: Mapping[Search, Any], finished: Finished) -> list[Curves]:
+        """The curves of the methods."""
+        return [Curves(self.recorded.space, self.recorded.device, search.method, np.array(shares))
+                for search, shares in results.items()]
+
+
+def spaces(given: argparse.Namespace, methods: Sequence[str]) -> list[RecordedProblem]:
+    """The recorded spaces of --data; the history of one has the records of the other devices."""
+    if given.data is None:
+        raise MisuseError("--on recorded needs --data RECORDED, a folder of recorded spaces or a data set")
+    transfer = "leave-device-out" if any(name.endswith("+history") for name in methods) else None
+    problems = []
+    for recorded in recorded_spaces(read_dataset(given.data), transfer, parts(given.problems), parts(given.devices)):
+        reason = searchable(recorded) if any(name.startswith(PREFIX) for name in methods) else None
+        if reason is not None:
+            print(f"{recorded.space} on {recorded.device} is left out: {reason}", file=sys.stderr)
+            continue
+        problems.append(RecordedProblem(recorded, max(1, *given.budgets), given.seeds, given.jobs, records_of_devices))
+    return problems
+
+
+def records_of_devices(recorded: RecordedSpace) -> tuple[MeasuredTask, ...]:
+    """The records of the other devices, which `recorded_spaces` found."""
+    return recorded.history
+
+
+def held_out(given: argparse.Namespace, methods: Sequence[str]) -> list[RecordedProblem]:
+    """The held-out problems of a data set, by default the shipped one; the history is that of similar problems."""
+    data = read_dataset(given.data)
+    problems = []
+    for device in parts(given.devices):
+        data.device(device)  # raises DeviceError before anything is searched
+    for device in parts(given.devices):
+        asked = recorded_spaces(data, devices=[device], held_out=True, spaces=parts(given.problems))
+        history = NearestProblems(data, device)
+        problems += [RecordedProblem(recorded, max(1, *given.budgets), given.seeds, given.jobs, history)
+                     for recorded in asked]
+    return problems
+
+
+class NearestProblems:
+    """The history of a problem from the training problems of a data set on one device."""
+
+    def __init__(self, data: Dataset, device: str) -> None:
+        self._data, self._device = data, device
+        self._training: list[MeasuredTask] | None = None
+
+    def __call__(self, recorded: RecordedSpace) -> tuple[MeasuredTask, ...]:
+        if self._training is None:
+            rows = self._data.rows[~self._data.rows["problem"].isin(self._data.held_out)]
+            self._training = [space.measured for space in recorded_spaces(replace(self._data, rows=rows),
+                                                                          devices=[self._device])]
+        return nearest(recorded.task.problem, self._training)
+
+
+def nearest(problem: Problem, others: Sequence[MeasuredTask]) -> tuple[MeasuredTask, ...]:
+    """The problems whose records `tune` would use: the nearest ones that are no near twins of this problem."""
+    similar = [other for other in others if other.problem.type == problem.type and not near(other.problem, problem)
+               and len(other.seconds) >= LEAST_TRIALS]
+    similar.sort(key=lambda other: (distance(other.problem, problem), other.problem.key))
+    return tuple(similar[:MOST_PROBLEMS])
 
 
 def regret(share: float) -> float:
@@ -43,12 +159,13 @@ def regret(share: float) -> float:
     return max(1 - share, LEAST_REGRET)
 
 
-def ratios(rows: Sequence[Row], ours: str) -> list[dict[str, Any]]:
+def ratios(rows: Sequence[Row], ours: str) -> list[Row]:
     """Divide our regret by that of the best peer, by space, device and budget; then geometric means, by budget.
 
-    `behind` is the difference from that peer in standard errors, negative if our strategy is better.
+    The best peer is the best other method of each space and budget, which favours the peers. `behind` is the difference
+    from that peer in standard errors, negative if our strategy is better.
     """
-    ratio_rows: list[dict[str, Any]] = []
+    ratio_rows: list[Row] = []
     cells: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         cells.setdefault((row["space"], row["device"], row["budget"]), {})[row["strategy"]] = row
@@ -97,6 +214,21 @@ def brief(rows: Sequence[Row], judged: Sequence[Row], ours: str) -> str:
     return markdown(["space", "device", *map(str, budgets)], list(lines.values()), left=2)
 
 
+def over_problems(curves: Sequence[Curves], budgets: Sequence[int]) -> str:
+    """Make the table over many problems, by device and method: mean shares, and the median evaluations to LEVEL."""
+    cells: dict[tuple[str, str], list[Curves]] = {}
+    for curve in curves:
+        cells.setdefault((curve.device.partition(" ")[0], curve.method), []).append(curve)
+    lines = []
+    for (device, method), searched in cells.items():
+        evaluations = median(math.inf if (count := curve.evaluations_to(LEVEL)) is None else count
+                             for curve in searched)
+        lines.append([device, method, str(len(searched)),
+                      *(f"{fmean(curve.row(budget)['share_mean'] for curve in searched):.3f}" for budget in budgets),
+                      f"> {budgets[-1]}" if math.isinf(evaluations) else f"{evaluations:g}"])
+    return markdown(["device", "strategy", "problems", *map(str, budgets), f"to {LEVEL:.0%}"], lines, left=2)
+
+
 def clearest(curves: Sequence[Curves], ours: str) -> list[Curves]:
     """Choose the curves of our strategy and of the DRAWN best others; more lines cannot be followed in one figure."""
     means: dict[str, list[float]] = {}
@@ -106,31 +238,8 @@ def clearest(curves: Sequence[Curves], ours: str) -> list[Curves]:
     return [curve for curve in curves if curve.method in order[:1 + DRAWN]]
 
 
-def searched(given: argparse.Namespace, spaces: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod],
-             trials: int) -> Iterator[Curves]:
-    """Search each space with each method; the curves of Kernel Tuner's methods are stored in the folder --work."""
-    for recorded in spaces:
-        for name, method in methods.items():
-            print(f"\r{recorded.space} on {recorded.device}: {name:40}", end="", file=sys.stderr)
-            path = None
-            if given.work is not None and name.startswith(PREFIX):
-                checksum = zlib.crc32(recorded.seconds.tobytes())
-                file_name = f"{name.removeprefix(PREFIX)} {trials} {given.repeats} {checksum:08x}.npy"
-                path = given.work / f"{cache_path(given.work, recorded).stem} {file_name}"
-            if path is not None and path.exists():
-                yield Curves(recorded.space, recorded.device, name, np.load(path))
-                continue
-            curves, = simulate([recorded], {name: method}, trials, given.repeats, jobs=given.jobs)
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                np.save(unfinished := path.with_suffix(".part.npy"), curves.shares)
-                unfinished.replace(path)  # so that an interrupted program leaves no incomplete file
-            yield curves
-    print(file=sys.stderr)
-
-
 def page(results: Results) -> Page:
-    """Make the page of the results; with --transfer it has another name."""
+    """Make the page of the results."""
     ours, rows, judged = results["judged"], results["rows"], results["ratios"]
     overall = ", ".join(f"{row['ratio']:.2f} at {row['budget']}" for row in judged if row["space"] == "all")
     claim = (f"On recorded spaces of GPU kernels, the regret of `{ours}` divided by that of the best other strategy of "
@@ -138,9 +247,7 @@ def page(results: Results) -> Page:
     if not judged:
         claim = f"Only `{ours}` was used; there is no other method to compare it with."
     return Page(
-        "search_transfer" if results["transfer"] else "search", "Search on recorded spaces", claim,
-        "python -m benchmarks search RECORDED --out docs"
-        + (f" --transfer {results['transfer']}" if results["transfer"] else ""),
+        "search", "Search on recorded spaces", claim, "python -m benchmarks search --data RECORDED --out docs",
         brief(rows, judged, ours), evaluated(results, "recorded measurements in RECORDED"),
         f"The columns are numbers of evaluations. Each cell has the mean share of the optimum's speed that `{ours}` "
         f"reaches ({results['repeats']} searches each), and in brackets that of the best other strategy in that space "
@@ -151,80 +258,17 @@ def page(results: Results) -> Page:
         f"Mean share of the optimum over the evaluations, of {ours} and of the best others")
 
 
-def transfer_page(results: Results) -> Page:
-    """Make the page of searches with other devices' records, compared with searches without them (`without`)."""
-    shares = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in results["rows"]}
-    without = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in results["without"]}
-    budgets = sorted({budget for _, _, budget in shares})
-    lines = [[space, device, *(
-        f"{shares[space, device, budget]:.3f}" + (
-            f" ({without[space, device, budget]:.3f})" if (space, device, budget) in without else "")
-        for budget in budgets)] for space, device in dict.fromkeys((space, device) for space, device, _ in shares)]
-    ratios = []
-    for budget in budgets:
-        logs = [math.log(regret(shares[key]) / regret(other)) for key, other in without.items() if key[2] == budget]
-        if logs:
-            ratios.append(f"{math.exp(sum(logs) / len(logs)):.2f} at {budget}")
-    return Page(
-        "search_transfer", "Search with other devices' records",
-        "With the records of the other devices, the portfolio's regret divided by its regret without them is "
-        f"{', '.join(ratios)} evaluations (geometric mean over the spaces; below 1, the records help).",
-        "seqtune replay RECORDED --transfer leave-device-out --strategies portfolio --budgets 0,5,25,50,100,200 --json",
-        markdown(["space", "device", *map(str, budgets)], lines, left=2),
-        evaluated(results, "recorded measurements in RECORDED"),
-        "The columns are numbers of evaluations. Each cell has the mean share of the optimum's speed that the "
-        "portfolio reaches, and in brackets that of searches without records (means of 30). The first proposal counts "
-        "as 0 evaluations.",
-        ("A search with records draws nothing at random, so all its repetitions are equal.",
-         "The first proposal alone is not reliable: on one space it reaches 0.072 of the optimum."))
+def report(given: argparse.Namespace, curves: Sequence[Curves]) -> tuple[Results, str, Callable[[Path], None]]:
+    """The results of the recorded spaces as a JSON object, their table, and what draws the figure."""
+    ours = parts(given.strategies)[0]
+    replayed = Replayed(tuple(curves), given.budgets)
+    judged = ratios(replayed.rows(), ours)
+    results = {"date": today(), "repeats": given.seeds, "judged": ours, "ratios": judged, **replayed.to_json()}
+    text = f"{table(replayed)}\n\n{page(results).claim}" if judged else table(replayed)
+    return results, text, lambda path: draw(clearest(curves, ours), path)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    parser = OneLineParser(__doc__)
-    parser.add_argument("data", type=Path, help="recorded spaces, or a data set")
-    add_out(parser, required=True)
-    parser.add_argument("--strategies", default=",".join(OURS),
-                        help="our strategies, separated by commas; the first one is compared with the others")
-    parser.add_argument("--peers", default=",".join(STRATEGIES),
-                        help="strategies of Kernel Tuner, separated by commas; empty for none")
-    parser.add_argument("--budgets", default="25,50,100,200")
-    parser.add_argument("--repeats", type=positive, default=30)
-    parser.add_argument("--transfer", help="leave-device-out or leave-problem-out")
-    parser.add_argument("--spaces", default="", help="only these spaces")
-    parser.add_argument("--devices", default="", help="only these devices")
-    parser.add_argument("--jobs", type=positive, default=2)
-    parser.add_argument("--work", type=Path, help="folder that stores Kernel Tuner's finished searches")
-    run(parser.parse_args(arguments))
-
-
-def run(given: argparse.Namespace) -> None:
-    """Compare the strategies and write the results."""
-    ours, peers, spaces, devices = (
-        [part for part in text.split(",") if part]
-        for text in (given.strategies, given.peers, given.spaces, given.devices))
-    if not ours:
-        raise MisuseError("--strategies is empty; name at least one")
-    budgets = tuple(sorted(set(numbers("--budgets", given.budgets))))
-    if not budgets:
-        raise MisuseError("--budgets is empty; name at least one")
-    check_ready(given.out)
-    if peers:
-        check_installed()
-    searched_spaces = recorded_spaces(read_dataset(given.data), given.transfer, spaces, devices)
-    with tempfile.TemporaryDirectory(prefix="seqtune-peers-") as folder:
-        methods: dict[str, SearchMethod] = {name: StrategyMethod(strategy_factory(name)) for name in ours}
-        methods |= {PREFIX + name: Peer(name, Path(folder)) for name in peers}
-        for recorded in list(searched_spaces):
-            reason = searchable(recorded) if peers else None
-            if reason is not None:
-                print(f"{recorded.space} on {recorded.device} is left out: {reason}", file=sys.stderr)
-                searched_spaces.remove(recorded)
-            elif peers:
-                write_cache(Path(folder), recorded)
-        curves = list(searched(given, searched_spaces, methods, max(1, *budgets)))
-    replayed = Replayed(tuple(curves), budgets, given.transfer)
-    judged = ratios(replayed.rows(), ours[0])
-    results = {"date": today(), "repeats": given.repeats, "judged": ours[0], "ratios": judged, **replayed.to_json()}
-    publish(given.out, page, results, lambda path: draw(clearest(curves, ours[0]), path))
-    print(f"{table(replayed)}\n\n{page(results).claim}" if judged else table(replayed))
+def report_across(given: argparse.Namespace, curves: Sequence[Curves]) -> tuple[Results, str, None]:
+    """The results over the held-out problems of each device, and their table."""
+    replayed = Replayed(tuple(curves), given.budgets)
+    return {"date": today(), "repeats": given.seeds, **replayed.to_json()}, over_problems(curves, given.budgets), None

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from benchmarks.common.peer_search import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
 from benchmarks.data.locked_problems import locked_problems
-from benchmarks.search import comparison, live_search
+from benchmarks.search import live_page
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
-from benchmarks.search.comparison import Comparison
+from benchmarks.search.comparison import Finished, Search
+from benchmarks.search.contest import AnswerContest, Answers, held
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
-from benchmarks.search.live_contest import AnswerContest, Answers, held
-from benchmarks.search.live_runs import LiveRun, search_as_ours
-from benchmarks.search.live_scores import geometric, lead, leads_of, log_shares, moments, rows_of
-from benchmarks.search.search_run import SearchRun, Trial
+from benchmarks.search.live import LiveProblem, search_as_ours
+from benchmarks.search.live_page import geometric, lead, leads_of, log_shares, moments, rows_of
+from benchmarks.search.peer_search import joined_names, joined_values, search_as_peer
+from benchmarks.search.peers import LIVE_STRATEGIES
+from benchmarks.search.trials import SearchRun, Trial
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
@@ -90,41 +90,29 @@ def test_a_build_from_the_cache_costs_what_the_first_one_cost(tmp_path: Path) ->
         BuildSeconds(path, TASK)
 
 
-def runs_of(shares: Mapping[str, list[float]]) -> dict[LiveRun, SearchRun]:
+def runs_of(shares: Mapping[str, list[float]]) -> dict[Search, SearchRun]:
     """Make a search of one trial for each method and seed; the configuration's number is the position."""
     numbered = [(method, seed) for method, times in shares.items() for seed in range(len(times))]
-    return {LiveRun(DEVICE, PROBLEM, method, seed): SearchRun((Trial(number, 1.0, 2.0),))
+    return {Search(method, seed): SearchRun((Trial(number, 1.0, 2.0),))
             for number, (method, seed) in enumerate(numbered)}
 
 
 def test_the_contest_decides_and_not_the_search_itself() -> None:
     runs = runs_of({"portfolio": [0.5], "kt:pso": [1.0]})
-    answers: dict[LiveRun, Answers] = {
+    answers: dict[Search, Answers] = {
         run: {"trials": [number], "seconds": [None]} for number, run in enumerate(runs)}
-    rows = rows_of(runs, AnswerContest(answers, {0: 2.0, 1: 1.0}), 1)
+    rows = rows_of(DEVICE, PROBLEM, runs, AnswerContest(answers, {0: 2.0, 1: 1.0}), (1,))
     assert [(row["method"], row["share_by_trials"], row["share_by_seconds"]) for row in rows] == [
         ("portfolio", [0.5], [0.0]), ("kt:pso", [1.0], [0.0])]
-    assert moments(runs.values(), 1)["seconds"] == (0.5, 1.0, 2.0)
+    assert moments(runs.values(), (1,)) == {"trials": (1,), "seconds": (2.0,)}
+    assert moments([RUN], (1, 3))["seconds"] == (1.0, 3.0)
 
 
-def test_finals_choose_our_answer_and_the_fastest_trial_is_that_of_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Measuring(Fake):
-        def __init__(self, device: object) -> None:
-            super().__init__()
-
-        def __enter__(self) -> Measuring:
-            return self
-
-        def __exit__(self, *error: object) -> None: ...
-
-        def close(self) -> None: ...
-
+def test_finals_choose_our_answer_and_the_fastest_trial_is_that_of_a_peer() -> None:
     best_trial, best_final = (TASK.number(Configuration.of("test.k", {"x": 4, "y": y})) for y in (6, 5))
-    monkeypatch.setattr("benchmarks.search.live_contest.Runner", Measuring)
-    monkeypatch.setattr("benchmarks.search.live_contest.Task.of", lambda problem, device: TASK)
     searched = SearchRun((Trial(best_final, 2.0, 0.0), Trial(best_trial, 1.0, 9.0)))
-    runs = {LiveRun(DEVICE, PROBLEM, method, 0): searched for method in ("portfolio", "kt:pso")}
-    contest = held(runs, {"trials": [1, 2], "seconds": [5.0, 10.0]})
+    runs = {Search(method, 0): searched for method in ("portfolio", "kt:pso")}
+    contest = held(TASK, runs, {"trials": [1, 2], "seconds": [5.0, 10.0]}, Fake(), lambda: None)
     ours, theirs = contest.answers.values()
     assert ours == {"trials": [best_final, best_final], "seconds": [best_final, best_final]}
     assert theirs == {"trials": [best_final, best_trial], "seconds": [best_final, best_trial]}
@@ -149,12 +137,12 @@ def test_a_lead_on_every_problem_is_significant_and_one_on_half_of_them_is_not()
     assert 1 < low < ratio < high
     _, low, high = lead(means["portfolio"], means["kt:bayes_opt"])
     assert low < 1 < high
-    by_moment = {(row["trials"], row["time"], row["method"]): row for row in leads_of(shares, 4)}
+    by_moment = {(row["trials"], row["time"], row["method"]): row for row in leads_of(shares, (1, 2, 4))}
     assert by_moment[1, None, "kt:pso"]["ratio"] == pytest.approx(ratio)
     assert by_moment[1, None, "kt:pso"]["low"] > 1
     assert by_moment[None, "full time", "kt:bayes_opt"]["low"] < 1
     assert len(by_moment) == 12
-    page = live_search.page({"machine": {}, "rows": shares, "trials": 4, "seeds": 1})
+    page = live_page.page({"machine": {}, "rows": shares, "budgets": [1, 2, 4], "seeds": 1})
     assert "| kt:pso | 0.817 < |" in page.tables
     assert f"| kt:pso | {ratio:.3f} [" in page.tables
     assert "| kt:bayes_opt | 0.890 |" in page.tables
@@ -166,33 +154,33 @@ def test_a_search_without_an_answer_has_a_small_share() -> None:
     assert geometric(means["portfolio"]) == pytest.approx(0.1)
 
 
-def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-
-    def search(run: LiveRun, trials: int, builds: Path) -> SearchRun:
-        compiled = Path(os.environ["POCL_CACHE_DIR"])
-        made.append(f"{run.method} {run.seed} {builds.parent == compiled.parent == tmp_path} {[*compiled.iterdir()]}")
-        return RUN
-
-    def hold(runs: Mapping[LiveRun, SearchRun], at: object) -> AnswerContest:
-        made.append("contest")
-        return AnswerContest({run: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for run in runs}, {3: 1.0, 5: 2.0})
-
-    monkeypatch.setattr(LiveRun, "search", search)
-    monkeypatch.setattr(comparison, "held", hold)
+def test_compiled_kernels_are_kept_until_the_contest_of_a_problem_is_over(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
-    compared = Comparison([(DEVICE, PROBLEM)], ["portfolio", "random"], 1, 3, tmp_path)
-    compared.run(-math.inf)
-    assert (made, compared.left(), compared.rows()) == ([], 3, [])
-    compared.run()
-    compared.run()
-    assert (made, compared.left()) == (["portfolio 0 True []", "random 0 True []", "contest"], 0)
-    assert not list(tmp_path.glob("*compiled*"))
+    problem, finished = LiveProblem(DEVICE, PROBLEM, 1, (3,)), Finished(tmp_path)
+    with problem.ready(finished):
+        compiled = Path(os.environ["POCL_CACHE_DIR"])
+        assert compiled.parent == tmp_path
+        finished.left += 1  # the time is over
+    assert compiled.is_dir()
+    with problem.ready(finished):
+        assert os.environ["POCL_CACHE_DIR"] == str(compiled)
+    assert not compiled.exists()
     assert "POCL_CACHE_DIR" not in os.environ
-    assert [row["share_by_trials"] for row in compared.rows()] == [[1.0, 1.0, 0.5]] * 2
-    next(tmp_path.glob("*random*_0_3.json")).write_text("[")
-    with pytest.raises(FormatError, match="remove it"):
-        compared.run()
+
+
+def test_a_stored_contest_judges_stored_searches(tmp_path: Path) -> None:
+    problem, finished = LiveProblem(DEVICE, PROBLEM, 1, (1, 2, 3)), Finished(tmp_path)
+    searches = problem.searches(["portfolio", "random"])
+    assert [(search.method, search.seed) for search in searches] == [("portfolio", 0), ("random", 0)]
+    results = dict.fromkeys(searches, RUN.to_json())
+    contest = AnswerContest({search: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for search in searches},
+                            {3: 1.0, 5: 2.0})
+    finished.get((*problem.names, "contest", "portfolio", "random", 1), contest.to_json)
+    rows = problem.outcomes(results, finished)
+    assert [row["share_by_trials"] for row in rows] == [[1.0, 1.0, 0.5]] * 2
+    late = Finished(tmp_path / "empty", -math.inf)
+    assert (problem.outcomes(results, late), late.left) == ([], 1)
 
 
 def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:
@@ -206,14 +194,3 @@ def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:
     assert known not in candidates([known])
     assert not any(near(known, other) for other in locked_problems())
     assert drawn(devices, 4, seed=1) != problems
-
-
-@pytest.mark.parametrize(("options", "complaint"), [
-    (["--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
-    (["--peers", "luck"], "no strategy 'luck'|not installed"),
-    (["--backends", "miopen", "--peers", ""], "choose llvm, opencl")])
-def test_wrong_arguments_are_refused_before_a_search(
-        options: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["live_search", *options])
-    with pytest.raises((MisuseError, Exception), match=complaint):
-        live_search.main()

@@ -1,25 +1,31 @@
-"""Tests of programs that compare searches: only the parts that measure nothing."""
+"""The program that compares searches, and recorded problems: everything but live searches."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import math
-import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.common import peers
-from benchmarks.search import across, replayed_campaigns
+from benchmarks.search import peers, program
 from benchmarks.search import recorded as search
+from benchmarks.search.comparison import Finished, Search, compare
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.errors import FormatError, MisuseError
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.kernels.problem_sets.similarity import distance, near
 from seqtune.strategy_replay import recorded_spaces
-from seqtune.tuner.run.simulation import RecordedSpace, SearchMethod
+from seqtune.tuner.run.history import MOST_PROBLEMS
+from seqtune.tuner.run.simulation import Curves
 from tests.support.recorded_files import write_recorded
+from tests.support.synthetic import WIDE, data
 
 
 def shares(**by_method: float) -> list[dict[str, object]]:
@@ -37,78 +43,120 @@ def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
     assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
 
 
-def test_searches_across_problems_are_compared_by_medians(tmp_path: Path) -> None:
-    row = replayed_campaigns.compared("transfer", "d", [1.0, 3.0, math.inf], [9.0, 12.0, math.inf, math.inf])
-    assert (row["median"], row["instead_of"], row["ratio"], row["missed"]) == (3.0, math.inf, 0.0, 1)
-    campaign = {"part": "campaign", "device": "d", "problems": 3, "trials": 9.5, "share": 0.9, "random": None,
-                "random_share": 0.7}
-    rows = [row, {**campaign, "budget": "trials"}, {**campaign, "budget": "total", "random": 40}]
-    assert "| transfer | d | 3 | 3 | > 200 | 0.00 |" in across.table(rows)
-    assert "| d | total | 3 | 9.5 | 0.900 | 0.700 | 40 |" in across.table(rows)
-    across.draw(rows, tmp_path / "figure.svg")
-    assert (tmp_path / "figure.svg").stat().st_size > 1000
+def test_many_problems_are_compared_by_means_and_medians_for_each_device() -> None:
+    curves = [Curves(name, device, method, np.array([shares])) for name, device, method, shares in (
+        ("a", "d zen4", "ours", [0.5, 1.0]), ("b", "d zen5", "ours", [0.98, 0.98]), ("c", "d zen5", "ours", [0.9, 1.0]),
+        ("a", "e", "ours", [0.5, 0.5]))]
+    lines = search.over_problems(curves, (1, 2)).splitlines()
+    assert lines[2:] == ["| d | ours | 3 | 0.793 | 0.993 | 2 |", "| e | ours | 1 | 0.500 | 0.500 | > 2 |"]
 
 
-@pytest.mark.parametrize("program", [search, across])
+@pytest.mark.parametrize("kind", program.KINDS)
 @pytest.mark.parametrize("out", ["bare.md", "bare.md/out"])
-def test_what_cannot_be_written_is_refused_before_the_search(
-        program: ModuleType, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_refused_before_the_search(kind: str, out: str, tmp_path: Path) -> None:
     (tmp_path / "bare.md").write_text("nothing")
-    monkeypatch.setattr(program, "read_dataset", lambda _: pytest.fail("it began"))
-    monkeypatch.setattr(sys, "argv", [
-        "program", *(["none.parquet"] if program is search else []), "--out", str(tmp_path / out)])
     with pytest.raises(MisuseError, match="no folder"):
-        program.main()
+        program.main(["--on", kind, "--data", "none.parquet", "--out", str(tmp_path / out)])
 
 
-def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["across", "--out", str(tmp_path), "--devices", "abacus", "--data",
-                                      str(write_recorded(tmp_path / "recorded"))])
-    with pytest.raises(MisuseError, match="no device 'abacus' in the data set; it has recorded:fast"):
-        across.main()
+@pytest.mark.parametrize(("options", "complaint"), [
+    (["--on", "live", "--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
+    (["--budgets", ""], "--budgets is empty"), (["--strategies", "random+luck"], "stands history or proposals"),
+    (["--on", "live", "--peers", "luck"], "no strategy 'luck'|not installed"),
+    (["--on", "live", "--devices", "miopen", "--peers", ""], "choose llvm, opencl"),
+    (["--on", "live", "--strategies", "random+history", "--peers", ""], "are for recorded problems"),
+    (["--peers", ""], "needs --data"), (["--on", "across", "--out", "docs"], "has no page")])
+def test_wrong_arguments_are_refused_before_a_search(options: list[str], complaint: str) -> None:
+    with pytest.raises(SeqtuneError, match=complaint):
+        program.main(options)
+
+
+def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(tmp_path: Path) -> None:
+    data = str(write_recorded(tmp_path / "recorded"))
+    with pytest.raises(SeqtuneError, match="no device 'abacus'"):
+        program.main(["--on", "across", "--devices", "recorded:fast,abacus", "--data", data])
 
 
 def test_one_strategy_alone_is_searched_without_a_comparison(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", [
-        "search", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
-        "--strategies", "random", "--repeats", "1", "--budgets", "3", "--jobs", "1"])
-    search.main()
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main(["--data", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
+                  "--strategies", "random", "--seeds", "1", "--budgets", "3", "--jobs", "1"])
     assert "regret" not in capsys.readouterr().out
     assert "no other method" in (tmp_path / "out" / "results" / "search.md").read_text()
 
 
-def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
-    path = tmp_path / "state.jsonl"
-    assert replayed_campaigns.FinishedSearches(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
-    assert replayed_campaigns.FinishedSearches(path).get("one", lambda: [2.0]) == [1.0, math.inf]
-    with path.open("a") as file:
-        file.write('["two", [3.')  # it was stopped there
-    assert replayed_campaigns.FinishedSearches(path).get("two", lambda: [4.0]) == [4.0]
-    assert replayed_campaigns.FinishedSearches(path).done == {"one": [1.0, math.inf], "two": [4.0]}
-    path.write_text("nonsense")
-    with pytest.raises(FormatError, match="not a file of finished searches"):
-        replayed_campaigns.FinishedSearches(path)
+def test_a_method_may_know_the_records_of_other_devices(tmp_path: Path) -> None:
+    given = Namespace(data=write_recorded(tmp_path / "recorded"), problems="", devices="fast", budgets=(3,), seeds=1,
+                      jobs=1)
+    problem, = search.spaces(given, ["portfolio+history"])
+    assert problem.history(problem.recorded)
+    known, unknown = (problem.search(Search(method), Finished(tmp_path)) for method in ("portfolio+history",
+                                                                                       "portfolio"))
+    assert known != unknown
 
 
-def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Path) -> None:
-    asked = recorded_spaces(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
-    given = argparse.Namespace(work=tmp_path / "work", repeats=2, jobs=1)
-    made: list[str] = []
+@pytest.mark.usefixtures("fake_kernel")
+def test_the_history_of_a_problem_is_that_of_the_nearest_others() -> None:
+    measured = data(30, held_out=1, sampled=30, devices=(WIDE,))
+    held_out, = measured_tasks(measured, held_out=True)
+    others = measured_tasks(measured, held_out=False)
+    known = search.nearest(held_out.problem, others)
+    distances = [distance(other.problem, held_out.problem) for other in known]
+    assert len(known) == MOST_PROBLEMS
+    assert distances == sorted(distances)
+    assert not any(near(other.problem, held_out.problem) for other in known)
+    assert all(distance(other.problem, held_out.problem) >= distances[-1] or near(other.problem, held_out.problem)
+               for other in others if other not in known)
 
-    def method(name: str) -> SearchMethod:
-        def one(recorded: RecordedSpace, trials: int, seed: int) -> list[int]:
-            made.append(name)
-            return [0, 1, 2]
-        return one
 
-    methods = {name: method(name) for name in ("ours", "kt:theirs")}
-    first, again = (list(search.searched(given, asked, methods, 3)) for _ in range(2))
-    assert made == ["ours"] * 2 + ["kt:theirs"] * 2 + ["ours"] * 2
-    assert [one.method for one in again] == list(methods)
-    assert all((one.shares == other.shares).all() for one, other in zip(first, again, strict=True))
-    assert [one.method for one in search.clearest(first, "kt:theirs")] == list(methods)
+class Toy:
+    """A problem whose search results are the calls so far."""
+
+    names = ("toy",)
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def searches(self, methods: Sequence[str]) -> Sequence[Search]:
+        return [Search(method, seed) for seed in range(2) for method in methods]
+
+    def is_stored(self, search: Search) -> bool:
+        return search.method.startswith(peers.PREFIX)
+
+    @contextmanager
+    def ready(self, finished: Finished) -> Iterator[None]:
+        self.calls.append("ready")
+        yield
+
+    def search(self, search: Search, finished: Finished) -> list[float]:
+        self.calls.append(f"{search.method} {search.seed}")
+        return [float(len(self.calls))]
+
+    def outcomes(self, results: Mapping[Search, Any], finished: Finished) -> list[list[float]]:
+        return list(results.values())
+
+
+def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadline(tmp_path: Path) -> None:
+    toy, methods = Toy(), ["ours", "kt:theirs"]
+    late = Finished(tmp_path, -math.inf)
+    assert (compare([toy], methods, late), late.left, toy.calls) == ([], 4, ["ready"])
+    toy.calls.clear()
+    assert compare([toy], methods, Finished(tmp_path)) == [[2.0], [3.0], [4.0], [5.0]]
+    assert toy.calls == ["ready", "ours 0", "kt:theirs 0", "ours 1", "kt:theirs 1"]
+    toy.calls.clear()
+    assert compare([toy], methods, Finished(tmp_path)) == [[2.0], [3.0], [3.0], [5.0]]
+    assert toy.calls == ["ready", "ours 0", "ours 1"]
+    late = Finished(tmp_path, -math.inf)
+    assert (compare([toy], ["kt:theirs"], late), late.left) == ([[3.0], [5.0]], 0)
+    next(tmp_path.glob("*theirs_0.json")).write_text("[")
+    with pytest.raises(FormatError, match="remove it"):
+        compare([toy], methods, Finished(tmp_path))
+
+
+def test_the_figure_has_our_method_and_the_best_others() -> None:
+    curves = [Curves("s", "d", name, np.full((1, 2), share))
+              for name, share in (("ours", 0.1), *((f"kt:{number}", number / 9) for number in range(9)))]
+    assert [curve.method for curve in search.clearest(curves, "ours")] == ["ours", "kt:5", "kt:6", "kt:7", "kt:8"]
 
 
 @pytest.mark.parametrize("device", ["fast", "odd"])

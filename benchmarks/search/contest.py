@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.search.live_runs import LiveRun
-from benchmarks.search.search_run import SearchRun
+from benchmarks.search.comparison import Search
+from benchmarks.search.peers import PREFIX
+from benchmarks.search.trials import SearchRun
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
-from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.run.finals import fastest_finalist, finalists_of, hold_finals
 from seqtune.tuner.run.plan import Finals
@@ -33,7 +34,7 @@ Answers = dict[str, list[int | None]]  # "trials" or "seconds" -> the answer at 
 class AnswerContest:
     """The answers of all searches of a problem and the seconds of each configuration that is one."""
 
-    answers: Mapping[LiveRun, Answers]
+    answers: Mapping[Search, Answers]
     seconds: Mapping[int, float]  # by number; infinite if it failed
 
     def to_json(self) -> dict[str, object]:
@@ -43,14 +44,14 @@ class AnswerContest:
                             for number, value in self.seconds.items()}}
 
     @classmethod
-    def from_json(cls, content: object, runs: Sequence[LiveRun]) -> AnswerContest:
+    def from_json(cls, content: object, runs: Sequence[Search]) -> AnswerContest:
         """The inverse of `to_json`, for the searches of the problem. Raises FormatError."""
         named = {(run.method, run.seed): run for run in runs}
         try:
             assert isinstance(content, dict)
             seconds = {int(number): math.inf if value is None else float(value)
                        for number, value in content["seconds"].items()}
-            answers: dict[LiveRun, Answers] = {named[method, seed]: kinds for method, seed, kinds in content["answers"]}
+            answers: dict[Search, Answers] = {named[method, seed]: kinds for method, seed, kinds in content["answers"]}
             assert set(runs) == set(answers)
             assert all(number is None or number in seconds for kinds in answers.values()
                        for numbers in kinds.values() for number in numbers)
@@ -60,30 +61,33 @@ class AnswerContest:
         return cls(answers, seconds)
 
 
-def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -> AnswerContest:
-    """Measure the finals of our searches, then the contest of all answers.
+def is_ours(search: Search) -> bool:
+    """Whether the strategy is one of ours."""
+    return not search.method.startswith(PREFIX)
 
-    `runs` are the searches of one problem. `at` are the moments: numbers of trials, and seconds.
+
+def held(task: Task, runs: Mapping[Search, SearchRun], at: Mapping[str, Sequence[float]], measurer: Measurer,
+         renew: Callable[[], None]) -> AnswerContest:
+    """Measure the finals of our searches of a task, then the contest of all answers.
+
+    `at` are the moments: numbers of trials, and seconds. `renew` lets the measurer build everything again.
     """
-    first = next(iter(runs))
-    task = Task.of(first.problem, first.device)
-    with Runner(first.device) as runner:
-        list(runner.measure(first.problem, [task.default], DEFAULTS))  # starts the worker and makes the operands
-        answers = {run: _answers(run, searched, at, task, runner) for run, searched in runs.items()}
-        numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
-                          if number is not None})
-        contest = hold_contest(runner, first.problem, [task[number] for number in numbers], CONTEST, runner.close)
+    list(measurer.measure(task.problem, [task.default], DEFAULTS))  # starts the worker and makes the operands
+    answers = {run: _answers(run, searched, at, task, measurer) for run, searched in runs.items()}
+    numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
+                      if number is not None})
+    contest = hold_contest(measurer, task.problem, [task[number] for number in numbers], CONTEST, renew)
     return AnswerContest(answers, {number: contest.seconds[task[number]] for number in numbers})
 
 
-def _answers(run: LiveRun, searched: SearchRun, at: Mapping[str, Sequence[float]], task: Task,
-             runner: Runner) -> Answers:
+def _answers(run: Search, searched: SearchRun, at: Mapping[str, Sequence[float]], task: Task,
+             measurer: Measurer) -> Answers:
     """The answers of a search after so many trials and after so many seconds."""
-    if not run.is_ours:
+    if not is_ours(run):
         return {"trials": [searched.after(int(count)).fastest for count in at["trials"]],
                 "seconds": [searched.at(seconds).fastest for seconds in at["seconds"]]}
-    after = [_final(searched.after(int(count)), task, runner) for count in at["trials"]]
-    within = [_final(searched.at(seconds - final.seconds), task, runner)
+    after = [_final(searched.after(int(count)), task, measurer) for count in at["trials"]]
+    within = [_final(searched.at(seconds - final.seconds), task, measurer)
               for seconds, final in zip(at["seconds"], after, strict=True)]
     return {"trials": [final.winner for final in after], "seconds": [final.winner for final in within]}
 
@@ -96,14 +100,14 @@ class _Final:
     seconds: float
 
 
-def _final(searched: SearchRun, task: Task, runner: Runner) -> _Final:
+def _final(searched: SearchRun, task: Task, measurer: Measurer) -> _Final:
     """The winner of the finals, as in `MeasuredSearch.result`."""
     finals = Finals()
     trials = {task[trial.number]: Measurement(Status.CORRECT, (trial.seconds,)) for trial in searched.trials
               if math.isfinite(trial.seconds)}
     finalists = finalists_of(trials, task.default, finals.count)
     start = time.monotonic()
-    compared = hold_finals(runner, task.problem, finalists, finals, DEFAULTS)
+    compared = hold_finals(measurer, task.problem, finalists, finals, DEFAULTS)
     spent = time.monotonic() - start
     again = sum(measurement.build_seconds for finalist, measurement in compared.items() if finalist in trials)
     winner = fastest_finalist(compared)

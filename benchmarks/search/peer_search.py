@@ -26,8 +26,6 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS
 
-LIVE_STRATEGIES = ("adaptive_tabu_greywolf", "hybrid_vndx", "bayes_opt", "genetic_algorithm", "pso",
-                   "simulated_annealing")
 FAMILY = "kernel_family"  # the parameter that chooses among kernel families
 MOST_VISITS = 50  # evaluations for each trial: some strategies go on visiting configurations that they know
 Values = tuple[int, ...]

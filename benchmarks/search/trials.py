@@ -1,4 +1,4 @@
-"""SearchRun: the trials of one live search, and the same search at an earlier moment."""
+"""Trials: the trials of one live search, and the same search at an earlier moment."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.run.simulation import RecordedSpace
 
 STRATEGIES = ("adaptive_tabu_greywolf", "nsga2", "genetic_algorithm", "pso", "bayes_opt", "hybrid_vndx")
+LIVE_STRATEGIES = ("adaptive_tabu_greywolf", "hybrid_vndx", "bayes_opt", "genetic_algorithm", "pso",
+                   "simulated_annealing")
 PREFIX = "kt:"  # begins the names of Kernel Tuner's methods
 _SOURCE = "__global__ void recorded() {}"  # never compiled
 
