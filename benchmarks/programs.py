@@ -65,7 +65,7 @@ PROGRAMS: Mapping[str, Program] = {
 
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
     "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
-    "verdicts": Program("benchmarks.robustness.verdicts:main", "compare rules for which is faster"),
+    "measuring": Program("benchmarks.robustness.measuring:main", "false wins and kept budgets beside other work"),
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file
     name: entry for program in PROGRAMS.values() for name, entry in program.pages.items()}

@@ -2,8 +2,9 @@
 
 A launch model, an executable, a table of element types, guarded buffers, a loop of rounds and a statistic of which is
 faster should each exist once. The program finds them by their form, so that moves and new names do not hide them. It
-prints a table of their numbers and of the lines of every floor, with a column for each git revision and one for the
-files at hand. Below, it lists by name what each number counts; for the files at hand, with the reason why it stands.
+prints a table of their numbers and of the lines of every floor in every language, with a column for each git revision
+and one for the files at hand. Below, it lists by name what each number counts; for the files at hand, with the reason
+why it stands.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from benchmarks.common.revisions import HERE, checkout
 
 FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune", "benchmarks", "tests")
 PRODUCT = FLOORS[:6]
-TEXTS = {"Python": (".py",), "C": (".c", ".h"), "text": (".md", ".toml", ".html", ".js", ".css")}
+PARTS = {"the product": PRODUCT, "benchmarks": ("benchmarks",), "tests": ("tests",)}
+LANGUAGES = {"Python": (".py",), "C": (".c", ".h", ".cpp", ".hpp"), "OpenCL": (".cl",), "CUDA": (".cu", ".cuh"),
+             "JavaScript": (".js",), "HTML": (".html", ".css"), "shell": (".sh",)}
 ELEMENTS = frozenset(("fp32", "fp16", "bf16", "fp64", "int8", "int32"))
 LEAST_ELEMENTS = 3  # names in a literal that make it a table of element types
 RUNS = frozenset(("load", "poison", "run", "overrun", "close"))  # the methods of an executable
@@ -70,7 +73,7 @@ class Counts:
     """The names of each noun, as `file: name`, and the lines of each floor."""
 
     names: dict[str, list[str]] = field(default_factory=dict)
-    lines: dict[tuple[str, str], int] = field(default_factory=dict)  # (floor, kind of text) -> lines
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)  # (floor, language) -> lines
 
 
 def _methods(node: ast.ClassDef) -> set[str]:
@@ -182,13 +185,13 @@ def counted(tree: Path) -> Counts:
     """Count everything in a tree of sources."""
     counts = Counts()
     for path in files(tree):
-        kind = next((kind for kind, suffixes in TEXTS.items() if path.suffix in suffixes), None)
-        if kind is None:
+        language = next((language for language, suffixes in LANGUAGES.items() if path.suffix in suffixes), None)
+        if language is None:
             continue
         text = (tree / path).read_text()
-        floor = path.parts[0], kind
+        floor = path.parts[0], language
         counts.lines[floor] = counts.lines.get(floor, 0) + text.count("\n")
-        if kind == "Python":
+        if language == "Python":
             for node in ast.walk(ast.parse(text)):
                 for noun, (matches, floors) in NOUNS.items():
                     if path.parts[0] in floors and matches(path, node):
@@ -206,9 +209,14 @@ def _name(node: ast.AST) -> str:
 def table(columns: Mapping[str, Counts]) -> str:
     """The counts side by side."""
     rows = [[noun, *(str(len(counts.names.get(noun, []))) for counts in columns.values())] for noun in NOUNS]
+    for part, floors_of_part in PARTS.items():
+        totals = (sum(lines for (floor, _), lines in counts.lines.items() if floor in floors_of_part)
+                  for counts in columns.values())
+        rows.append([f"lines of {part}, all languages", *map(str, totals)])
     floors = dict.fromkeys(floor for counts in columns.values() for floor in counts.lines)
-    rows += [[f"lines of {kind} in {floor}/", *(str(counts.lines.get((floor, kind), 0)) for counts in columns.values())]
-             for floor, kind in sorted(floors, key=lambda both: (FLOORS.index(both[0]), both[1]))]
+    rows += [[f"lines of {language} in {floor}/",
+              *(str(counts.lines.get((floor, language), 0)) for counts in columns.values())]
+             for floor, language in sorted(floors, key=lambda both: (FLOORS.index(both[0]), both[1]))]
     return markdown(["", *columns], rows)
 
 

@@ -37,7 +37,7 @@ def moments(runs: Iterable[SearchRun], budgets: Sequence[int]) -> dict[str, tupl
 
 
 def time_names(budgets: Sequence[int]) -> list[str]:
-    """What the moments in seconds are called."""
+    """The names of the moments in seconds."""
     return [TIMES.get(share := budget / budgets[-1], f"{share:.0%} of the time") for budget in budgets]
 
 

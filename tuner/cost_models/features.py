@@ -104,7 +104,7 @@ def working_sets(kernel: Kernel) -> list[str]:
 
 
 def _device_ratios(kernel: Kernel, problem: Problem, device: Device, columns: Columns, count: int) -> Table:
-    """What `count` configurations need, divided by what the device has; unknown names give UNKNOWN."""
+    """The needs of `count` configurations, divided by what the device has; unknown names give UNKNOWN."""
     ratios: list[Floats | float] = []
     for name in working_sets(kernel):
         ratios += [_ratio(columns.get(name), size) for size in cache_bytes(device)]

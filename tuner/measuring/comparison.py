@@ -10,9 +10,9 @@ margin in every batch, and a smaller least time. Ranks make single outliers harm
 independent, the probability of any false claim is at most the level. Luck that lasts a batch defeats the test, but it
 rarely lasts in all batches.
 
-This table is for five candidates, six batches of eight rounds and simulated noise (`python -m benchmarks verdicts
---runs 1000`). A false win is a claim about any of five candidates that are as fast as the reference. A miss is no claim
-about a candidate that is 5 % faster:
+This table is for five candidates, six batches of eight rounds and simulated noise (1,000 comparisons of each kind, as
+in `tests/tuner/measuring/test_rules_of_comparison.py`). A false win is a claim about any of five candidates that are as
+fast as the reference. A miss is no claim about a candidate that is 5 % faster:
 
     noise                                      false wins  misses  false wins without the demand on every batch
     quiet, builds differ by 1 %                     0.4 %    2 %    0.6 %
@@ -22,12 +22,12 @@ about a candidate that is 5 % faster:
     a shared host, launches of 20 ms                1.0 %   89 %    2.2 %
 
 The least time as the only rule has 50 to 80 % false wins there, means with Welch's test up to 3.6 % and 45 to 99 %
-misses. Real configurations that were compared with themselves on two busy cores (`--itself llvm:avx512:2 --runs 180`,
-1,080 verdicts of 180 measurements, 178 under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were missed.
+misses. Real configurations that were compared with themselves on two busy cores (`python -m benchmarks measuring`; 178
+of 180 measurements, which make 1,080 comparisons, under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were
+missed.
 
-A disturbance that meets one kernel more often than the others in all batches defeats the rule: with `--lasting --runs
-200`, 5.5 % of the comparisons had a false win for launches that vary by 20 %, and 7.0 % for launches of 20 ms on a
-shared host.
+A disturbance that meets one kernel more often than the others in all batches defeats the rule: of 200 such simulations,
+5.5 % had a false win for launches that vary by 20 %, and 7.0 % for launches of 20 ms on a shared host.
 """
 
 from __future__ import annotations

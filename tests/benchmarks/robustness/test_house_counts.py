@@ -82,9 +82,25 @@ def test_each_is_found_once(tmp_path: Path) -> None:
     assert counts.names["statistics of which is faster"] == ["tuner/measuring/tests.py"]
     assert counts.lines["kernels", "Python"] == sum(PLANTED[name].count("\n") for name in list(PLANTED)[:2])
     assert "| executables | 1 |" in table({"here": counts})
-    listed = listing(counts, {"benchmarks/rounds.py: time": "the one"}).splitlines()
-    assert "| loops of rounds | benchmarks/rounds.py: time | the one |" in listed
-    assert len(listed) == 2 + sum(map(len, counts.names.values()))
+
+
+def test_lines_of_all_languages_are_counted(tmp_path: Path) -> None:
+    for name, count in {"kernels/a.py": 1, "kernels/a.c": 2, "kernels/a.cl": 4, "tuner/a.cu": 8, "seqtune/a.js": 16,
+                        "seqtune/a.html": 32, "tests/a.cpp": 64, "tests/a.md": 128, "benchmarks/a.sh": 256}.items():
+        (path := tmp_path / name).parent.mkdir(exist_ok=True)
+        path.write_text("0\n" * count)
+    lines = table({"here": counted(tmp_path)}).splitlines()
+    assert [line for line in lines if "all languages" in line] == [
+        "| lines of the product, all languages | 63 |", "| lines of benchmarks, all languages | 256 |",
+        "| lines of tests, all languages | 64 |"]
+    assert "| lines of OpenCL in kernels/ | 4 |" in lines
+
+
+def test_all_counted_names_are_listed_with_their_reasons(tmp_path: Path) -> None:
+    counts = Counts({noun: ["a.py: x", "b.py: y"] for noun in NOUNS})
+    listed = listing(counts, {"a.py: x": "the one"}).splitlines()
+    assert "| loops of rounds | a.py: x | the one |" in listed
+    assert len(listed) == 2 + 2 * len(NOUNS)
 
 
 @pytest.fixture(scope="module")
