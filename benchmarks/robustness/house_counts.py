@@ -98,8 +98,9 @@ def is_executable(path: Path, node: ast.AST) -> bool:
 
 
 def is_protocol(path: Path, node: ast.AST) -> bool:
-    """A protocol of the backends or of launches."""
-    near = path.parts[:2] in (("tuner", "backends"), ("kernels", "launches"), ("kernels", "calls"))
+    """A protocol of the backends, of launches or of a network's program."""
+    near = path.parts[:2] in (("tuner", "backends"), ("kernels", "launches"), ("kernels", "calls"),
+                              ("networks", "program"))
     return isinstance(node, ast.ClassDef) and _is_protocol(node) and (near or path.name == "implementation.py")
 
 
