@@ -16,7 +16,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.judging import named
+from seqtune.kernels.problem_sets.leakage import abridged
 
 from .json_content import parse_json
 
@@ -72,5 +72,5 @@ def held_out_elsewhere(parts: Sequence[tuple[set[str], frozenset[str]]]) -> str:
     held_out = frozenset[str]().union(*(own for _, own in parts))
     learned = set[str]().union(*(problems - own for problems, own in parts))
     claimed = sorted(learned & held_out)
-    return (f"another of the merged data sets holds out {named(claimed)}: no record of "
+    return (f"another of the merged data sets holds out {abridged(claimed)}: no record of "
             f"{'them' if len(claimed) > 1 else 'it'} is learned from" if claimed else "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqtune.errors import MisuseError, check_installed
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.judging import briefs, judged_apart, not_judging
+from seqtune.kernels.problem_sets.leakage import leakage_note, sorted_briefs, split_leaked
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 
@@ -57,9 +57,9 @@ class TimesLearning:
         if request.protect_held_out:
             training = away_from(held_out, measured)
         else:
-            held_out, near = judged_apart(held_out, (task.problem for task in measured))
+            held_out, near = split_leaked(held_out, (task.problem for task in measured))
         if near:
-            say(f"note: {not_judging(briefs(near))}")
+            say(f"note: {leakage_note(sorted_briefs(near))}")
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if is_small(training):
@@ -69,7 +69,8 @@ class TimesLearning:
         else:
             model, report = train_tasks(training, held_out, _requested(options, request), progress)
         learned = {task.problem for task in training}
-        report |= {"left_out": len({task.problem for task in measured} - learned), "not_judged": list(briefs(near))}
+        left_out = {task.problem for task in measured} - learned
+        report |= {"left_out": len(left_out), "not_judged": list(sorted_briefs(near))}
         return model, report
 
     def retrain(self, model: TimesModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
@@ -162,10 +163,10 @@ def _judging(data: Dataset, warn: Say) -> Dataset:
     """
     from .training_examples import held_out_problems, problems_of
 
-    judging, near = judged_apart(held_out_problems(data), problems_of(data, held_out=False))
+    judging, near = split_leaked(held_out_problems(data), problems_of(data, held_out=False))
     if not near:
         return data
-    reason = not_judging(briefs(near), " of the data set")
+    reason = leakage_note(sorted_briefs(near), " of the data set")
     if not judging:
         raise MisuseError(f"nothing to evaluate on: {reason}; hold out others (seqtune export --hold-out PROBLEMS)")
     warn(reason)

@@ -92,7 +92,8 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     report = learn.train(data, tmp_path / "own", say=told.append).report
     assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]}, [LAYERS[0]])
     assert (report["left_out"], report["not_judged"]) == (0, [TWIN.brief()])
-    assert told == [f"note: 1 problem ({TWIN.brief()}) judges no longer: it is, or nearly is, a training problem"]
+    leaked = f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem"
+    assert told == [f"note: {leaked}"]
     monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
     report = learn.train("shipped", tmp_path / "shipped").report
     assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
@@ -106,7 +107,8 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
     rows = learn.evaluate(data, methods=["default"], warn=told.append).to_json()["rows"]
     assert {row["problems"] for row in rows} == {1}
     assert told == [
-        f"1 problem ({TWIN.brief()}) judges no longer: it is, or nearly is, a training problem of the data set"]
+        f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem of the data "
+        "set"]
     with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
         learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
     monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))

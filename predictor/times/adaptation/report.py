@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.problem_sets.judging import named, not_judging
+from seqtune.kernels.problem_sets.leakage import abridged, leakage_note
 
 from ..shares import DRAWS, OURS, Outcome, bootstrap
 
@@ -100,12 +100,12 @@ class RetrainingReport:
         for records, problems in self.not_judged.items():
             if problems:
                 remarks.append(f"held-out problems of the {records} records: "
-                               + not_judging(problems, " of the new records"))
+                               + leakage_note(problems, " of the new records"))
         if self.unanswered:
-            remarks.append(f"not judged: {named(self.unanswered)}, because no training problem has the kernels; tune "
-                           "problems that they solve")
+            remarks.append(f"not judged: {abridged(self.unanswered)}, because no training problem has the kernels; "
+                           "tune problems that they solve")
         if self.left_out:
-            remarks.append(f"not learned from: {named(self.left_out)} of the new records, because no measured "
+            remarks.append(f"not learned from: {abridged(self.left_out)} of the new records, because no measured "
                            "configuration of today's kernels and toolchain ran")
         return remarks
 
@@ -124,6 +124,6 @@ def _unjudged(devices: Sequence[str], near: Sequence[str]) -> list[str]:
     """The remark on new devices that no held-out problem of the new records judges, if there are any."""
     if not devices:
         return []
-    why = (f"all that was held out ({named(near)}) is near a training problem" if near else "nothing was held out")
+    why = (f"all that was held out ({abridged(near)}) is near a training problem" if near else "nothing was held out")
     return [f"{', '.join(devices)}: {why}, so the report cannot say how good the new checkpoint is there; keep some "
             "problems back with `seqtune export --hold-out PROBLEMS`"]

@@ -23,7 +23,7 @@ from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.judging import briefs, judged_apart
+from seqtune.kernels.problem_sets.leakage import sorted_briefs, split_leaked
 from seqtune.kernels.task import MeasuredTask
 from seqtune.tuner.measuring.deadline import Deadline
 
@@ -75,7 +75,7 @@ class Selection:
             raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
         learned = {measured.problem for measured in fresh}
         held_out = {NEW: held_out_problems(new), OLD: held_out_problems(rehearsal)}
-        far, near = zip(*(judged_apart(problems, learned) for problems in held_out.values()), strict=True)
+        far, near = zip(*(split_leaked(problems, learned) for problems in held_out.values()), strict=True)
         pairs = new.frame[["problem", "device"]].drop_duplicates().itertuples(index=False, name=None)
         unseen = {problem.key for problem in held_out[NEW]}
         relearned = {(str(problem), str(device)) for problem, device in pairs}
@@ -149,11 +149,11 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
         new_devices=tuple(sorted(labels.values())),
         new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh),
         old_cases=sum(example.anchored > 0 for example in examples),
-        left_out=briefs(selection.left_out),
+        left_out=sorted_briefs(selection.left_out),
         judged=(*judged_rows(NEW, before[0], new_after, alone), *judged_rows(OLD, before[1], old_after)),
         unjudged=tuple(sorted(label for key, label in labels.items() if key not in judged)),
-        not_judged={records: briefs(problems) for records, problems in selection.not_judged.items()},
-        unanswered=briefs([*unanswered]),
+        not_judged={records: sorted_briefs(problems) for records, problems in selection.not_judged.items()},
+        unanswered=sorted_briefs([*unanswered]),
         unchanged=tuple(sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
                                if key not in changed)),
         new_words=len(vocabulary.targets) - len(start.vocabulary.targets)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from seqtune.kernels.problem_sets.judging import NAMED, named
+from seqtune.kernels.problem_sets.leakage import MOST_NAMED, abridged
 from seqtune.predictor.times.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, judged_rows
 from seqtune.predictor.times.shares import OURS, Outcome
 
@@ -59,13 +59,13 @@ def test_a_checkpoint_that_lacked_a_kernel_has_no_share_before() -> None:
     assert (row.before, row.difference, row.low, row.falls) == (None, None, None, False)
 
 
-def test_what_judges_no_longer_is_named_shortly_in_a_remark_and_completely_in_the_report() -> None:
-    problems = tuple(f"gemm m={number}" for number in range(NAMED + 2))
+def test_problems_left_out_of_evaluation_are_named_shortly_in_a_remark_and_completely_in_the_report() -> None:
+    problems = tuple(f"gemm m={number}" for number in range(MOST_NAMED + 2))
     report = replace(EMPTY, not_judged={NEW: (), OLD: problems}, left_out=("gemm m=99",), unjudged=("toy:1",),
                      unanswered=("gemm m=98",))
     nothing, near, unanswered, left_out = report.remarks
     assert nothing.startswith("toy:1: nothing was held out")
-    assert near.startswith(f"held-out problems of the old records: {named(problems)} judge no longer")
+    assert near.startswith(f"held-out problems of the old records: {abridged(problems)} are not used for evaluation")
     assert problems[0] in near
     assert problems[-1] not in near
     assert "and 2 more" in near
