@@ -209,7 +209,7 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    from seqtune.learning import read_measurements
+    from seqtune.api.evaluating import read_measurements
     from seqtune.predictor.times.evaluation import check_methods, outcomes
     from seqtune.predictor.times.model import TimesModel
     from seqtune.predictor.times.shares import rows as rows_of

@@ -94,7 +94,7 @@ def questions(folder: Path, problems: int, devices: Sequence[str]) -> Iterator[Q
 
 def searched() -> list[str]:
     """The names of the held-out spaces that are searched, evenly over their list."""
-    from seqtune.learning import read_measurements
+    from seqtune.api.evaluating import read_measurements
 
     names = sorted(read_measurements(None).held_out)
     return names[::max(1, len(names) // SPACES)][:SPACES]

@@ -34,9 +34,9 @@ from benchmarks.common.program import OneLineParser, positive
 from benchmarks.programs import load
 from benchmarks.search.comparison import Finished, compare
 from benchmarks.search.peers import LIVE_STRATEGIES, PREFIX, STRATEGIES, check_installed
+from seqtune.api.replaying import STRATEGIES as OURS
 from seqtune.cli.arguments import numbers, parts
 from seqtune.errors import MisuseError
-from seqtune.strategy_replay import STRATEGIES as OURS
 from seqtune.tuner.strategies.table import strategy_factory
 
 KNOWLEDGE = ("", "history", "proposals")

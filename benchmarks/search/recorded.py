@@ -24,6 +24,7 @@ from benchmarks.common.page import Page, Results, evaluated
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.search.comparison import Finished, Search
 from benchmarks.search.peers import PREFIX, Peer, cache_path, searchable, write_cache
+from seqtune.api.replaying import Replayed, recorded_spaces
 from seqtune.cli.arguments import parts
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
@@ -33,7 +34,6 @@ from seqtune.kernels.problem_sets.similarity import distance, near
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.answering import seeds_for
 from seqtune.reporting.curves import draw
-from seqtune.strategy_replay import Replayed, recorded_spaces
 from seqtune.tuner.run.history import LEAST_TRIALS, MOST_PROBLEMS
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
 from seqtune.tuner.strategies.table import strategy_factory

@@ -70,7 +70,7 @@ def warm(checkpoint: str, name: str, problems: Sequence[Problem]) -> Row:
 
     The first WARM_UP problems are not counted.
     """
-    from seqtune.inputs import as_device
+    from seqtune.api.inputs import as_device
     from seqtune.predictor.model import cached_model
 
     model, device = cached_model(checkpoint), as_device(name)

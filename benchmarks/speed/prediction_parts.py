@@ -30,7 +30,7 @@ def done(name):
     seconds[name] = time.perf_counter() - begin - sum(seconds.values())
 import seqtune.api as api
 done("imports")
-from seqtune.inputs import as_device
+from seqtune.api.inputs import as_device
 from seqtune.predictor.model import cached_model
 device = as_device(sys.argv[1])
 done("device and its facts")
@@ -96,7 +96,7 @@ def warm_parts(model: TimesModel, device: Device, problems: Sequence[Problem], c
 
 def bulk(checkpoint: str, device: Device, problems: Sequence[Problem]) -> list[Row]:
     """Distinct problems per second in one process and in one process for each processor, their start included."""
-    from seqtune.bulk import predict_many
+    from seqtune.api.bulk import predict_many
     from seqtune.tuner.processes import processors
 
     rows = []

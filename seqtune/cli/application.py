@@ -32,7 +32,7 @@ def with_libraries(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, library: list[str] | None, allow_commands: bool, **given: Any) -> None:
         names: list[str] = []
         if library:
-            from ..library import use_library
+            from ..api.library import use_library
 
             names = [use_library(name, allow_commands=allow_commands).name for name in library]
         elif allow_commands:

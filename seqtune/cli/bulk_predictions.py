@@ -13,7 +13,7 @@ from ..errors import FormatError, MisuseError
 from .arguments import several_problems
 
 if TYPE_CHECKING:
-    from ..bulk import BulkAnswer
+    from ..api.bulk import BulkAnswer
 
 ENDINGS = {"csv": ("CSV", ".csv"), "jsonl": ("a line of JSON a problem", ".jsonl", ".json")}  # meaning, endings
 LARGEST_INPUT = 10_000_000  # characters that are read from stdin
@@ -30,8 +30,8 @@ def predict_set(words: list[str] | None, problems: str, device: str, top: int, c
     from seqtune.tuner.processes import processors
 
     from .. import api
-    from ..bulk import FORMATS
-    from ..inputs import check_ending, check_free
+    from ..api.bulk import FORMATS
+    from ..api.inputs import check_ending, check_free
     from . import progress
 
     if form is None:
@@ -74,7 +74,7 @@ def _write(answers: Iterable[BulkAnswer], out: Path | None, form: str) -> int:
 
 
 def _write_lines(answers: Iterable[BulkAnswer], file: TextIO, form: str) -> int:
-    from ..bulk import COLUMNS
+    from ..api.bulk import COLUMNS
 
     missing = 0
     if form == "csv":

@@ -21,7 +21,7 @@ from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, J
 from .arguments import one_problem, refuse_options, several_problems
 
 if TYPE_CHECKING:
-    from ..tuning.results import TuningReport
+    from ..api.tuning.results import TuningReport
 
 SAMPLE = 200  # configurations of each family that are compiled
 
@@ -64,7 +64,7 @@ def kernels(
 ) -> None:
     """Show kernel families: the problems they solve, their parameters and constraints. Or check a library's file."""
     from .. import api
-    from ..families import is_library_file
+    from ..api.checking import is_library_file
     from . import kernel_tables, progress
 
     refuse_options(words or [])
@@ -228,7 +228,7 @@ def fleet(
     as_json: AsJson = False,
 ) -> None:
     """Show a fleet: its nodes and what they offer, what every member does, and how far the run is."""
-    from ..tuning.fleet import fleet_status
+    from ..api.tuning.fleet import fleet_status
     from . import fleet_view
 
     if action != "status":

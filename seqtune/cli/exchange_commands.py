@@ -9,7 +9,7 @@ import typer
 
 from seqtune.data.formats.table import described
 
-from ..predictor_code import described_code
+from ..api.predictor_code import described_code
 from .application import AsJson, Force, JournalPath, answer, app
 from .arguments import parts
 

@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from ..results import duration
-from ..tuning.fleet import FleetStatus
-from ..tuning.results import TuningReport
+from ..api.results import duration
+from ..api.tuning.fleet import FleetStatus
+from ..api.tuning.results import TuningReport
 from . import tables
 from .progress import QUIET_SECONDS
 

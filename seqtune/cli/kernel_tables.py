@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.memory_check.check import MemoryReport
 
-    from ..library import ListedLibrary
-    from ..results import CompileReport
+    from ..api.listing import ListedLibrary
+    from ..api.results import CompileReport
 
 
 def libraries(listed: Sequence[ListedLibrary]) -> None:
@@ -30,7 +30,7 @@ def libraries(listed: Sequence[ListedLibrary]) -> None:
 
 def kernels(families: Sequence[Kernel]) -> None:
     """Print each kernel with its parameters, constraints, default and what its times include."""
-    from ..families import included
+    from ..api.listing import included
 
     for kernel in families:
         _out.print(f"{kernel.name} (version {kernel.version}{_origin(kernel)}): {kernel.meaning or kernel.operation}",

@@ -9,7 +9,7 @@ import typer
 
 from seqtune.tuner.measuring.deadline import CALIBRATION
 
-from ..collecting import TRIALS
+from ..api.collecting import TRIALS
 from ..errors import InterruptedTuning
 from .application import (
     PROBLEM_WORDS,
@@ -220,8 +220,8 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Compare strategies by simulated searches of recorded spaces."""
-    from .. import strategy_replay
-    from ..inputs import check_free
+    from .. import api
+    from ..api.inputs import check_free
     from ..reporting.curves import check_drawable, draw
     from . import progress, tables
 
@@ -229,7 +229,7 @@ def replay(
         check_free(curves, force)
         check_drawable(curves)
     with progress.spinner() as say:
-        result = strategy_replay.replay(
+        result = api.replay(
             data, strategies=parts(strategies), budgets=numbers("--budgets", budgets), repeats=repeats,
             transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
             batch=batch, seed=seed, jobs=jobs, progress=say)

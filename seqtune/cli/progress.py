@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ..results import duration
+from ..api.results import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress

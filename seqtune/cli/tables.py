@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..api.results import NEW_CPU, duration
 from ..errors import printable
-from ..results import NEW_CPU, duration
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.predictor.confidence.explanation import Explanation
 
-    from ..results import Demonstration, Devices, Prediction, Proposal
-    from ..strategy_replay import Replayed
-    from ..tuning.results import TuningReport
+    from ..api.replaying import Replayed
+    from ..api.results import Demonstration, Devices, Prediction, Proposal
+    from ..api.tuning.results import TuningReport
 
 WIDTH = 200  # columns where there is no terminal
 _LONG = ("configuration", "problem", "winner", "status", "model", "means")  # columns that may wrap

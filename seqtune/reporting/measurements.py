@@ -18,8 +18,8 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel
 
+from ..api.inputs import as_device, check_journal
 from ..errors import DeviceError, MisuseError
-from ..inputs import as_device, check_journal
 
 SQLITE = b"SQLite format 3\0"  # a journal begins so; https://sqlite.org/fileformat.html
 COLUMNS = ("machine", "problem", "kernel", "version", "configuration", "toolchain", "status", "seconds", "run", "when",

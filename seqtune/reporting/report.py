@@ -6,9 +6,9 @@ from pathlib import Path
 
 from seqtune.predictor.say import Say, silent
 
+from ..api.inputs import check_ending, check_free
+from ..api.results import Written
 from ..errors import MisuseError, shown, warned
-from ..inputs import check_ending, check_free
-from ..results import Written
 
 
 def report(data: str | Path, out: str | Path, *, device: str | None = None, checkpoint: str | Path | None = None,

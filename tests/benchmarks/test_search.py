@@ -17,11 +17,11 @@ import pytest
 from benchmarks.search import peers, program
 from benchmarks.search import recorded as search
 from benchmarks.search.comparison import Finished, Search, compare
+from seqtune.api.replaying import recorded_spaces
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.problem_sets.similarity import distance, near
-from seqtune.strategy_replay import recorded_spaces
 from seqtune.tuner.run.history import MOST_PROBLEMS
 from seqtune.tuner.run.simulation import Curves
 from tests.support.recorded_files import write_recorded

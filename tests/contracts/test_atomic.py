@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from seqtune.api.exchanging import export
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.errors import SeqtuneError
-from seqtune.exchange import export
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.selection.choices import write_choices
 from tests.support.recorded_files import write_recorded

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from seqtune.api.exchanging import export
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneError
-from seqtune.exchange import export
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

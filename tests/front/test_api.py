@@ -11,23 +11,23 @@ import pytest
 from torch import nn
 
 import seqtune
+from seqtune.api.inputs import as_problem, as_problems
+from seqtune.api.results import Proposal
+from seqtune.api.tuning.results import Tuned
+from seqtune.api.tuning.run import DEFAULT_TRIALS, make_plan
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
-from seqtune.inputs import as_problem, as_problems
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import names
 from seqtune.predictor.model import _loaded
-from seqtune.results import Proposal
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
 from seqtune.tuner.run.plan import Budget
 from seqtune.tuner.run.result import TuningResult
-from seqtune.tuning.results import Tuned
-from seqtune.tuning.run import DEFAULT_TRIALS, make_plan
 from tests.support import planted
 from tests.support.untrained import save
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import seqtune
-from seqtune import bulk
 from seqtune.__main__ import main
+from seqtune.api import bulk
 from tests.support.installation.optional import skip_without_semaphores
 
 TEXT = """# two layers and a product

@@ -9,7 +9,7 @@ from itertools import count as count_from
 import pytest
 
 from benchmarks.data.locked_problems import locked_problems
-from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
+from seqtune.api.calibrating import Calibrated, CalibrationProgress, measure_probes
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning
@@ -64,9 +64,9 @@ def run(journal: Journal, measurer: Synthetic, deadline: Deadline = ENDLESS,
 
     if turns:
         with pytest.raises(InterruptedTuning, match="run again to go on"):
-            calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
+            measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
         return seen[-1].probes, math.nan, math.nan
-    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
+    count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
     return count, fit.before, fit.after
 
 
@@ -80,7 +80,7 @@ def test_every_problem_has_a_turn_before_any_has_a_second_one(journal: Journal) 
 def test_an_interrupted_calibration_measures_nothing_twice(journal: Journal) -> None:
     first, second = Synthetic(stop=40), Synthetic()
     with pytest.raises(InterruptedTuning, match="40 probes"):
-        calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, first, ENDLESS, 0, lambda turn: None)
+        measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, first, ENDLESS, 0, lambda turn: None)
     run(journal, second, turns=8)
     assert len(first.measured) == 40
     assert not set(first.measured) & set(second.measured)
@@ -103,7 +103,8 @@ def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal) 
 
 def test_a_calibration_in_which_nothing_ran_claims_no_shares(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "time_of", lambda *given: math.inf)
-    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), counting(40.0), 0, lambda turn: None)
+    count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), counting(40.0), 0,
+                                lambda turn: None)
     assert count > 0
     assert (fit.measurements, fit.before, fit.after) == (0, None, None)
     result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
@@ -118,7 +119,7 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
             assert options.budget < 1.2 * 40.0
             yield from ()
 
-    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
+    count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
     result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
     assert count == 0
     assert "no probe could be measured" in result.conclusion()

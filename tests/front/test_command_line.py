@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api.results import Evaluation
 from seqtune.errors import warned
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.results import Evaluation
 from seqtune.tuner.backends.backend import BACKENDS
 from seqtune.tuner.backends.discovery import find
 from tests.support.installation.optional import skip_without

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import seqtune
+from seqtune.api.results import CompileReport
 from seqtune.cli.kernel_tables import compiled
 from seqtune.cli.tables import devices
 from seqtune.errors import CheckpointError, DeviceError
 from seqtune.kernels.registry import kernel, names
-from seqtune.results import CompileReport
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.compile_check import FamilyCheck
 from tests.support.interpreter import loaded_after

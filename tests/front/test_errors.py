@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from seqtune.api.inputs import check_positive, check_share
 from seqtune.errors import CheckpointError, MisuseError, ProblemError, one_line, shown
-from seqtune.inputs import check_positive, check_share
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.model import cached_model
 

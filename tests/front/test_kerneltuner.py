@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune import exchange
 from seqtune.__main__ import main
+from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed

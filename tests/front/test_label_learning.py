@@ -10,10 +10,10 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api import evaluate, predict
+from seqtune.api.learning import train as train_command
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
-from seqtune.learning import train as train_command
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from seqtune import learning as learn
+from seqtune import api as learn
 from seqtune.cli import learning_tables, tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal

@@ -11,11 +11,11 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
+from seqtune.api.exchanging import export, import_data
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
 from seqtune.data.formats.miopen_import import read_files, tables_of
 from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
-from seqtune.exchange import export, import_data
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
@@ -115,7 +115,7 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.exchange.cached_model",
+    monkeypatch.setattr("seqtune.api.exchanging.cached_model",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
     asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api.replaying import Replayed, recorded_spaces, replay
 from seqtune.cli import tables as show
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
@@ -21,7 +22,6 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.strategy_replay import Replayed, recorded_spaces, replay
 from seqtune.tuner.run.simulation import Curves, RecordedSpace
 from tests.support.recorded_files import SPACE, write_recorded
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import seqtune
+from seqtune.api.checking import is_library_file
 from seqtune.errors import FormatError
-from seqtune.families import is_library_file
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call import BufferArgument

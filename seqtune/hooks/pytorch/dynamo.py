@@ -41,8 +41,8 @@ from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
+from ...api.inputs import check_flag, check_own_journal, check_positive
 from ...errors import MisuseError, SeqtuneError, one_line, shown, warned
-from ...inputs import check_flag, check_own_journal, check_positive
 
 FALLBACKS = ("inductor", "eager")
 MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first

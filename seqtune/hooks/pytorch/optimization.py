@@ -63,8 +63,8 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
+from ...api.inputs import as_device, check_flag, check_own_journal, check_positive
 from ...errors import FormatError, MisuseError, SeqtuneError, shown, warned
-from ...inputs import as_device, check_flag, check_own_journal, check_positive
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api.exchanging import import_data
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.table import find_files
 from seqtune.errors import FormatError, MisuseError
-from seqtune.exchange import import_data
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
 
 HOSTILE = {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.formats.foreign_records import is_setting, setting, to_dataset
@@ -20,7 +21,6 @@ from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.strategy_replay import recorded_spaces
 from tests.support.recorded_files import (
     CONFIGURATIONS,
     SPACE,

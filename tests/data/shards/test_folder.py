@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune import exchange
+from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats import dataset_file
 from seqtune.data.formats.dataset_file import read_dataset

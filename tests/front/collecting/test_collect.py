@@ -9,8 +9,8 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.collecting.results import CollectionProgress
-from seqtune.collecting.run import JOURNAL, MEASURED, default_devices, split_for
+from seqtune.api.collecting.results import CollectionProgress
+from seqtune.api.collecting.run import JOURNAL, MEASURED, default_devices, split_for
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import InterruptedTuning

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.collecting.collection import Collection, Proposals
-from seqtune.collecting.results import CollectionProgress
-from seqtune.collecting.stages import FASTEST, MOST_REFUSED, OTHERS, STAGES, measure_stages, remaining
+from seqtune.api.collecting.collection import Collection, Proposals
+from seqtune.api.collecting.results import CollectionProgress
+from seqtune.api.collecting.stages import FASTEST, MOST_REFUSED, OTHERS, STAGES, measure_stages, remaining
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks

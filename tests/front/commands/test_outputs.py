@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api.inputs import check_ending
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.inputs import check_ending
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_writable
 from seqtune.kernels.kernel import Configuration

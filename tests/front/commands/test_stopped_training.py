@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune import learning
 from seqtune.__main__ import main
+from seqtune.api import learning
 from seqtune.cli import progress
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal

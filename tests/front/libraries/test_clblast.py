@@ -10,6 +10,7 @@ import pytest
 
 import seqtune.clblast
 from seqtune import api
+from seqtune.api.library import use_library
 from seqtune.clblast import choices
 from seqtune.errors import ConfigurationError, MisuseError, UnavailableError
 from seqtune.kernels import registry
@@ -19,7 +20,6 @@ from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
-from seqtune.library import use_library
 from seqtune.tuner.backends.clblast.shared_library import load_clblast
 from seqtune.tuner.backends.opencl import discovery
 from tests.support.oddities import CPU

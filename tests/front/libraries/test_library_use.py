@@ -122,7 +122,7 @@ def test_a_library_is_found_as_an_installed_distribution(tmp_path: Path) -> None
     package.mkdir()
     info.mkdir()
     write(package)
-    (package / "__init__.py").write_text("from pathlib import Path\nfrom seqtune.library import read_library\n"
+    (package / "__init__.py").write_text("from pathlib import Path\nfrom seqtune.api.library import read_library\n"
                                          "def library():\n    return read_library(Path(__file__).parent)\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stencils\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text("[seqtune.libraries]\nstencil = stencils:library\n"

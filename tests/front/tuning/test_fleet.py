@@ -9,8 +9,8 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
+from seqtune.api.tuning import fleet as fleet_tuning
 from seqtune.errors import MisuseError
-from seqtune.tuning import fleet as fleet_tuning
 
 PROBLEM = "gemm m=16 n=16 k=16"
 

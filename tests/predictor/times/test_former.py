@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seqtune.api import predict
-from seqtune.bulk import predict_many
+from seqtune.api.bulk import predict_many
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.devices.device import Device

@@ -24,6 +24,7 @@ import psutil
 
 import seqtune
 from seqtune.__main__ import main
+from seqtune.api.tuning import fleet
 from seqtune.tuner.fleet import answers, control
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
@@ -31,7 +32,6 @@ from seqtune.tuner.fleet.on_ray import engine as ray_engine
 from seqtune.tuner.fleet.on_ray.importing import import_ray
 from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.run import FleetRun
-from seqtune.tuning import fleet
 
 PROBLEMS = ("gemm m=16 n=16 k=16", "gemm m=12 n=16 k=8")
 TRIALS = 10  # of each problem

@@ -153,7 +153,7 @@ def test_turns_go_on_until_the_best_agree_or_the_time_is_over() -> None:
 
 
 def test_devices_say_that_their_rates_were_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.api.discovery.devices", list)
+    monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", list)
     assert "doubt" in devices().to_json()
     monkeypatch.setattr(measured_rates, "_disturbed", {"key": BUSY})
     assert devices().doubt == ("rates of 1 device were measured while other processes had 60% of the CPUs; they are "

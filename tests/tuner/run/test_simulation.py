@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
@@ -21,7 +22,6 @@ from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.strategy_replay import recorded_spaces
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, StrategyMethod, best_shares, simulate
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategies.strategy import SearchContext

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from seqtune.api.library import read_library
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.libraries.bundle import bundle_of, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
 from seqtune.kernels.libraries.table import IN_USE, library_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.library import read_library
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
 from seqtune.tuner.fleet.on_ray.cluster import FleetAddress

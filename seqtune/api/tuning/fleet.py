@@ -22,8 +22,8 @@ from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 
-from ..errors import DeviceError, MisuseError
-from ..families import check_allowed
+from ...errors import DeviceError, MisuseError
+from ..checking import check_allowed
 from .results import TuningReport
 
 if TYPE_CHECKING:

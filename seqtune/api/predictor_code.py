@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import MisuseError
+from ..errors import MisuseError
 
 if TYPE_CHECKING:
     from seqtune.data.formats.format import ExportRequest

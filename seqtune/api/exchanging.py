@@ -13,7 +13,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.predictor.model import answers_for, cached_model
 from seqtune.predictor.say import Say
 
-from .errors import MisuseError, warned
+from ..errors import MisuseError, warned
 from .inputs import as_problem, check_ending, check_folder, check_free, check_journal
 from .predictor_code import CODE, code_writer
 from .results import Written
@@ -61,7 +61,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
     printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
     SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
-    predictor that answers for Triton). The formats of `seqtune.predictor_code` write a checkpoint as code, with the
+    predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a checkpoint as code, with the
     kernels of `libraries` alone, if any are named. Raises MisuseError for arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest, Format

@@ -17,9 +17,9 @@ from seqtune.predictor.answering import seeds_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import processors
 
-from .errors import KernelError, MisuseError, shown
-from .families import kernels
-from .learning import read_measurements
+from ..errors import KernelError, MisuseError, shown
+from .evaluating import read_measurements
+from .listing import kernels
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset

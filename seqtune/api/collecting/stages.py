@@ -23,7 +23,7 @@ from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
-from ..errors import CheckpointError, InterruptedTuning, SeqtuneError, UnavailableError
+from ...errors import CheckpointError, InterruptedTuning, SeqtuneError, UnavailableError
 from .collection import MEASURING, Collection
 from .results import CollectionProgress, OnProgress, ignore_progress
 

@@ -1,7 +1,4 @@
-"""The composition root: what the command line and Python users call, wired from the floors below.
-
-Arguments are checked before anything is written. Heavy floors are imported by the functions that need them.
-"""
+"""The verb `predict`: proposes configurations of one problem, and verifies them by measuring on request."""
 
 from __future__ import annotations
 
@@ -13,54 +10,20 @@ from typing import TYPE_CHECKING
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering
-from seqtune.predictor.model import cached_model
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
-from seqtune.tuner.backends.measured_rates import doubt
 from seqtune.tuner.measuring.deadline import SECONDS
 
-from .bulk import BulkAnswer, predict_many
-from .collecting.results import Collected, CollectedDevice, CollectionProgress
-from .collecting.run import collect
-from .errors import FormatError, MisuseError, SeqtuneError, shown
-from .exchange import export, import_data
-from .families import check_memory, compile_check, kernel_json, kernels, lint_library
+from ..errors import MisuseError, shown
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
-from .learning import calibrate, evaluate, retrain, train
-from .library import libraries
-from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
-from .tuning.results import Tuned, TuningReport
-from .tuning.run import tune
+from .results import Prediction, Proposal
 
 if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate
 
-__all__ = [
-    "BulkAnswer", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration", "Devices",
-    "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect", "compile_check", "demo",
-    "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict",
-    "predict_many", "retrain", "train", "tune",
-]
-
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
-
-
-def devices(described: bool = False) -> Devices:
-    """Every device of this machine, and why backends are unavailable; with `described`, also the table's GPUs."""
-    from seqtune.data.shipped_machines import is_new_cpu
-
-    seen: dict[str, int] = {}
-    listed = []
-    for device in discovery.devices():
-        number = seen.get(device.backend, 0)
-        seen[device.backend] = number + 1
-        listed.append((f"{device.backend}:{number}", device))
-    return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else (),
-                   is_new_cpu(device for _, device in listed), doubt())
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
@@ -149,31 +112,3 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
         task.problem, task.device, tuple(measured[configuration] for configuration in proposals),
         measured[verdict.default], measured[found.winner], True, verdict.speedup, verdict.significant,
         found.elapsed is None, seconds, found.elapsed, loaded=verdict.loaded, failed_default=found.failed_default)
-
-
-def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,
-         progress: Say = silent) -> Demonstration:
-    """Predict and verify two ResNet-18 layers on every device found."""
-    check_positive("seconds", seconds)
-    if checkpoint is not None:
-        cached_model(checkpoint)
-    here = devices()
-    unavailable = dict(here.unavailable)
-    predictions = []
-    layers = network("resnet18")
-    for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
-        for _, device in here.listed:
-            def say(step: str, problem: Problem = problem, device: Device = device) -> None:
-                progress(f"{problem.brief()} on {device.name}: {step}")
-
-            try:
-                predictions.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
-                                           journal=journal, progress=say))
-            except FormatError:  # of the journal, so it concerns every device
-                raise
-            except SeqtuneError as error:
-                unavailable[device.name] = str(error)
-    if not predictions:
-        reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
-        raise SeqtuneError(f"nothing could be shown: {reasons}")
-    return Demonstration(tuple(predictions), unavailable)

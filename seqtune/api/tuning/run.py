@@ -16,8 +16,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.tuner.backends import discovery
 
-from ..errors import InterruptedTuning, MisuseError, shown
-from ..families import check_allowed
+from ...errors import InterruptedTuning, MisuseError, shown
+from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_positive
 from .results import Tuned, TuningReport
 
@@ -123,7 +123,7 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None) -> 
 def _in_replay(plan: Plan, device: Device | str | None, data: str | Path) -> Iterator[Opened]:
     from seqtune.tuner.run.members import replay
 
-    from ..strategy_replay import recorded_measurer
+    from ..replaying import recorded_measurer
 
     recorded = recorded_measurer(data, device, plan.problems)
     device = recorded.device

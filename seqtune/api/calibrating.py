@@ -1,4 +1,4 @@
-"""Calibration: a few minutes of probes on a device that the checkpoint has not seen, chosen where its model is unsure.
+"""The verb `calibrate`: a few minutes of probes on a new device, chosen where the checkpoint's model is unsure.
 
 Problems of all kinds take turns; `seqtune.predictor.correction.probing` chooses the probes. Every measurement is in the
 journal at once, so a calibration that was interrupted goes on where it stopped.
@@ -18,16 +18,22 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.probes import probes as default_probes
+from seqtune.kernels.registry import can_run
+from seqtune.predictor.answering import named_predictor
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
+from seqtune.predictor.model import answers_for
 from seqtune.predictor.trees.ranker import Ranker
-from seqtune.tuner.measuring.deadline import Deadline
-from seqtune.tuner.measuring.runner import Measurer
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.deadline import CALIBRATION, Deadline
+from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
 from seqtune.tuner.run.plan import Plan
 
-from .errors import InterruptedTuning
+from ..errors import InterruptedTuning, MisuseError, shown
+from .inputs import as_device, as_problems, check_positive
 
 RUN = "calibrate"  # Record.run
 FITS = 2.0  # factor on the time of the latest fit that is kept free for the last one, which has more measurements
@@ -86,9 +92,40 @@ class Calibrated:
                 "after": self.after}
 
 
-def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,
-              deadline: Deadline, seed: int, on_turn: OnTurn, expected: Expected | None = None
-              ) -> tuple[int, CorrectionFit]:
+def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, problems: object = None,
+              checkpoint: str | Path | None = None, journal: str | Path | None = None, seed: int = 0,
+              progress: OnTurn | None = None) -> Calibrated:
+    """Measure probes on a device, chosen where the model is unsure; later predictions are corrected by them at once.
+
+    `seconds` limits the whole call. `problems` are several problems or the name of a set (None: some of every kind).
+    `checkpoint` is the model whose uncertainty chooses the probes (None: the shipped one for the device). Every probe
+    is in the journal as soon as it is measured; the same call again continues. Raises MisuseError for wrong arguments,
+    InterruptedTuning on Ctrl-C.
+    """
+    check_positive("seconds", seconds)
+    deadline = Deadline(seconds)
+    if seed < 0:
+        raise MisuseError(f"seed={shown(seed)}; it must not be negative")
+    target = as_device(device)
+    name = answers_for(target.backend) if checkpoint is None else checkpoint
+    predictor = named_predictor(name).on(target)
+    if predictor.ranker is None or target.backend not in predictor.backends:
+        raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
+                          "correct; `seqtune tune` measures there")
+    if not can_run(target.backend):
+        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure")
+    wanted = default_probes() if problems is None else as_problems(problems)
+    discovery.check_present(target)
+    with Journal(journal) as records, Runner(target) as runner:
+        runner.start()
+        count, fit = measure_probes(wanted, target, predictor.ranker, records, runner, deadline, seed,
+                                    progress or (lambda turn: None), predictor.expected)
+        return Calibrated(target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+
+
+def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,
+                   deadline: Deadline, seed: int, on_turn: OnTurn, expected: Expected | None = None
+                   ) -> tuple[int, CorrectionFit]:
     """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
     The time that the last fit will take is kept free. `ranker` holds the model's trees; `expected` says what the whole

@@ -23,7 +23,7 @@ from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
-from ..errors import KernelError
+from ...errors import KernelError
 
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 GROWN = 1.5  # factor on the number of trials from which another fit changes the trees much

@@ -16,7 +16,7 @@ from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import DeviceError, MisuseError, ProblemError, shown
+from ..errors import DeviceError, MisuseError, ProblemError, shown
 
 Check = TypeVar("Check", bound=Callable[..., None])
 # Endings that say what a file holds, where it is something that one could expect of an output here.

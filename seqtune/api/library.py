@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.kernels.libraries.foreign_code import use_with_modules
 from seqtune.kernels.libraries.library import Library
-from seqtune.kernels.libraries.table import IN_USE, LIBRARIES, libraries_in_use, library_in_use
+from seqtune.kernels.libraries.table import IN_USE, LIBRARIES, library_in_use
 from seqtune.kernels.lookup import resolve
 
-from .errors import MisuseError
+from ..errors import MisuseError
 
 if TYPE_CHECKING:
     from seqtune.kernels.libraries.document import LibraryDocument
-
-
-@dataclass(frozen=True, slots=True)
-class ListedLibrary:
-    """A library that is in use or can be named: ours, or an installed one."""
-
-    name: str
-    origin: str  # where it comes from
-    in_use: bool
-    kernels: tuple[str, ...]  # their names; of an installed library that is not in use, they are not known
-
-    def to_json(self) -> dict[str, object]:
-        """A flat JSON object."""
-        return {"name": self.name, "origin": self.origin, "in_use": self.in_use, "kernels": list(self.kernels)}
-
-
-def libraries() -> tuple[ListedLibrary, ...]:
-    """The libraries in use, then those that can be named (--library). Code of other packages is not imported."""
-    from seqtune.kernels.libraries.installed import installed_names  # its imports take 20 ms
-
-    used = [ListedLibrary(library.name, library.origin, True, tuple(library.table)) for library in libraries_in_use()]
-    names = {library.name for library in used}
-    ours = [ListedLibrary(name, "seqtune", False, tuple(_ours(name).table)) for name in LIBRARIES if name not in names]
-    return (*used, *ours, *(ListedLibrary(name, origin, False, ()) for name, origin in installed_names().items()
-                            if name not in {*names, *LIBRARIES}))
-
-
-def _ours(name: str) -> Library:
-    library = resolve(LIBRARIES[name])
-    assert isinstance(library, Library)
-    return library
 
 
 def read_library(path: str | Path) -> Library:
@@ -71,6 +39,13 @@ def use_library(library: str | Path | Library | LibraryDocument, *, folder: str 
     return new
 
 
+def own_library(name: str) -> Library:
+    """One of our libraries by its name."""
+    library = resolve(LIBRARIES[name])
+    assert isinstance(library, Library)
+    return library
+
+
 def _library(library: str | Path | Library | LibraryDocument, folder: Path | None, allowed: bool) -> Library:
     if isinstance(library, Library):
         return library
@@ -82,7 +57,7 @@ def _library(library: str | Path | Library | LibraryDocument, folder: Path | Non
     if name in IN_USE:
         return library_in_use(name)
     if name in LIBRARIES:
-        return _ours(name)
+        return own_library(name)
     if is_path(name):
         from seqtune.kernels.libraries.reading import read_library
 

@@ -24,7 +24,7 @@ from seqtune.predictor.model import answers_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each, usable_jobs
 
-from .errors import MisuseError, SeqtuneError, shown
+from ..errors import MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problems
 from .results import Proposal
 

@@ -16,8 +16,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run, kernels_for
 from seqtune.tuner.backends import discovery
 
-from ..errors import InterruptedTuning, MisuseError, shown
-from ..families import check_allowed
+from ...errors import InterruptedTuning, MisuseError, shown
+from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_folder, check_positive, several
 from . import TRIALS
 from .results import Collected, CollectedDevice, OnProgress, ignore_progress

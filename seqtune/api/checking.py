@@ -1,4 +1,4 @@
-"""Kernel families: shows the declared ones, and compiles samples of them for GPUs that need not be here."""
+"""Checks of kernels: the file of a library, memory accesses, compiled samples, and code that may not run."""
 
 from __future__ import annotations
 
@@ -9,36 +9,18 @@ from typing import TYPE_CHECKING
 
 from seqtune.kernels import registry
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import NAME, Kernel
-from seqtune.kernels.launches.implementation import includes
-from seqtune.kernels.registry import is_registered, kernel, names, table
+from seqtune.kernels.kernel import NAME
+from seqtune.kernels.registry import is_registered, kernel, table
 from seqtune.predictor.say import Say, silent
 
-from .errors import FormatError, MisuseError
+from ..errors import FormatError, MisuseError
 from .inputs import as_device
+from .library import use_library
 from .results import CompileReport
 
 if TYPE_CHECKING:
     from seqtune.kernels.linting.report import LintReport
     from seqtune.tuner.memory_check.check import MemoryReport
-
-
-def kernels(*named: str | Path) -> tuple[Kernel, ...]:
-    """The registered kernel families of these names, those that one file declares, or all registered ones.
-
-    A registered name wins over a file of that name. Raises FormatError, KernelError, MisuseError.
-    """
-    wanted = tuple(dict.fromkeys(map(str, named))) or names()
-    unknown = next((name for name in wanted if not is_registered(name)), None)
-    if unknown is None:
-        return tuple(kernel(name) for name in wanted)
-    if len(wanted) > 1:
-        raise MisuseError(f"no kernel family {unknown!r:.60}; one file of kernels is read at a time, without families")
-    if not os.path.exists(unknown):
-        raise MisuseError(f"no kernel family and no file {unknown!r:.200} (seqtune kernels lists the families)")
-    from seqtune.kernels.declaration import read_kernels
-
-    return read_kernels(unknown)
 
 
 def is_library_file(words: Sequence[str]) -> bool:
@@ -70,8 +52,6 @@ def lint_library(path: str | Path, problems: str | Path | None = None) -> LintRe
     from seqtune.kernels.linting.library import lint
     from seqtune.kernels.problem_sets.parse import problem_set
 
-    from .library import use_library
-
     library = use_library(path)
     return lint(library, problem_set(problems) if problems is not None else ())
 
@@ -83,8 +63,6 @@ def check_memory(path: str | Path, sample: int | None = None, progress: Say = si
     """
     from seqtune.tuner.memory_check.check import SAMPLE
     from seqtune.tuner.memory_check.check import check_memory as check
-
-    from .library import use_library
 
     return check(use_library(path), SAMPLE if sample is None else sample, progress=progress)
 
@@ -132,19 +110,3 @@ def check_allowed(backend: str, operations: Collection[str]) -> None:
     for family in map(kernel, table(backend)):
         if family.operation in operations:
             registry.check_allowed(family)
-
-
-def kernel_json(family: Kernel) -> dict[str, object]:
-    """A kernel family as a JSON object, with what its times include."""
-    from seqtune.kernels.declaration import to_json
-
-    return {**to_json(family), "includes": included(family)}
-
-
-def included(family: Kernel) -> str | None:
-    """The work that the times of a kernel family include, None if it has no code; forbidden code is not asked."""
-    try:
-        registry.check_allowed(family)
-    except MisuseError:
-        return "what its code says (--allow-commands)"
-    return includes(family)

@@ -1,0 +1,65 @@
+"""The public functions, a module for each verb: what the command line and Python users call.
+
+A name is loaded when it is first asked for, so that `seqtune --help` and one prediction load no other verb. Arguments
+are checked before anything is written; floors that load heavy packages are imported by the functions that need them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seqtune.kernels.lookup import resolve
+
+if TYPE_CHECKING:
+    from .bulk import BulkAnswer, predict_many
+    from .calibrating import calibrate
+    from .checking import check_memory, compile_check, lint_library
+    from .collecting.results import Collected, CollectedDevice, CollectionProgress
+    from .collecting.run import collect
+    from .demonstration import demo
+    from .evaluating import evaluate
+    from .exchanging import export, import_data
+    from .learning import retrain, train
+    from .listing import devices, kernel_json, kernels, libraries
+    from .predicting import predict
+    from .replaying import replay
+    from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
+    from .tuning.results import Tuned, TuningReport
+    from .tuning.run import tune
+
+_MODULES = {
+    "bulk": ("BulkAnswer", "predict_many"),
+    "calibrating": ("calibrate",),
+    "checking": ("check_memory", "compile_check", "lint_library"),
+    "collecting.results": ("Collected", "CollectedDevice", "CollectionProgress"),
+    "collecting.run": ("collect",),
+    "demonstration": ("demo",),
+    "evaluating": ("evaluate",),
+    "exchanging": ("export", "import_data"),
+    "learning": ("retrain", "train"),
+    "listing": ("devices", "kernel_json", "kernels", "libraries"),
+    "predicting": ("predict",),
+    "replaying": ("replay",),
+    "results": ("CompileReport", "Demonstration", "Devices", "Prediction", "Proposal"),
+    "tuning.results": ("Tuned", "TuningReport"),
+    "tuning.run": ("tune",),
+}
+_REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "BulkAnswer", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration", "Devices",
+    "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect", "compile_check", "demo",
+    "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict",
+    "predict_many", "replay", "retrain", "train", "tune",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _REFERENCES:
+        raise AttributeError(f"module 'seqtune.api' has no attribute {name!r}")
+    value = globals()[name] = resolve(_REFERENCES[name])
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

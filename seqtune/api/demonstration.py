@@ -1,0 +1,46 @@
+"""The demonstration behind `seqtune demo`: verified predictions of two layers on every device found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.predictor.model import cached_model
+from seqtune.predictor.say import Say, silent
+from seqtune.tuner.measuring.deadline import SECONDS
+
+from ..errors import FormatError, SeqtuneError
+from .inputs import check_positive
+from .listing import devices
+from .predicting import predict
+from .results import Demonstration
+
+
+def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,
+         progress: Say = silent) -> Demonstration:
+    """Predict and verify two ResNet-18 layers on every device found."""
+    check_positive("seconds", seconds)
+    if checkpoint is not None:
+        cached_model(checkpoint)
+    here = devices()
+    unavailable = dict(here.unavailable)
+    predictions = []
+    layers = network("resnet18")
+    for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
+        for _, device in here.listed:
+            def say(step: str, problem: Problem = problem, device: Device = device) -> None:
+                progress(f"{problem.brief()} on {device.name}: {step}")
+
+            try:
+                predictions.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
+                                           journal=journal, progress=say))
+            except FormatError:  # of the journal, so it concerns every device
+                raise
+            except SeqtuneError as error:
+                unavailable[device.name] = str(error)
+    if not predictions:
+        reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
+        raise SeqtuneError(f"nothing could be shown: {reasons}")
+    return Demonstration(tuple(predictions), unavailable)

@@ -1,0 +1,133 @@
+"""The verbs `train` and `retrain`: models from measurements, or from another tuner's choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.data.provenance import check_measured
+from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of, shipped_learner
+from seqtune.predictor.say import Say, silent
+
+from ..errors import InterruptedTraining, MisuseError, SeqtuneError, check_installed
+from .inputs import check_free, check_positive
+from .results import Written
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+    from seqtune.predictor.model import Model
+
+
+def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
+          seed: int = 0, refit: bool = False, state: str | Path | None = None, end_now: bool = False,
+          force: bool = False, progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
+    """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
+
+    `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
+    the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
+    further problems that boosted trees label. `state` is a folder that keeps an unfinished training (None: OUT.training
+    until the checkpoint is written, but nothing for several processes); the same call resumes it, and with `end_now`
+    writes the checkpoint of what it has learned. `progress` is called after every epoch (after some, if there are few
+    problems), `say` for other steps. Of your data, all training problems are learned from, and held-out problems near
+    one judge no longer (`not_judged`); of the shipped data, none near a held-out one is. With few problems, the report
+    has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under torchrun
+    all processes share the work, and the first one saves the checkpoint. Raises MisuseError for wrong arguments and for
+    data that no model learns from, MissingPackageError without PyTorch, InterruptedTraining on Ctrl-C or SIGTERM.
+    """
+    check_installed("train", "torch")
+    from seqtune.data.formats.dataset_file import is_shipped, read_training_data
+    from seqtune.predictor.training.process_group import is_alone, rank_here
+    from seqtune.predictor.training.unfinished import UnfinishedTraining
+    from seqtune.tuner.stop_request import interrupted_by_sigterm
+
+    check_free(Path(out), force, checkpoint=True)
+    unfinished = None
+    if state is not None or is_alone():
+        unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state), {
+            "data": "shipped" if is_shipped(data) else str(Path(str(data)).absolute()), "epochs": epochs,
+            "extra": extra, "seed": seed, "refit": refit})
+    elif end_now:
+        raise MisuseError("several processes keep no state without --state, so there is no training to end")
+    dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
+    check_measured(dataset.provenance, data)
+    request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
+                              force=force, protect_held_out=is_shipped(data))
+    learning = learner(dataset)
+    if unfinished is not None and rank_here() == 0:
+        unfinished.begin(end_now)
+    try:
+        with interrupted_by_sigterm():
+            model, report = learning.train(dataset, request, progress, say)
+            if sampling is not None:
+                report["sampling"] = sampling.to_json()
+            written = Written(model.save(out) if rank_here() == 0 else Path(out), report)
+    except KeyboardInterrupt:
+        if unfinished is None:
+            raise
+        raise InterruptedTraining(unfinished.stopped()) from None
+    except MisuseError:
+        if unfinished is not None:
+            unfinished.give_up()
+        raise
+    if unfinished is not None:
+        unfinished.end()
+    return written
+
+
+def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
+            epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = False,
+            force: bool = False, progress: Callable[[Any], None] | None = None,
+            minutes: float | None = None) -> Written:
+    """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
+
+    `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
+    their kernels). `minutes` (None: the kind of model decides) limits the whole call: where the time is short, fewer
+    old records are rehearsed, and trees and training stop with what they have learned. The report compares before and
+    after on the held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes
+    its own time.
+    Old records are judged only for devices whose answers can change. All training problems of the new records are
+    learned from; a held-out problem near one judges no longer (`not_judged`).
+    Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
+    """
+    check_installed("train", "torch")
+    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.predictor.training.process_group import check_alone
+    from seqtune.tuner.measuring.deadline import Deadline
+
+    check_alone("a retraining takes minutes")
+    check_free(Path(out), force, checkpoint=True)
+    deadline = None
+    if minutes is not None:
+        check_positive("minutes", minutes)
+        deadline = Deadline(60 * minutes)
+    new = read_dataset(data)
+    check_measured(new.provenance, data)
+    model = cached_model(checkpoint)
+    old = _without_rows(new) if rehearse is None and _is_foreign(model, new) else read_dataset(rehearse)
+    check_measured(old.provenance, rehearse)
+    check_learns(model, new, checkpoint, data)
+    check_learns(model, old, checkpoint, rehearse)
+    if deadline is not None and deadline.is_over:
+        raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
+    request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
+    adapted, report = learning_of(model.model_type).retrain(model, new, old, request, scratch, progress)
+    return Written(adapted.save(out), report)
+
+
+def _is_foreign(model: Model, data: Dataset) -> bool:
+    """Return whether a model knows no kernel of the libraries whose records are shipped."""
+    return not set(model.libraries) & set(cached_model(shipped_learner(data)).libraries)
+
+
+def _without_rows(data: Dataset) -> Dataset:
+    """The data set without its rows."""
+    return replace(data, rows=data.rows[:0], devices={}, held_out=frozenset())
+
+
+def check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
+    """Check that the kind of a model learns from data like these. Raises MisuseError."""
+    if not learning_of(model.model_type).learns_from(dataset):
+        raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "
+                          "measured times and another tuner's choices need different kinds of models")
