@@ -12,42 +12,6 @@
 Needs `pip install seqtune[huggingface]`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-
-from seqtune.kernels.task import Task
-from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
-from seqtune.predictor.times.model import TimesModel
-
-from .errors import MisuseError, check_installed
-
-check_installed("huggingface", "torch", "transformers")
-
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM  # noqa: E402
-
-from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
-from seqtune.predictor.times.sentences import Sentences  # noqa: E402
+from .hooks.huggingface import Sentences, TranslatorConfig, TranslatorModel, sentences
 
 __all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]
-
-AutoConfig.register(MODEL_TYPE, TranslatorConfig)
-AutoModel.register(TranslatorConfig, TranslatorModel)
-AutoModelForSeq2SeqLM.register(TranslatorConfig, TranslatorModel)
-
-
-def sentences(checkpoint: str | Path, tasks: Sequence[Task]) -> Sentences:
-    """The valid sentences of these tasks in the words of a checkpoint, given by folder or by name.
-
-    AutoModel reads the newest layer of a retrained checkpoint; tasks of other devices need the folder `former` in it.
-
-    Raises CheckpointError where the folder is not the checkpoint of a translator or lacks a kernel's words, and
-    MisuseError where another layer answers for a task.
-    """
-    loaded = TimesModel.load(checkpoint)
-    for task in tasks:
-        if loaded.on(task.device, task.kernels) is not loaded:
-            raise MisuseError(f"{checkpoint} was not retrained for {task.device.name}; its subfolder {FORMER} has the "
-                              "network that answers there")
-    return Sentences(loaded.vocabulary, tasks)

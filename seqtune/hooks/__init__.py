@@ -1,1 +1,1 @@
-"""Where other software asks."""
+"""Hooks: where other software asks. The documented name of each is a module of `seqtune` itself."""

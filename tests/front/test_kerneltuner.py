@@ -18,12 +18,13 @@ from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
-from seqtune.kerneltuner import search, space_of, strategy, warm_start
+from seqtune.hooks.kernel_tuner.strategy import search, space_of, warm_start
+from seqtune.hooks.kernel_tuner.warm_start import WarmStart
+from seqtune.kerneltuner import strategy
 from seqtune.predictor.times.training import train_tasks
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
-from seqtune.warm_start import WarmStart
 from tests.support.installation.optional import needs
 from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache

@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "huggingface", "predictor.labels.examples", "predictor.labels.mixture_weights",
+    "hooks.huggingface", "huggingface", "predictor.labels.examples", "predictor.labels.mixture_weights",
     "predictor.labels.short_attention", "predictor.labels.training", "predictor.labels.translator",
     "predictor.labels.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
     "predictor.times.adaptation.retraining", "predictor.times.decoding",

@@ -11,8 +11,8 @@ import pytest
 import seqtune.clblast
 from seqtune import api
 from seqtune.api.library import use_library
-from seqtune.clblast import choices
 from seqtune.errors import ConfigurationError, MisuseError, UnavailableError
+from seqtune.hooks.clblast import choices
 from seqtune.kernels import registry
 from seqtune.kernels.clblast import xgemm
 from seqtune.kernels.kernel import Configuration

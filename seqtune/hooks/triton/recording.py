@@ -23,7 +23,7 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from ..errors import SeqtuneError, SeqtuneWarning
+from ...errors import SeqtuneError, SeqtuneWarning
 from .configs import library
 from .running_device import running_device
 
@@ -103,7 +103,7 @@ class Recording:
 
 def listening_knobs() -> Any:
     """Triton's `knobs.autotuning`. Raises UnavailableError where it has no listener."""
-    from ..errors import UnavailableError
+    from ...errors import UnavailableError
 
     triton = library()
     knobs = getattr(getattr(triton, "knobs", None), "autotuning", None)

@@ -9,7 +9,7 @@ from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.registry import is_registered, kernel
 
-from ..errors import MisuseError, check_installed
+from ...errors import MisuseError, check_installed
 
 # The list of `space("gemm")` after the default: large blocks for large products, flat ones for few rows, deep ones for
 # small products. A tuner that benchmarks them all has a fair choice, and none needs more than 100 KB of shared memory.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.kernels.clblast.library import LIBRARY
 
-from ..errors import MisuseError, SeqtuneError
+from ...errors import MisuseError, SeqtuneError
 from .choices import choice, product
 
 if TYPE_CHECKING:

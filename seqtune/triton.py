@@ -9,10 +9,6 @@
 Triton is imported when a function here is called.
 """
 
-from __future__ import annotations
-
-from .configs import space
-from .pruning import prune
-from .recording import Recording, record
+from .hooks.triton import Recording, prune, record, space
 
 __all__ = ["Recording", "prune", "record", "space"]

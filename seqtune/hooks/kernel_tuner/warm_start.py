@@ -20,7 +20,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.model import cached_model
 
-from .errors import CheckpointError, MisuseError
+from ...errors import CheckpointError, MisuseError
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem

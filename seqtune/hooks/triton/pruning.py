@@ -26,7 +26,7 @@ from seqtune.kernels.triton.text import AMD_ONLY
 from seqtune.predictor.answering import Answering, answering
 from seqtune.predictor.model import answers_for
 
-from ..errors import MisuseError, SeqtuneError, SeqtuneWarning, shown
+from ...errors import MisuseError, SeqtuneError, SeqtuneWarning, shown
 from .configs import check_names, config_of, family_of, nearest, settings_of
 from .running_device import running_device
 

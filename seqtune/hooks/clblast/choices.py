@@ -13,8 +13,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.deadline import SECONDS
 
-from ..api.inputs import as_problem
-from ..errors import DeviceError, SeqtuneError
+from ...api.inputs import as_problem
+from ...errors import DeviceError, SeqtuneError
 
 FAMILIES = (xgemm.KERNEL, xgemm_direct.KERNEL)
 PROPOSALS = 5  # that `tune` measures, beside CLBlast's own default
