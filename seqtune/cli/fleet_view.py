@@ -13,8 +13,8 @@ from rich.table import Table
 from ..api.results import duration
 from ..api.tuning.fleet import FleetStatus
 from ..api.tuning.results import TuningReport
-from . import tables
 from .progress import QUIET_SECONDS
+from .tables import tuning as tables
 
 if TYPE_CHECKING:
     from seqtune.tuner.fleet.options import FleetProgress

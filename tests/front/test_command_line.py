@@ -152,7 +152,7 @@ def test_the_shell_is_told_what_may_follow() -> None:
 
 def test_a_terminal_without_unicode_is_no_error() -> None:
     code = ("from seqtune.__main__ import main; main(['--version'])\n"
-            "from seqtune.cli import tables; tables._out.print(tables.duration(5e-6))")
+            "from seqtune.cli.tables import tuning; tuning.out.print(tuning.duration(5e-6))")
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"},
                           capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr

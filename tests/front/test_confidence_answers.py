@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import seqtune
-from seqtune.cli import tables
+from seqtune.cli.tables import predicting as tables
 from seqtune.errors import MisuseError
 from seqtune.predictor import answering
 from seqtune.predictor.candidate import Candidate, Confidence

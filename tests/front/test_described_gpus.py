@@ -8,8 +8,7 @@ import pytest
 
 import seqtune
 from seqtune.api.results import CompileReport
-from seqtune.cli.kernel_tables import compiled
-from seqtune.cli.tables import devices
+from seqtune.cli.tables.listing import compiled, devices
 from seqtune.errors import CheckpointError, DeviceError
 from seqtune.kernels.registry import kernel, names
 from seqtune.tuner.backends.discovery import find

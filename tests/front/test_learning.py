@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from seqtune import api as learn
-from seqtune.cli import learning_tables, tables
+from seqtune.cli.tables import console
+from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -127,8 +128,8 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
         ("llvm:avx512:2 znver5",), 20, 20, 300, (), judged_rows("new", outcomes(0.9), outcomes(0.8)), (),
         {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False,
         True, 171.2)
-    monkeypatch.setattr(tables._out, "width", 80)
-    learning_tables.retrained({"out": "adapted", **report.to_json()})
+    monkeypatch.setattr(console.out, "width", 80)
+    tables.retrained({"out": "adapted", **report.to_json()})
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert max(map(len, lines)) <= 80

@@ -12,7 +12,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api.replaying import Replayed, recorded_spaces, replay
-from seqtune.cli import tables as show
+from seqtune.cli.tables import learning as show
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal

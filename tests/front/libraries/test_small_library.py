@@ -13,7 +13,7 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.cli import tables
+from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from seqtune.cli.tables import _out
+from seqtune.cli.tables.console import out
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, one_line
 from seqtune.tuner.measuring.runner import Runner
@@ -67,7 +67,7 @@ def test_a_worker_that_sends_no_message_has_crashed(tmp_path: Path, monkeypatch:
 def test_a_text_from_outside_commands_no_terminal() -> None:
     hostile = "a\x1b[2Jb\x07c\x9bd\x7fe\ud800f"
     assert one_line(hostile) == "a [2Jb c d e?f"
-    shown: Any = _out.render_str(hostile, markup=False)
+    shown: Any = out.render_str(hostile, markup=False)
     assert isinstance(shown, Text)
     assert "\x1b" not in shown.plain
     with pytest.raises(FormatError) as caught:

@@ -9,9 +9,9 @@ import typer
 
 from seqtune.data.formats.table import described
 
-from ..api.predictor_code import described_code
-from .application import AsJson, Force, JournalPath, answer, app
-from .arguments import parts
+from ...api.predictor_code import described_code
+from ..application import AsJson, Force, JournalPath, answer, app
+from ..arguments import parts
 
 
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
@@ -32,8 +32,9 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read tuning data of other tools into a data set (Parquet)."""
-    from .. import api
-    from . import progress, tables
+    from ... import api
+    from .. import progress
+    from ..tables import learning as tables
 
     report = api.import_data(source, paths, out, devices=device or (), keys=parts(keys), force=force,
                              warn=progress.note).to_json()
@@ -87,11 +88,11 @@ def export(
     trained predictor as C."""
     from seqtune.data.serving.request import ServingRequest, token_counts
 
-    from .. import api
-    from . import tables
+    from ... import api
+    from ..tables import console
 
     serving = ServingRequest(model_config, missing_from, tp, ep, dtype, triton_version, token_counts(tokens))
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
                         hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, libraries=libraries,
                         force=force).to_json()
-    answer(report) if as_json else tables.report(report)
+    answer(report) if as_json else console.fields(report)

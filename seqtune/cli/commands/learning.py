@@ -1,4 +1,4 @@
-"""The commands that learn and judge, and collect data to learn from."""
+"""The commands that learn, and those that measure data to learn from: train, retrain, calibrate and collect."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from seqtune.tuner.measuring.deadline import CALIBRATION
 
-from ..api.collecting import TRIALS
-from ..errors import InterruptedTuning
-from .application import (
+from ...api.collecting import TRIALS
+from ...errors import InterruptedTuning
+from ..application import (
     PROBLEM_WORDS,
     AsJson,
     Checkpoint,
@@ -25,7 +25,7 @@ from .application import (
     answer,
     app,
 )
-from .arguments import evaluated, numbers, parts, several_problems
+from ..arguments import several_problems
 
 
 @app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
@@ -51,8 +51,9 @@ def train(
 
     Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
     """
-    from .. import api
-    from . import progress, tables
+    from ... import api
+    from .. import progress
+    from ..tables import learning as tables
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now, seed=seed,
                        force=force, progress=progress.epoch, say=progress.line)
@@ -83,12 +84,13 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """Adapt a checkpoint to the devices of new records; others keep their answers. Reports before and after."""
-    from .. import api
-    from . import learning_tables, progress
+    from ... import api
+    from .. import progress
+    from ..tables import learning as tables
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
                          scratch=scratch, force=force, progress=progress.epoch, minutes=minutes)
-    answer(report.to_json()) if as_json else learning_tables.retrained(report.to_json())
+    answer(report.to_json()) if as_json else tables.retrained(report.to_json())
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune calibrate --device llvm:0")
@@ -105,8 +107,8 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Measure where the model is unsure of this device; all later predictions for it are corrected at once."""
-    from .. import api
-    from . import progress
+    from ... import api
+    from .. import progress
 
     wanted = several_problems(words, problems) if words or problems else None
     with progress.spinner() as say:
@@ -140,8 +142,8 @@ def collect(
     as_json: AsJson = False,
 ) -> None:
     """Measure data to train from on this machine, in slices: the same command goes on where the last one stopped."""
-    from .. import api
-    from . import progress
+    from ... import api
+    from .. import progress
 
     wanted = several_problems(words, problems) if words or problems else None
     stopped: InterruptedTuning | None = None
@@ -155,84 +157,3 @@ def collect(
     answer(collected.to_json()) if as_json else print(collected.conclusion())
     if stopped is not None:
         raise stopped
-
-
-@app.command(epilog="Example: seqtune evaluate --methods seqtune,trees,random --json; "
-                    "seqtune evaluate miopen --data gfx906_60.db.bz2 --json")
-def evaluate(
-    sources: Annotated[list[Path] | None, typer.Argument(
-        metavar="[DATA]", show_default=False,
-        help="A data set.  [default: the shipped one]  Or a format (`miopen`), with its files in --data.")] = None,
-    files: Annotated[list[Path] | None, typer.Option(
-        "--data", metavar="PATH...", show_default=False,
-        help="Files of the format, or folders of them; --device adds facts of a device.")] = None,
-    by: Annotated[bool, typer.Option(
-        "--by", help="For another tuner's choices: also by direction and data type.")] = False,
-    checkpoint: Checkpoint = None,
-    methods: Annotated[str | None, typer.Option(
-        "--methods", help="Methods to compare, separated by commas: seqtune, transformer, trees, fixed, nearest, "
-                          "random, default.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Measure now instead of looking up.")] = False,
-    problems: Annotated[str | None, typer.Option(
-        "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,
-    device: Annotated[str | None, typer.Option(
-        "--device", help="Judge this device only; with --live, measure on it.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare methods on held-out problems by the share of the best known speed."""
-    from .. import api
-    from . import progress, tables
-
-    form, paths = evaluated(sources or (), files or ())
-    with progress.spinner() as say:
-        result = api.evaluate(
-            paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-            problems=problems, device=device, by_feature=by, progress=say, warn=progress.note)
-    answer(result.to_json()) if as_json else tables.evaluation(result.to_json()["rows"])
-
-
-@app.command(epilog="Example: seqtune replay recorded/ --strategies portfolio,random --budgets 25,50 --json")
-def replay(
-    data: Annotated[Path, typer.Argument(
-        help="A data set, `shipped`, or a folder or file of recorded spaces (Parquet with a spaces.json).")],
-    strategies: Annotated[str, typer.Option(
-        "--strategies", help="Strategies of `seqtune tune`, separated by commas.",
-    )] = "portfolio,autotvm,droplet,random",
-    budgets: Annotated[str, typer.Option(
-        "--budgets", help="Numbers of evaluations; 0 is the first proposal, unmeasured.")] = "25,50,100,200",
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Searches of each space by each strategy.")] = 30,
-    transfer: Annotated[str | None, typer.Option(
-        "--transfer", show_default=False,
-        help="Give strategies other records: leave-device-out, leave-problem-out.  [default: none]")] = None,
-    spaces: Annotated[str | None, typer.Option("--spaces", help="Only these spaces.", show_default=False)] = None,
-    devices: Annotated[str | None, typer.Option("--devices", help="Only these devices.", show_default=False)] = None,
-    complete: Annotated[bool, typer.Option("--complete", help="Only completely measured spaces.")] = False,
-    held_out: Annotated[bool, typer.Option("--held-out", help="Only problems that the data set holds out.")] = False,
-    batch: Annotated[int, typer.Option(
-        "--batch", min=1, help="Number of configurations that a strategy proposes at once.")] = 1,
-    seed: Seed = 0,
-    jobs: Annotated[int | None, typer.Option(
-        "--jobs", min=1, help="Number of processes.  [default: one for each core]", show_default=False)] = None,
-    curves: Annotated[Path | None, typer.Option(
-        "--curves", metavar="FIGURE", help="Draw the convergence curves: .svg, .png or .pdf.",
-        show_default=False)] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the figure.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compare strategies by simulated searches of recorded spaces."""
-    from .. import api
-    from ..api.inputs import check_free
-    from ..reporting.curves import check_drawable, draw
-    from . import progress, tables
-
-    if curves is not None:
-        check_free(curves, force)
-        check_drawable(curves)
-    with progress.spinner() as say:
-        result = api.replay(
-            data, strategies=parts(strategies), budgets=numbers("--budgets", budgets), repeats=repeats,
-            transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
-            batch=batch, seed=seed, jobs=jobs, progress=say)
-    if curves is not None:
-        draw(result.curves, curves)
-    answer(result.to_json()) if as_json else tables.replayed(result)

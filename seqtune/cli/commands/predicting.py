@@ -1,0 +1,153 @@
+"""The command `predict`: for one problem, or with --problems for many, whose answers are lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from seqtune.tuner.measuring.deadline import SECONDS
+
+from ...errors import FormatError, MisuseError
+from ..application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Words, answer, app
+from ..arguments import one_problem, several_problems
+
+if TYPE_CHECKING:
+    from ...api.bulk import BulkAnswer
+
+ENDINGS = {"csv": ("CSV", ".csv"), "jsonl": ("a line of JSON a problem", ".jsonl", ".json")}  # meaning, endings
+LARGEST_INPUT = 10_000_000  # characters that are read from stdin
+
+
+@app.command(context_settings=PROBLEM_WORDS, epilog=(
+    "Example: seqtune predict conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --device llvm:0 --top 5 --verify"))
+def predict(
+    words: Words = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", show_default=False,
+        help="Predict many: a named set (resnet18, ...), a CSV, a text file with a problem a line, or - (stdin).",
+    )] = None,
+    device: DeviceName = "llvm:0",
+    top: Annotated[int | None, typer.Option(
+        "--top", min=1, max=1000, show_default=False,
+        help="Number of configurations to propose.  [default: 5; 1 with --problems]")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Measure them (at most 50) and the default.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
+    cache: Annotated[bool, typer.Option(
+        "--cache/--no-cache", help="Answer from an earlier verification in the journal.")] = True,
+    evidence: Annotated[bool, typer.Option(
+        "--evidence/--no-evidence", help="Correct the proposals by the journal's measurements of this device.")] = True,
+    min_confidence: Annotated[float | None, typer.Option(
+        "--min-confidence", metavar="SHARE", show_default=False,
+        help="Unless the first proposal is expected to reach this share of the best speed (0.95), answer with the safe "
+             "default; with --verify, measure only then.")] = None,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Also say why: constraints, costs of other values, known problems, facts.")] = False,
+    checkpoint: Checkpoint = None,
+    journal: JournalPath = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", show_default=False, help="With --problems: write the answers to a file.")] = None,
+    form: Annotated[str | None, typer.Option(
+        "--format", metavar="csv|jsonl", show_default=False,
+        help="With --problems: a row a candidate, or a line of JSON a problem.  [default: as FILE's name, or jsonl]",
+    )] = None,
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", min=1, max=1024, show_default=False,
+        help="With --problems: number of processes.  [default: one for each processor]")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the best configurations of a problem; with --verify, prove them by measuring."""
+    from ... import api
+    from .. import progress
+    from ..tables import predicting as tables
+
+    if problems is not None:
+        if verify or as_json or explain or min_confidence is not None:
+            raise MisuseError("--verify, --explain, --min-confidence and --json are for one problem; the answers to "
+                              "--problems are lines")
+        raise typer.Exit(_predict_set(words, problems, device, top or 1, checkpoint, out, form, jobs, force, journal,
+                                     evidence))
+    if (out, form, jobs, force) != (None, None, None, False):
+        raise MisuseError("--out, --format, --jobs and --force are for many problems (--problems SET_OR_FILE)")
+    problem = one_problem(words)
+    with progress.spinner() as say:
+        prediction = api.predict(
+            problem, device, top=top or 5, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
+            journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=say)
+    answer(prediction.to_json()) if as_json else tables.prediction(prediction)
+    if prediction.explanation is not None and not as_json:
+        tables.explanation(prediction.explanation)
+
+
+def _predict_set(words: list[str] | None, problems: str, device: str, top: int, checkpoint: str | None,
+                 out: Path | None, form: str | None, jobs: int | None, force: bool, journal: str | Path | None = None,
+                 evidence: bool = True) -> int:
+    """Answer the problems of a set, a file or (-) stdin; return the exit code, which is 1 if one has no answer.
+
+    Nothing is written before every problem is read and every argument checked. A file is written as a whole or not at
+    all; on stdout each answer is a line as soon as it is known. Raises MisuseError and what `api.predict_many` raises.
+    """
+    from seqtune.tuner.processes import processors
+
+    from ... import api
+    from ...api.bulk import FORMATS
+    from ...api.inputs import check_ending, check_free
+    from .. import progress
+
+    if form is None:
+        form = out.suffix[1:].lower() if out is not None and out.suffix[1:].lower() in FORMATS else "jsonl"
+    if form not in FORMATS:
+        raise MisuseError(f"--format {form!r:.40} is not one of {', '.join(FORMATS)}")
+    if out is not None:
+        check_ending(out, *ENDINGS[form])
+        check_free(out, force)
+    wanted = _from_stdin() if problems == "-" and not words else several_problems(words, problems)
+    with progress.spinner() as say:
+        answers = api.predict_many(wanted, device, top, jobs=jobs or processors(), checkpoint=checkpoint,
+                                   journal=journal, evidence=evidence, progress=say)
+        missing = _write(answers, out, form)
+    if missing:
+        progress.note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
+    return 1 if missing else 0
+
+
+def _from_stdin() -> list[object]:
+    from seqtune.kernels.problem_sets.parse import parse_lines
+
+    text = sys.stdin.read(LARGEST_INPUT + 1)
+    if len(text) > LARGEST_INPUT:
+        raise FormatError(f"stdin has more than {LARGEST_INPUT // 1_000_000} MB; split it")
+    problems = parse_lines("stdin", text)
+    if not problems:
+        raise FormatError("stdin holds no problem")
+    return list(problems)
+
+
+def _write(answers: Iterable[BulkAnswer], out: Path | None, form: str) -> int:
+    """Write the answers; return the number of problems without candidates."""
+    from seqtune.kernels.files import replacing
+
+    if out is None:
+        return _write_lines(answers, sys.stdout, form)
+    with replacing(out) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
+        return _write_lines(answers, file, form)
+
+
+def _write_lines(answers: Iterable[BulkAnswer], file: TextIO, form: str) -> int:
+    from ...api.bulk import COLUMNS
+
+    missing = 0
+    if form == "csv":
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(COLUMNS)
+        file.write(header.getvalue())
+    for answered in answers:
+        file.write(answered.rows() if form == "csv" else answered.line())
+        missing += not answered.candidates
+    return missing

@@ -1,0 +1,1 @@
+"""Tables of answers on standard output, in modules named as the commands that print them."""

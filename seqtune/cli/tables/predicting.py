@@ -1,0 +1,96 @@
+"""Tables of predictions: one, why it was made, and those of the demonstration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...api.results import duration
+from .console import out, rows, table_of
+
+if TYPE_CHECKING:
+    from seqtune.predictor.confidence.explanation import Explanation
+
+    from ...api.results import Demonstration, Prediction, Proposal
+
+
+def prediction(answer: Prediction) -> None:
+    """Print the candidates, the default and, where measured, the winner."""
+    out.print(f"{answer.problem.brief()} on {answer.device.name}", markup=False)
+    measured = answer.verified
+    columns = ["", "configuration"]
+    with_chances = any(candidate.probability is not None for candidate in answer.candidates)
+    columns += ["probability"] if with_chances else []
+    with_confidence = any(candidate.confidence is not None for candidate in answer.candidates)
+    columns += ["expected share", "80 %"] if with_confidence else []
+    columns += ["time", "spread", "error", "status"] if measured else []
+    table = table_of(*columns, right=("probability", "expected share", "80 %", "time", "spread", "error"))
+
+    def add(label: str, candidate: Proposal) -> None:
+        cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}"]
+        if with_chances:
+            cells.append("-" if candidate.probability is None else f"{candidate.probability:.3f}")
+        if with_confidence:
+            expected = candidate.confidence
+            cells += ["-", "-"] if expected is None else [
+                f"{expected.share:.2f}", f"{expected.low:.2f} to {expected.high:.2f}"]
+        if measured and candidate.measurement is None:  # there was no time for it
+            cells += ["-"] * 4
+        elif candidate.measurement is not None:
+            measurement = candidate.measurement
+            cells += [duration(measurement.seconds), f"{100 * measurement.spread:.1f} %",
+                      "-" if measurement.error is None else f"{measurement.error:.1e}",
+                      measurement.status.value + (f": {measurement.message}" if measurement.message else "")]
+        table.add_row(*cells)
+
+    for number, candidate in enumerate(answer.candidates, start=1):
+        add(str(number), candidate)
+    add("default", answer.default)
+    out.print(table)
+    if answer.confidence is not None:
+        out.print(f"the first proposal: {answer.confidence}")
+    for remark in answer.remarks():
+        out.print(remark, markup=False, soft_wrap=True)
+    if measured:
+        out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
+        took, given = answer.elapsed_seconds, answer.budget_seconds
+        if took is not None and given is not None:
+            out.print(f"verified in {duration(took)} of {duration(given)} (--seconds)")
+
+
+def explanation(answer: Explanation) -> None:
+    """Print why the first proposal was made."""
+    out.print("one value away from the first proposal: expected time, or the constraint that forbids it", markup=False,
+               soft_wrap=True)
+    rows([{"parameter": step.parameter, "value": str(step.value), "next": str(step.next_value),
+           "means": step.reason or ("-" if step.slowdown is None else f"{step.slowdown:.2f}x the time")}
+          for step in answer.steps])
+    if answer.known:
+        out.print("the nearest problems of the shipped data, and their fastest configurations", markup=False,
+                   soft_wrap=True)
+        rows([{"problem": known.problem.brief(), "device": known.device.name,
+               "winner": f"{known.winner.kernel} {known.winner.brief()}", "time": duration(known.seconds)}
+              for known in answer.known])
+    if answer.facts:
+        out.print("facts that decided: the second proposal's expected time over the first's, with the fact and with "
+                   "the known ones' median instead (a simple ablation)", markup=False, soft_wrap=True)
+        rows([{"fact": fact.fact, "value": f"{fact.value:g}", "median": f"{fact.median:g}",
+               "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
+
+
+def demo(demonstration: Demonstration) -> None:
+    """Print a line for each problem and device."""
+    table = table_of("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
+                   right=("default", "best", "speed-up", "GFLOP/s"))
+    for answer in demonstration.predictions:
+        winner = answer.winner
+        seconds = None if winner.measurement is None else winner.measurement.seconds
+        flop = answer.problem.names().get("flop")
+        table.add_row(
+            answer.problem.brief(), answer.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
+            duration(answer.default.measurement.seconds if answer.default.measurement else None), duration(seconds),
+            "-" if answer.speedup is None else f"{answer.speedup:.2f}x",
+            f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
+            "yes" if answer.significant else "no")
+    out.print(table)
+    for backend, reason in demonstration.unavailable.items():
+        out.print(f"{backend} is left out: {reason}", markup=False)
