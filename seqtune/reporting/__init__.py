@@ -1,1 +1,4 @@
-"""The report: a data set or a journal as one static page (`seqtune report`); and figures, drawn by Matplotlib."""
+"""The report (`seqtune report`) and figures. A folder `report` would replace the function `seqtune.report` when imported.
+
+The report shows a data set or a journal as one static page; the figures are drawn by Matplotlib.
+"""
