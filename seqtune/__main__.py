@@ -73,7 +73,7 @@ def _discard_output() -> None:
 
 @contextlib.contextmanager
 def _noted_warnings() -> Iterator[None]:
-    """Print each SeqtuneWarning once, as a note without the place in the source; other warnings stay as they are."""
+    """Print each SeqtuneWarning once, as a note without its source line; other warnings stay as they are."""
     texts = set[str]()
     show: Any = warnings.showwarning
 

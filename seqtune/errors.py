@@ -28,8 +28,9 @@ from collections.abc import Sequence
 from typing import Any
 
 LONGEST_MESSAGE = 2000  # characters
-_CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}  # of ISO 6429
-# What the makers of a package call it, where this is not its name.
+# The control characters of ISO 6429.
+_CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+# Titles of packages, where they differ from the name.
 _TITLES = {"matplotlib": "Matplotlib", "torch": "PyTorch", "transformers": "Hugging Face transformers",
            "triton": "Triton (Linux only)"}
 
@@ -64,12 +65,12 @@ class InterruptedTuning(Interrupted):
 
     def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.results = tuple(results)  # of the tuner: one for each search without a final result
+        self.results = tuple(results)  # the tuner's, one for each search without a final result
         self.report: Any = None  # seqtune.tune's report of all results so far
 
 
 class InterruptedTraining(Interrupted):
-    """A training was stopped; its state is kept, and the same call goes on."""
+    """A training was stopped; its state is kept, and the same call resumes it."""
 
 
 class UnpreparedError(SeqtuneError):
@@ -169,8 +170,8 @@ def one_line(error: BaseException | str, longest: int = 300) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a space for each control character except tabs and line ends, and with no half of a character.
+    """The text with a space for each control character except tabs and line ends, and without lone surrogates.
 
-    A text from outside could command a terminal with the former; the latter cannot be written to any file.
+    A control character in a foreign text could command a terminal; a lone surrogate cannot be written to a file.
     """
     return text.translate(_CONTROL).encode(errors="replace").decode()

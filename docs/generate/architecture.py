@@ -144,14 +144,15 @@ def arranged(imports: Mapping[Module, set[Module]], edges: Iterable[tuple[Module
     """The columns from left to right, each from top to bottom: rooms, and the places of arrows that pass the column."""
     level: dict[Module, int] = {}
 
-    def place(key: Module) -> int:
+    def column_of(key: Module) -> int:
         if key not in level:
-            level[key] = 1 + max((place(source) for source, targets in imports.items() if key in targets), default=-1)
+            importers = [source for source, targets in imports.items() if key in targets]
+            level[key] = 1 + max(map(column_of, importers), default=-1)
         return level[key]
 
     columns: dict[int, list[Cell]] = defaultdict(list)
     for key in sorted(imports):
-        columns[place(key)].append(key)
+        columns[column_of(key)].append(key)
     neighbours: dict[Cell, list[Cell]] = defaultdict(list)
     for source, target in edges:
         between = [Pass(source, target, column) for column in range(level[source] + 1, level[target])]

@@ -28,7 +28,7 @@ from ..errors import MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problems
 from .results import Proposal
 
-BATCH = 32  # problems that a process answers at once; they are searched together, which changes no number
+BATCH = 32  # problems that a process answers at once; one beam search answers them, with the same numbers
 FEW = 256  # problems for which a further process is worth its start of half a second
 FORMATS = ("csv", "jsonl")
 COLUMNS = ("problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high", "reason")
@@ -130,7 +130,7 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
     from concurrent.futures.process import BrokenProcessPool
 
     # Ctrl-C reaches every process: only this one answers it
-    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin,
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process,
                                                 (messages_in_use(),)) as pool:
         try:
             yield partial(pool.map, run)
@@ -141,7 +141,7 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
             raise
 
 
-def _begin(libraries: list[dict[str, Any]]) -> None:
+def _start_process(libraries: list[dict[str, Any]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     use_messages(libraries)
 

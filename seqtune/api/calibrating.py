@@ -36,7 +36,7 @@ from ..errors import InterruptedTuning, MisuseError, shown
 from .inputs import as_device, as_problems, check_positive
 
 RUN = "calibrate"  # Record.run
-FITS = 2.0  # factor on the time of the latest fit that is kept free for the last one, which has more measurements
+FITS = 2.0  # times the latest fit's duration is kept free for the last fit, which has more measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, 
     """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
     The time that the last fit will take is kept free. `ranker` holds the model's trees; `expected` says what the whole
-    model expects (None: what the trees do). Raises InterruptedTuning on Ctrl-C.
+    model expects (None: what its trees expect). Raises InterruptedTuning on Ctrl-C.
     """
     tasks = list(Plan(problems).tasks(device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)

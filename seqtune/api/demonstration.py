@@ -24,19 +24,19 @@ def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, jour
     check_positive("seconds", seconds)
     if checkpoint is not None:
         cached_model(checkpoint)
-    here = devices()
-    unavailable = dict(here.unavailable)
+    listing = devices()
+    unavailable = dict(listing.unavailable)
     predictions = []
     layers = network("resnet18")
     for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
-        for _, device in here.listed:
+        for _, device in listing.listed:
             def say(step: str, problem: Problem = problem, device: Device = device) -> None:
                 progress(f"{problem.brief()} on {device.name}: {step}")
 
             try:
                 predictions.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
                                            journal=journal, progress=say))
-            except FormatError:  # of the journal, so it concerns every device
+            except FormatError:  # the journal is damaged, which concerns every device
                 raise
             except SeqtuneError as error:
                 unavailable[device.name] = str(error)

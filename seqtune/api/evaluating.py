@@ -29,10 +29,10 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     """Compare a checkpoint with other methods on problems that it did not learn from.
 
     `data` is a data set (None: the shipped ones) or, with `form` (a name in the table of formats), files of that
-    format. Only `device` is judged (None: all); with `form` it adds facts that the files lack. `checkpoint` is a folder
-    or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a file, or
-    several problems) are measured now on `device`. `methods` and `by_feature` are options of `EvaluationRequest`.
-    `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
+    format. Only `device` is evaluated (None: all); with `form` it adds facts that the files lack. `checkpoint` is a
+    folder or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a
+    file, or several problems) are measured now on `device`. `methods` and `by_feature` are options of
+    `EvaluationRequest`. `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
     """
     from seqtune.data.formats.dataset_file import is_shipped
 
@@ -40,7 +40,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
-    dataset = _evaluation_data(data, form, None if live else device, warn)
+    dataset = _evaluated_data(data, form, None if live else device, warn)
     model = cached_model(shipped_learner(dataset) if checkpoint is None else checkpoint)
     check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
@@ -50,8 +50,8 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     return Evaluation(tuple(learning_of(model.model_type).evaluate(model, dataset, request, progress, warn)))
 
 
-def _evaluation_data(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,
-            warn: Say) -> Dataset:
+def _evaluated_data(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,
+                    warn: Say) -> Dataset:
     """The data set of an evaluation, with the held-out problems of one device only (None: of all)."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.formats.table import find_files, format_of
@@ -83,7 +83,7 @@ def read_measurements(data: str | Path | None) -> Dataset:
     dataset = read_dataset(data)
     if holds_labels(dataset):
         raise MisuseError(f"{data} holds another tuner's choices (labels), not measurements to search among; "
-                          "`seqtune train` learns from labels, and `seqtune evaluate` judges them")
+                          "`seqtune train` learns from labels, and `seqtune evaluate` evaluates on them")
     return dataset
 
 

@@ -73,9 +73,9 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}
-    standard = ServingRequest()
-    arguments |= {part.name: value for part in fields(standard)
-                  if (value := getattr(serving or standard, part.name)) != getattr(standard, part.name)}
+    defaults = ServingRequest()
+    arguments |= {part.name: value for part in fields(defaults)
+                  if (value := getattr(serving or defaults, part.name)) != getattr(defaults, part.name)}
     for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
             taken = ", ".join(map(_option, chosen.takes or ("checkpoint", "library")))
@@ -87,7 +87,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     if chosen.folder:
         check_folder(Path(out))
     else:
-        if not code:  # that format checks its own names
+        if not code:  # `code_writer` checks the name itself
             check_ending(Path(out), FORMATS[form].meaning, *FORMATS[form].endings)
         check_free(Path(out), force)
     request = ExportRequest(
@@ -110,7 +110,7 @@ def _proposer(checkpoint: str | Path | None) -> Propose:
 
 
 def _driver_facts(device: Device) -> Mapping[str, str | int]:
-    """The names that a device's OpenCL driver tells, where the device is here; otherwise none."""
+    """The facts that the OpenCL driver reports of a device of this machine; of other devices none."""
     from seqtune.tuner.backends.opencl.discovery import driver_facts
 
     return driver_facts(device.name) if device.backend == "opencl" else {}

@@ -19,7 +19,7 @@ from seqtune.tuner.backends import discovery
 from ..errors import DeviceError, MisuseError, ProblemError, shown
 
 Check = TypeVar("Check", bound=Callable[..., None])
-# Endings that say what a file holds, where it is something that one could expect of an output here.
+# Endings of the files that seqtune writes, with what such a file holds.
 ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C"}
 
 
@@ -111,8 +111,8 @@ def check_journal(path: Path) -> None:
         raise MisuseError(f"the journal {path} holds no trials")
 
 
-def _of_output(check: Check) -> Check:
-    """The check of an output, with one line for a name that the file system refuses, such as one of 300 characters."""
+def _refusing_names(check: Check) -> Check:
+    """A check of an output that also refuses a name which the file system refuses, such as one of 300 characters."""
     @functools.wraps(check)
     def checked(out: Path, *arguments: Any, **options: Any) -> None:
         try:
@@ -125,7 +125,7 @@ def _of_output(check: Check) -> Check:
     return checked  # type: ignore[return-value]
 
 
-@_of_output
+@_refusing_names
 def check_folder(out: Path) -> None:
     """Check that files can be written into a folder, which may not exist yet. Raises MisuseError, SeqtuneError."""
     if out.exists() and not out.is_dir():
@@ -135,7 +135,7 @@ def check_folder(out: Path) -> None:
     check_writable(out if out.is_dir() else out.parent)
 
 
-@_of_output
+@_refusing_names
 def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
     """Check that an output can be written: its folder exists, and it exists itself only with `force`.
 

@@ -31,10 +31,11 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     until the checkpoint is written, but nothing for several processes); the same call resumes it, and with `end_now`
     writes the checkpoint of what it has learned. `progress` is called after every epoch (after some, if there are few
     problems), `say` for other steps. Of your data, all training problems are learned from, and held-out problems near
-    one judge no longer (`not_judged`); of the shipped data, none near a held-out one is. With few problems, the report
-    has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under torchrun
-    all processes share the work, and the first one saves the checkpoint. Raises MisuseError for wrong arguments and for
-    data that no model learns from, MissingPackageError without PyTorch, InterruptedTraining on Ctrl-C or SIGTERM.
+    one are not used for evaluation (`not_evaluated`); of the shipped data, no training problem near a held-out one is
+    learned from. With few problems, the report has a cross-validation. `force` overwrites a checkpoint, and trains on
+    times that look like noise. Under torchrun all processes share the work, and the first one saves the checkpoint.
+    Raises MisuseError for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch,
+    InterruptedTraining on Ctrl-C or SIGTERM.
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import is_shipped, read_training_data
@@ -87,8 +88,8 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     old records are rehearsed, and trees and training stop with what they have learned. The report compares before and
     after on the held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes
     its own time.
-    Old records are judged only for devices whose answers can change. All training problems of the new records are
-    learned from; a held-out problem near one judges no longer (`not_judged`).
+    Old records are evaluated only for devices whose answers can change. All training problems of the new records are
+    learned from; a held-out problem near one is not used for evaluation (`not_evaluated`).
     Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
     """
     check_installed("train", "torch")

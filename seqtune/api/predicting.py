@@ -101,14 +101,15 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
     from seqtune.tuner.task_verdict import UnverifiedError, verdict_on
 
     try:
-        found = verdict_on(task, list(proposals), seconds, journal, cache, progress)
+        verification = verdict_on(task, list(proposals), seconds, journal, cache, progress)
     except UnverifiedError as reason:
         return replace(_unverified(task, proposals), unverified=str(reason))
-    verdict = found.verdict
+    verdict = verification.verdict
     measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
                                            verdict.measurements.get(configuration))
                 for configuration in (*proposals, verdict.default)}
     return Prediction(
         task.problem, task.device, tuple(measured[configuration] for configuration in proposals),
-        measured[verdict.default], measured[found.winner], True, verdict.speedup, verdict.significant,
-        found.elapsed is None, seconds, found.elapsed, loaded=verdict.loaded, failed_default=found.failed_default)
+        measured[verdict.default], measured[verification.winner], True, verdict.speedup, verdict.significant,
+        verification.elapsed is None, seconds, verification.elapsed, loaded=verdict.loaded,
+        failed_default=verification.failed_default)

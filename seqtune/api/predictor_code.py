@@ -32,7 +32,7 @@ def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
     written, if any are named.
     """
     def write(request: ExportRequest, out: Path) -> dict[str, Any]:
-        return _write_c(checkpoint or _usual(libraries), libraries, out, force)
+        return _write_c(checkpoint or _default_checkpoint(libraries), libraries, out, force)
 
     return write
 
@@ -53,7 +53,7 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
     return {"header": str(header), **written.report}
 
 
-def _usual(libraries: Sequence[str]) -> str | Path:
+def _default_checkpoint(libraries: Sequence[str]) -> str | Path:
     """The checkpoint of the only library, if it has one, or else the shipped one for it."""
     from seqtune.kernels.libraries.table import library_in_use
 

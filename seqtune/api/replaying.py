@@ -71,7 +71,7 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
 
     A search proposes only measured configurations. With `complete`, only completely measured spaces are searched; with
     `held_out`, only problems that the data set keeps out of training, because strategies that begin with the shipped
-    translator's proposals would be judged unfairly on others. `transfer` passes the records of the other devices
+    translator's proposals would have an unfair advantage on others. `transfer` passes the records of the other devices
     ("leave-device-out") or of the other problems ("leave-problem-out") as history to strategies that learn from it.
     `spaces` and `devices` choose by name; empty: all. One search of the largest budget is evaluated at all budgets.
     `jobs` processes run at the same time (None: one for each core). Raises MisuseError.

@@ -67,7 +67,7 @@ def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
 
 
 def evaluated(words: Sequence[Path], files: Sequence[Path]) -> tuple[str | None, list[Path] | Path | None]:
-    """The format and the files that `evaluate` judges; without a format one data set, or None for the shipped ones.
+    """The format and the files that `evaluate` reads; without a format one data set, or None for the shipped ones.
 
     The first word names a format of the table or is itself a data set. Raises MisuseError.
     """

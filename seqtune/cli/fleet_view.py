@@ -28,7 +28,7 @@ class FleetView:
         self.live = Live(console=self.console, transient=True) if self.console.is_terminal else None
         self.printed = time.monotonic()
         self.last = ""
-        self.told: dict[str, str] = {}  # name of a member -> its state, as printed last
+        self.printed_states: dict[str, str] = {}  # name of a member -> its state, as printed last
 
     def __enter__(self) -> FleetView:
         if self.live is not None:
@@ -46,9 +46,9 @@ class FleetView:
         self.last = line(state)
         for member in state["members"]:
             words = f"{member['phase']}{member['reason'] and ': '}{member['reason']}"
-            if member["reason"] and self.told.get(member["name"]) != words:
+            if member["reason"] and self.printed_states.get(member["name"]) != words:
                 self.console.print(f"{member['name']}: {words}", markup=False, soft_wrap=True)
-            self.told[member["name"]] = words
+            self.printed_states[member["name"]] = words
         if self.live is not None:
             self.live.update(Group(_members(state["members"]), self.last))
         elif time.monotonic() - self.printed > QUIET_SECONDS:

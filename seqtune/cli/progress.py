@@ -84,8 +84,8 @@ class TuningProgressBar:
             self._end()
             self.task, self.began, self.printed = task, time.monotonic(), time.monotonic()
             if self.bar is not None:
-                for shown in self.bar.task_ids:
-                    self.bar.remove_task(shown)
+                for identifier in self.bar.task_ids:
+                    self.bar.remove_task(identifier)
                 self.bar.add_task(name, total=step.total, rest="")
         elapsed = time.monotonic() - self.began
         rate = (step.done - step.resumed) / elapsed if elapsed > 0 else 0.0

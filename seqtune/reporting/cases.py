@@ -145,7 +145,7 @@ def _table(name: str, texts: list[str], kernel: Kernel | None) -> tuple[KernelTa
 
 
 def _rank(value: Setting | None, declared: tuple[Setting, ...]) -> tuple[int, float, str]:
-    """The place of a value in its list: numbers ascending, then words as they are declared, then a missing value."""
+    """The sort key of a value: numbers ascending, then words as they are declared, then a missing value."""
     if value is None:
         return 2, 0.0, ""
     if isinstance(value, int):

@@ -24,7 +24,7 @@ from .pruning import pruning
 MOST_BYTES = 4_800_000  # of a page
 MOST_CASES = 50_000  # that a page lists; their names alone take 1 MB
 MOST_TEXTS = 5_000  # configurations written out, because the table of the page does not hold them
-ROOM = 0.95  # of the bytes that an estimate may take: the next attempt should fit
+ROOM = 0.95  # share of the bytes that an estimate may fill, so that the next attempt fits
 
 
 def content(measurements: Measurements, checkpoint: str | Path | None, seed: int, most: int,

@@ -14,7 +14,7 @@ from ..errors import SeqtuneError
 from .cases import Cases
 
 MOST_ROWS = 20_000_000  # configurations enumerated for all cases together: less than a minute
-REFUSED = 200_000  # configurations that a space counts as whose enumeration was refused
+REFUSED = 200_000  # configurations counted for a space whose enumeration was refused
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ FEWEST = 3  # configurations of a problem, so that a variance has a meaning
 
 def importance(cases: Cases) -> list[dict[str, Any]]:
     """A row for each kernel, parameter and machine where it had several values: `share` and that of `chance`."""
-    found = []
+    effects = []
     machine = cases.machine[cases.times["case"].to_numpy()]
     machines = len(cases.measurements.machines)
     pairs = cases.times["kernel"].to_numpy() * machines + machine
@@ -35,9 +35,9 @@ def importance(cases: Cases) -> list[dict[str, Any]]:
         for column, (name, _) in enumerate(table.parameters):
             shares = explained(case, logs, values[:, column])
             if shares is not None:
-                found.append({"kernel": kernel, "machine": number, "parameter": name, "share": shares[0],
-                              "chance": shares[1], "problems": shares[2]})
-    return found
+                effects.append({"kernel": kernel, "machine": number, "parameter": name, "share": shares[0],
+                                "chance": shares[1], "problems": shares[2]})
+    return effects
 
 
 def explained(case: NDArray[np.int64], logs: NDArray[np.float64], value: NDArray[np.int64],

@@ -30,19 +30,19 @@ def overview(cases: Cases, defaults: CaseDefaults) -> list[dict[str, Any]]:
     measurements = cases.measurements
     best = cases.best()["seconds"].reindex(range(len(cases))).to_numpy()
     gains = defaults.seconds / best
-    found = []
+    overviews = []
     for index, (machine, label) in enumerate(zip(measurements.machines, machine_labels(measurements), strict=True)):
         rows = measurements.rows[measurements.rows["machine"] == index]
         when = rows.loc[rows["when"] > 0, "when"]
         own = gains[(cases.machine == index) & np.isfinite(gains)]
-        found.append({
+        overviews.append({
             "label": label, "model": "" if machine.device is None else machine.device.model,
             "sizes": machine.fingerprint, "hosts": list(machine.hosts[:3]),
             "problems": int(rows["problem"].nunique()), "records": len(rows),
             "failures": int((~rows["status"].isin(NO_FAILURES)).sum()),
             "first": _date(when.min()) if len(when) else "", "last": _date(when.max()) if len(when) else "",
             "speedup": float(np.median(own)) if len(own) else None, "compared": len(own)})
-    return found
+    return overviews
 
 
 def _date(seconds: float) -> str:

@@ -26,7 +26,7 @@ from seqtune.tuner.measuring.timing import Options
 from ...errors import KernelError
 
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
-GROWN = 1.5  # factor on the number of trials from which another fit changes the trees much
+GROWN = 1.5  # times as many trials, after which another fit changes the trees much
 Proposals = Callable[[Task], Sequence[Configuration]]  # what a model would choose, for which a label is wanted
 
 

@@ -1,4 +1,4 @@
-"""The verb `collect`: measures on this machine what a model can be trained from, in slices that can be resumed."""
+"""The verb `collect`: measures training data on this machine; the same call resumes one that was stopped."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ def split_for(device: Device, wanted: Sequence[Problem] | None, held_out: bool, 
     split = ProblemSplit((*split.training, *further_training()), split.held_out)
     if not complete:
         split = smaller_problems(split)
-    judged = split.held_out if held_out else ()
-    training = [problem for problem in (split.training if wanted is None else wanted) if problem not in judged]
+    evaluated = split.held_out if held_out else ()
+    training = [problem for problem in (split.training if wanted is None else wanted) if problem not in evaluated]
     return ProblemSplit(tuple(problem for problem in training if kernels_for(problem, device)),
-                        tuple(problem for problem in judged if kernels_for(problem, device)))
+                        tuple(problem for problem in evaluated if kernels_for(problem, device)))
 
 
 def _check_measurable(device: Device, split: ProblemSplit, checkpoint: str | Path | None) -> None:

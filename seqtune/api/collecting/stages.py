@@ -29,13 +29,13 @@ from .results import CollectionProgress, OnProgress, ignore_progress
 
 EXHAUSTIBLE = 3000  # configurations of a held-out problem's space that is measured completely
 SLOWLY_EXHAUSTIBLE = 400  # the same where kernels are built slowly: on all backends but llvm
-AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
+REPEATING = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))  # six samples, whatever the first ones are
 SUSPICIOUS = 0.3  # log of measured over expected time; the noise of an undisturbed trial is a tenth of it
 FROM_TRIALS = 24  # proposals of trees that know the device's trials alone
 CLIMBED = 24  # neighbours of the best that are measured; a configuration has 20 to 60
 AGAIN, PROPOSED, CONTEST = "again", "proposed", "contest"  # Record.run of what the stages after the trials measure
 LATER = (PROPOSED, *COMPARED)  # runs of stages that follow the second look
-FASTEST, OTHERS = 8, 4  # configurations of a contest; random ones among them, so that not all are lucky ones
+FASTEST, OTHERS = 8, 4  # configurations of a contest: the fastest, and random ones, whose times are not low by luck
 BLOCK = 26  # problems that pass through all stages before the next ones: two of each kind
 MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
 # Features that the source of an operation's kernels depends on.
@@ -114,7 +114,7 @@ class Suspects:
         expected = collection.trees(task.problem.type).predict(task.spaces)
         surplus = np.log(seconds / np.nanmin(seconds)) - expected
         numbers = np.flatnonzero(np.isfinite(surplus) & (surplus > SUSPICIOUS)).tolist()
-        collection.measure(task, [task[number] for number in numbers], AGAIN, AT_LEISURE)
+        collection.measure(task, [task[number] for number in numbers], AGAIN, REPEATING)
         collection.runs[task.problem].add(AGAIN)  # in this process also if nothing was suspicious
         return f"{len(numbers)} suspicious trials"
 
@@ -200,7 +200,7 @@ def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnPr
     for begin in range(0, len(collection.problems), block_size):
         block = collection.problems[begin:begin + block_size]
         for stage in stages:
-            for problem in like_sources_together(stage.missing(collection, block)):
+            for problem in sorted_by_source(stage.missing(collection, block)):
                 if deadline.is_over:
                     return refused
                 task = collection.task(problem)
@@ -222,7 +222,7 @@ def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnPr
     return refused
 
 
-def like_sources_together(problems: Sequence[Problem]) -> list[Problem]:
+def sorted_by_source(problems: Sequence[Problem]) -> list[Problem]:
     """Sort problems so that those with the same kernel source follow each other; a build is then used many times."""
     def source(problem: Problem) -> tuple[str, ...]:
         return (problem.type, *(str(problem[name]) for name in SOURCES.get(problem.type, ())))
@@ -230,7 +230,7 @@ def like_sources_together(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def remaining(collection: Collection, stages: Sequence[Stage] = STAGES) -> dict[str, int]:
-    """The number of problems that each stage has still to do; a stage that waits for another one counts all of them."""
+    """The number of problems left to each stage; a problem without trials is left to every stage."""
     waiting = [problem for problem in collection.problems if not collection.times[problem]
                and collection.task(problem) is not None]
     counts = {stage.name: len({*stage.missing(collection, collection.problems), *waiting}) for stage in stages}

@@ -29,7 +29,7 @@ from .results import TuningReport
 if TYPE_CHECKING:
     from seqtune.tuner.run.plan import Plan
 
-NOTE_SECONDS = 2.0  # between two views of the fleet that the driver leaves for `seqtune fleet status`
+NOTE_SECONDS = 2.0  # between two states that the driver stores for `seqtune fleet status`
 
 OnFleet = Callable[[FleetProgress], None]
 
@@ -89,7 +89,7 @@ def _check_files(journal: str | Path | None) -> None:
 
 
 class _Report:
-    """Passes the progress to the user, and now and then to the fleet, where other programs can ask for it."""
+    """Passes the progress to the user, and every NOTE_SECONDS to the fleet, where other programs can ask for it."""
 
     def __init__(self, engine: RayEngine, on_fleet: OnFleet | None) -> None:
         self._engine, self._on_fleet = engine, on_fleet

@@ -24,5 +24,5 @@ def demo(
     from ..tables import predicting as tables
 
     with progress.spinner() as say:
-        shown = api.demo(seconds, checkpoint=checkpoint, journal=journal, progress=say)
-    answer(shown.to_json()) if as_json else tables.demo(shown)
+        demonstration = api.demo(seconds, checkpoint=checkpoint, journal=journal, progress=say)
+    answer(demonstration.to_json()) if as_json else tables.demo(demonstration)

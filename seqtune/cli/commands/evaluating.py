@@ -30,7 +30,7 @@ def evaluate(
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,
     device: Annotated[str | None, typer.Option(
-        "--device", help="Judge this device only; with --live, measure on it.")] = None,
+        "--device", help="Evaluate on this device only; with --live, measure on it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare methods on held-out problems by the share of the best known speed."""

@@ -135,13 +135,13 @@ def collect(
     trials: Annotated[int, typer.Option(
         "--trials", min=1, help="Number of random configurations of each problem.")] = TRIALS,
     held_out: Annotated[bool, typer.Option(
-        "--held-out", help="Also measure, nearly completely, the problems that judge models.")] = False,
+        "--held-out", help="Also measure, nearly completely, the problems that models are evaluated on.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Measure nothing; say what remains.")] = False,
     checkpoint: Checkpoint = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure data to train from on this machine, in slices: the same command goes on where the last one stopped."""
+    """Measure data to train from on this machine; the same command goes on where the last one stopped."""
     from ... import api
     from .. import progress
 

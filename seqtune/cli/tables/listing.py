@@ -121,29 +121,29 @@ def linted(report: LintReport) -> None:
     for size in report.sizes:
         table.add_row(size.kernel, size.problem.key, "too many to count" if size.size is None else str(size.size))
     out.print(table)
-    for place, message in report.findings:
-        out.print(f"{place}: {message}", markup=False, soft_wrap=True)
+    for source, message in report.findings:
+        out.print(f"{source}: {message}", markup=False, soft_wrap=True)
     if not report.findings:
         out.print(f"nothing suspicious in the library {report.library}", markup=False)
 
 
 def _origin(kernel: Kernel) -> str:
-    """The place that a kernel comes from, unless it is ours."""
+    """The origin of a kernel's library as text; empty if the library is ours."""
     from seqtune.kernels.libraries.table import IN_USE, library_in_use
 
-    home = kernel.name.partition(".")[0]
-    origin = library_in_use(home).origin if home in IN_USE else "seqtune"
+    library = kernel.name.partition(".")[0]
+    origin = library_in_use(library).origin if library in IN_USE else "seqtune"
     return "" if origin == "seqtune" else f", from {origin}"
 
 
 def memory(report: MemoryReport) -> None:
-    """Print a line for every race or stray access, and those configurations that could not be judged."""
+    """Print a line for every race or stray access, and for every configuration that could not be checked."""
     for finding in report.findings.values():
         where = finding.line or finding.kernel
         out.print(f"{where}: {finding.what} ({finding.kernel} {finding.settings} on {finding.problem})", markup=False,
                    soft_wrap=True)
     for line in report.unfinished:
-        out.print(f"not judged: {line}", markup=False, soft_wrap=True)
+        out.print(f"not checked: {line}", markup=False, soft_wrap=True)
     out.print(f"{report.ran} configurations of the library {report.library} ran under Oclgrind, "
                f"{len(report.findings)} findings", markup=False)
 

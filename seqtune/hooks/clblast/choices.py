@@ -56,7 +56,7 @@ def parameters(queue: Any, problem: object, *, checkpoint: str | Path = str(LIBR
 
 
 def choice(queue: Any, problem: Problem, checkpoint: str | Path = str(LIBRARY.checkpoint)) -> Configuration:
-    """See `parameters`; the way of every call, which must take microseconds where the answer is known."""
+    """The same as `parameters`. Every call of `gemm` comes here, so a known answer must take microseconds."""
     key = int(queue.device.int_ptr), checkpoint, problem
     if key not in _choices:
         _choices[key] = _proposals(problem, device_of(queue), checkpoint, 1)[0]

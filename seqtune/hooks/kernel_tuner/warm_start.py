@@ -1,4 +1,4 @@
-"""WarmStart: a checkpoint that was trained on Kernel Tuner's caches, and what it proposes for a new search.
+"""WarmStart: a checkpoint that was trained on Kernel Tuner's caches, and its proposals for a new search.
 
 The kernel, its parameters and the features of its problems are those of the import (`seqtune import kernel-tuner`).
 Values that the checkpoint does not know are left to the search.
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from seqtune.predictor.sequence.declaration import Declaration
     from seqtune.predictor.sequence.vocabulary import Vocabulary
 
-PROPOSALS = 8  # with which a search begins; as many as a predictor's seeds in `seqtune tune`
+PROPOSALS = 8  # that a search begins with; as many as a predictor's seeds in `seqtune tune`
 
 Settings = Mapping[str, Setting]
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The checkpoint, and what Kernel Tuner does not say. Raises MisuseError, CheckpointError when it is made.
+    """A checkpoint, and facts that Kernel Tuner does not pass on. Making one raises MisuseError, CheckpointError.
 
     `problem` has features of the problem, as a mapping or as text (`size_x=4096 size_y=4096`): by default, the sizes
     that `tune_kernel` got, and those parameters with a single value that the checkpoint knows as features. `kernel` and
@@ -136,5 +136,5 @@ def _feature_names(vocabulary: Vocabulary) -> set[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A Python value for NumPy's."""
+    """A NumPy number as a Python value."""
     return value.item() if isinstance(value, np.generic) else value

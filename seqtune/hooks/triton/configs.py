@@ -11,8 +11,8 @@ from seqtune.kernels.registry import is_registered, kernel
 
 from ...errors import MisuseError, check_installed
 
-# The list of `space("gemm")` after the default: large blocks for large products, flat ones for few rows, deep ones for
-# small products. A tuner that benchmarks them all has a fair choice, and none needs more than 100 KB of shared memory.
+# BLOCK_M, BLOCK_N, BLOCK_K, num_warps and num_stages of `space("gemm")` after the default: large blocks for large
+# products, flat ones for few rows, deep ones for small products. None needs more than 100 KB of shared memory.
 _GEMM = ((128, 256, 64, 8, 3), (128, 128, 32, 4, 4), (64, 128, 64, 4, 3), (16, 64, 128, 4, 3), (32, 32, 128, 2, 3))
 
 
@@ -79,7 +79,7 @@ def config_of(settings: Mapping[str, Setting], names: Mapping[str, str], like: A
 
 
 def settings_of(config: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a triton.Config under our names, without those that bear another's name."""
+    """The settings of a triton.Config under our names, without a kwarg whose name is our name of another parameter."""
     ours = {theirs: name for name, theirs in names.items()}
     options = {name: value for name in OPTIONS if (value := getattr(config, name, None)) is not None}
     return {**options, **{ours.get(name, name): value for name, value in config.kwargs.items()

@@ -33,6 +33,7 @@ from .running_device import running_device
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
 
+
 def prune(operation: str | None = None, *, names: Mapping[str, str] | None = None, top: int = 1,
           device: Device | str | None = None, kernel: Kernel | str | Path | None = None,
           checkpoint: str | Path | None = None, **features: Value) -> dict[str, Any]:
@@ -74,15 +75,15 @@ class Pruning:
                  device: Device | str | None, checkpoint: str | Path | None, features: Mapping[str, Value]) -> None:
         self.kind, self.family, self.names, self.top = kind, family, names, top
         self.device, self.checkpoint, self.features = device, checkpoint, features
-        self.said: set[str] = set()
+        self.warned: set[str] = set()
 
     def __call__(self, configs: Sequence[Any], nargs: Mapping[str, Any], **kwargs: Any) -> list[Any]:
         """The predicted configurations, best first; all `configs` where none can be predicted."""
         try:
             return self.predicted(configs, {**nargs, **kwargs})
         except SeqtuneError as error:
-            if str(error) not in self.said:  # once for each reason: a kernel is tuned for many keys
-                self.said.add(str(error))
+            if str(error) not in self.warned:  # once for each reason: a kernel is tuned for many keys
+                self.warned.add(str(error))
                 warnings.warn(f"seqtune predicts no configuration, so Triton tunes: {error}", SeqtuneWarning,
                               stacklevel=2)
             return list(configs)
@@ -147,7 +148,7 @@ def _declared(given: Kernel | str | Path) -> Kernel:
 
 
 def _expressible(task: Task, names: Mapping[str, str], present: frozenset[str]) -> Task:
-    """The task with only what the user's kernel can be told: a parameter that it lacks stays at its default."""
+    """The part of a task that the user's kernel can run: a parameter that the kernel lacks keeps its default."""
     keep = np.ones(len(task), bool)
     for space, part in task.parts():
         default = space.default

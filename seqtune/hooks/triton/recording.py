@@ -45,13 +45,13 @@ def record(journal: str | Path, *, keys: Mapping[str, Sequence[str]] | None = No
 
 
 class Recording:
-    """A recording under way. Use `record`."""
+    """A recording in progress; `record` makes one."""
 
     def __init__(self, journal: str | Path, keys: Mapping[str, Sequence[str]], device: Device | str | None) -> None:
         self.knobs = listening_knobs()
         self.keys, self.device = keys, device
         self.journal = Journal(journal)
-        self.before: Callable[..., Any] | None = self.knobs.listener
+        self.earlier: Callable[..., Any] | None = self.knobs.listener
         self.knobs.listener = self.listen
         self.written = 0
 
@@ -63,16 +63,15 @@ class Recording:
         self.stop()
 
     def stop(self) -> None:
-        """Give the earlier listener its place back and close the journal. A listener set since then stays."""
+        """Restore the earlier listener and close the journal. A listener that was set since then stays."""
         if self.knobs.listener == self.listen:
-            self.knobs.listener = self.before
+            self.knobs.listener = self.earlier
         self.journal.close()
 
     def listen(self, **benchmark: Any) -> None:
-        """Keep one key's timings; Triton calls it. What cannot be kept is one warning, and the user's tuning goes on.
-        """
-        if self.before is not None:
-            self.before(**benchmark)
+        """Keep the timings of one key; Triton calls this. Where that fails, a warning says so, and tuning goes on."""
+        if self.earlier is not None:
+            self.earlier(**benchmark)
         try:
             if not benchmark.get("cache_hit"):
                 self.keep(benchmark["fn"], benchmark["key"], benchmark["configs_timings"])
