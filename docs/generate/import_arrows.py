@@ -82,7 +82,7 @@ def statements(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _absolute(dotted: str) -> Module:
-    """`seqtune.kernels.devices.device` -> ("kernels", "device"); names outside the package give ()."""
+    """`seqtune.kernels.devices.device` -> ("kernels", "devices", "device"); names outside the package give ()."""
     parts = tuple(dotted.split("."))
     if parts[0] != "seqtune":
         return ()
