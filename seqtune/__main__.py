@@ -25,7 +25,7 @@ from .errors import SeqtuneError, SeqtuneWarning
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-NEW_OBJECTS = 200_000  # between two searches for garbage: imports make nearly as many, and none of them is garbage
+NEW_OBJECTS = 200_000  # objects between two searches for garbage: imports make nearly as many, all of which stay
 INTERRUPTED = 130  # the exit code for Ctrl-C, of shells and of typer
 
 
@@ -73,7 +73,7 @@ def _discard_output() -> None:
 
 @contextlib.contextmanager
 def _noted_warnings() -> Iterator[None]:
-    """Print each SeqtuneWarning once, as a note without its source line; other warnings stay as they are."""
+    """Print each SeqtuneWarning once, as a note without the place in the source; other warnings stay as they are."""
     texts = set[str]()
     show: Any = warnings.showwarning
 

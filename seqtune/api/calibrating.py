@@ -68,7 +68,7 @@ class Calibrated:
     device: Device
     journal: Path
     probes: int  # measured by this run
-    measurements: int  # of this device, that the correction rests on
+    measurements: int  # measurements of the device that the correction rests on
     problems: int
     before: float | None  # a share; None if no probe ran
     after: float | None

@@ -46,9 +46,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_free(Path(out), force, checkpoint=True)
     unfinished = None
     if state is not None or is_alone():
-        unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state), {
-            "data": "shipped" if is_shipped(data) else str(Path(str(data)).absolute()), "epochs": epochs,
-            "extra": extra, "seed": seed, "refit": refit})
+        unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
+                                           command_of(data, epochs, extra, seed, refit))
     elif end_now:
         raise MisuseError("several processes keep no state without --state, so there is no training to end")
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
@@ -75,6 +74,15 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     if unfinished is not None:
         unfinished.end()
     return written
+
+
+def command_of(data: str | Path | None, epochs: int | None = None, extra: int | None = None, seed: int = 0,
+               refit: bool = False) -> dict[str, Any]:
+    """The arguments that a training depends on, by name: an unfinished one goes on where all are as before."""
+    from seqtune.data.formats.dataset_file import is_shipped
+
+    return {"data": "shipped" if is_shipped(data) else str(Path(str(data)).absolute()), "epochs": epochs,
+            "extra": extra, "seed": seed, "refit": refit}
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.run.simulation import Curves, RecordedSpace
 
-STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # by default: ours, the best known ones, chance
+STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # default: ours, the best known ones, chance
 BUDGETS = (25, 50, 100, 200)
 REPEATS = 30
 TRANSFERS = ("leave-device-out", "leave-problem-out")
-PREFIX = "recorded:"  # of the name of a recorded device
+PREFIX = "recorded:"  # prefix of the name of a recorded device
 MAX_LISTED = 8  # names in a message
-TARGET_SHARES = (0.95, 0.99)  # of the optimum's speed
+TARGET_SHARES = (0.95, 0.99)  # shares of the optimum's speed
 MAX_REPEATS = 100_000
 MAX_TRIALS = 1_000_000
 

@@ -102,7 +102,7 @@ class Prediction:
     note: str = ""  # what to know about an answer that rests on no measurement
     loaded: bool = False  # whether other work had much of the machine during the verification
     unverified: str = ""  # why a verification that was asked for was not made
-    explanation: Explanation | None = None  # of the first candidate, if asked for
+    explanation: Explanation | None = None  # explains the first candidate, if asked for
     fell_back: bool = False  # whether the safe default answers because the confidence was below `min_confidence`
     evidence: int = 0  # measurements of this device in the journal that corrected the proposals
     failed_default: str = ""  # why the safe default did not run, and what was compared with instead

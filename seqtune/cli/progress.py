@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.training.loop import Progress as TrainingProgress
     from seqtune.tuner.run.plan import TuningProgress
 
-QUIET_SECONDS = 10.0  # between two lines where there is no terminal
+QUIET_SECONDS = 10.0  # seconds between two lines where there is no terminal
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ class KernelTable:
 
     name: str
     kernel: Kernel | None  # its declaration
-    parameters: tuple[tuple[str, tuple[Setting | None, ...]], ...]  # with their values; None: a row lacks it
+    parameters: tuple[tuple[str, tuple[Setting | None, ...]], ...]  # names and values; None: a row lacks the parameter
     indices: Indices  # (configuration, parameter)
     numbers: dict[frozenset[tuple[str, Setting]], int]  # configuration -> its number
 
@@ -47,8 +47,8 @@ class Cases:
     times: pd.DataFrame
     tables: tuple[KernelTable, ...]
     problems: tuple[str, ...]  # Problem.key
-    machine: Indices  # of each case
-    problem: Indices  # of each case, as an index into `problems`
+    machine: Indices  # (case,) index into the machines of `measurements`
+    problem: Indices  # (case,) index into `problems`
     former: int  # records of earlier kernel versions and of other toolchains
 
     def __len__(self) -> int:

@@ -53,7 +53,7 @@ def case_defaults(cases: Cases, most_rows: int = MOST_ROWS) -> CaseDefaults:
         task = task_of(cases, case) if left > 0 else None
         left -= REFUSED if task is None else len(task)
         default = None if task is None else task.default
-        if default is not None and default.kernel not in index:  # of another library than the measured kernels
+        if default is not None and default.kernel not in index:  # the measured kernels belong to another library
             default = None
         configurations.append(default)
         if default is not None:

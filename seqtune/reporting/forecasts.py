@@ -15,8 +15,8 @@ from seqtune.predictor.answering import Answering, answering_many, named_predict
 from ..errors import CheckpointError
 from .cases import Cases
 
-MOST_CASES = 300  # that are drawn: ten seconds
-BINS = 8  # of the reliability curve, with equal numbers of points
+MOST_CASES = 300  # cases that are drawn: ten seconds
+BINS = 8  # bins of the reliability curve, with equal numbers of points
 FEWEST_IN_BIN = 5
 
 

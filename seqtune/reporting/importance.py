@@ -58,7 +58,7 @@ def explained(case: NDArray[np.int64], logs: NDArray[np.float64], value: NDArray
     whole = np.bincount(group, centred**2)
     _, first, part, members = np.unique(np.stack([group, value]), axis=1, return_index=True, return_inverse=True,
                                         return_counts=True)
-    values = np.bincount(group[first], minlength=len(sizes))  # of each case
+    values = np.bincount(group[first], minlength=len(sizes))  # (case,) number of distinct values
     varied = (values > 1) & (whole > 0)
     if not varied.any():
         return None

@@ -45,7 +45,7 @@ class Measurements:
 
     rows: pd.DataFrame
     machines: tuple[MeasuringMachine, ...]
-    problems: Mapping[str, Problem]  # by key
+    problems: Mapping[str, Problem]  # key -> problem
     ordered: bool
     held_out: frozenset[str] = frozenset()
     declared: Mapping[str, Kernel] = field(default_factory=dict)  # kernels that the data declares itself

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-STEP = 0.001  # between two logarithms of seconds that differ in the page: a tenth of a per cent
-MOST_LEVELS = 65_534  # in 16 bits, next to 0 for a failure
+STEP = 0.001  # the least difference of log(seconds) that a page keeps: a tenth of a per cent
+MOST_LEVELS = 65_534  # levels that 16 bits can hold beside 0, which stands for a failure
 
 
 def packed(facts: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> str:

@@ -13,7 +13,7 @@ from ..errors import check_installed
 # Okabe and Ito's colours, which colour-blind readers can tell apart; seqtune itself is black.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
-TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # on an axis of shares
+TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # shares that an axis marks
 
 
 def style() -> Any:

@@ -44,13 +44,13 @@ class Collection:
     split: ProblemSplit
     trials: int  # random configurations of a training problem
     propose: Proposals
-    seed: int = 0  # of the order of problems and of the random configurations
+    seed: int = 0  # decides the order of problems and the random configurations
     renew: Callable[[], None] = lambda: None  # called between two builds of a contest
     problems: Sequence[Problem] = field(init=False)  # all, in the order of measuring
     held_out: frozenset[Problem] = field(init=False)
     times: dict[Problem, dict[Configuration, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: dict[Problem, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _trees: dict[str, tuple[Trees, int]] = field(default_factory=dict)  # with the number of trials they are fitted to
+    _trees: dict[str, tuple[Trees, int]] = field(default_factory=dict)  # operation -> trees, trials they are fitted to
 
     def __post_init__(self) -> None:
         """Read what the journal holds of the device, measured with today's kernels and toolchain on this machine."""

@@ -21,7 +21,7 @@ class CollectionProgress:
     stage: str  # name of what was measured of the problem
     summary: str  # the result of that in a few words
     complete: int  # problems of the device whose stages are all done
-    problems: int  # of the device
+    problems: int  # problems of the device
     seconds_left: float  # infinite without a budget
 
     @property
@@ -70,7 +70,7 @@ class Collected:
     records: int
     problems: int
     devices: tuple[CollectedDevice, ...]
-    interrupted: bool = False  # by Ctrl-C or SIGTERM
+    interrupted: bool = False  # whether Ctrl-C or SIGTERM stopped the call
 
     def conclusion(self) -> str:
         """A line for each device, and one about the data set."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem_sets.collected import ProblemSplit
     from seqtune.kernels.task import Task
 
-JOURNAL, MEASURED = "journal.sqlite", "measured.parquet"  # in the folder of a collection
+JOURNAL, MEASURED = "journal.sqlite", "measured.parquet"  # names of files in the folder of a collection
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alone
 
 

@@ -115,7 +115,7 @@ class Suspects:
         surplus = np.log(seconds / np.nanmin(seconds)) - expected
         numbers = np.flatnonzero(np.isfinite(surplus) & (surplus > SUSPICIOUS)).tolist()
         collection.measure(task, [task[number] for number in numbers], AGAIN, REPEATING)
-        collection.runs[task.problem].add(AGAIN)  # in this process also if nothing was suspicious
+        collection.runs[task.problem].add(AGAIN)  # otherwise a problem without suspicious trials would come again
         return f"{len(numbers)} suspicious trials"
 
 

@@ -29,7 +29,7 @@ from .results import TuningReport
 if TYPE_CHECKING:
     from seqtune.tuner.run.plan import Plan
 
-NOTE_SECONDS = 2.0  # between two states that the driver stores for `seqtune fleet status`
+NOTE_SECONDS = 2.0  # seconds between two states that the driver stores for `seqtune fleet status`
 
 OnFleet = Callable[[FleetProgress], None]
 

@@ -26,7 +26,7 @@ class FailureCount:
 
     status: str
     count: int
-    message: str  # of the first of them; may be empty
+    message: str  # the message of the first failed trial; may be empty
 
     def __str__(self) -> str:
         return f"{self.count} {self.status}{f': {self.message!r}' if self.message else ''}"
@@ -56,13 +56,13 @@ class Tuned:
     default_seconds: float | None
     trials: int
     measured: int  # trials of this run; the others were in the journal
-    failures: tuple[FailureCount, ...]  # of all trials
+    failures: tuple[FailureCount, ...]  # counted over all trials
     space: int  # number of valid configurations
-    confidence: float | None  # that the best beats the runner-up: 1 - p of a test over the finals
-    best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
+    confidence: float | None  # probability that the best beats the runner-up: 1 - p of a test over the finals
+    best_resources: ResourceUsage | None = None  # registers and memory of the best; None on the CPU
     failed_default: str = ""  # why the default did not run, and what was compared with instead
     device: str = ""  # the name of the members' device; empty without a fleet
-    members: tuple[str, ...] = ()  # of a fleet, that shared the trials
+    members: tuple[str, ...] = ()  # members of a fleet that shared the trials
 
     @classmethod
     def of(cls, result: TuningResult) -> Tuned:
@@ -114,12 +114,12 @@ class Tuned:
 class TuningReport:
     """The results of a tuning run: one for each problem, on a fleet one for each problem and kind of device."""
 
-    device: Device  # of a fleet, that of its first member
+    device: Device  # a fleet: the device of its first member
     journal: Path | None  # None for a replay
     results: tuple[Tuned, ...] = ()
-    skipped: tuple[tuple[Problem, str], ...] = ()  # with the reason
+    skipped: tuple[tuple[Problem, str], ...] = ()  # problems with the reason
     replayed: str | None = None  # the data set that answered in a replay
-    interrupted: bool = False  # by Ctrl-C: the results are those of the trials so far
+    interrupted: bool = False  # whether Ctrl-C stopped the run: the results are those of the trials so far
     unprepared: int = 0  # problems of `skipped` that kernels solve and that could not be measured
     spent: str = ""  # the option whose trials were all in the journal before the run, as the command line writes it
     fleet: str = ""  # the address of the fleet; empty without one

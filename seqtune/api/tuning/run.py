@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seqtune.tuner.run.members import Run
     from seqtune.tuner.run.plan import Budget, Plan, TuningProgress
 
-DEFAULT_TRIALS = 200  # of a search without a budget
+DEFAULT_TRIALS = 200  # trials of a search without a budget
 
 Opened = tuple["Run", TuningReport]  # a run, and the report of its results, which has none yet
 

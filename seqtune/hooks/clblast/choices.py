@@ -17,9 +17,9 @@ from ...api.inputs import as_problem
 from ...errors import DeviceError, SeqtuneError
 
 FAMILIES = (xgemm.KERNEL, xgemm_direct.KERNEL)
-PROPOSALS = 5  # that `tune` measures, beside CLBlast's own default
+PROPOSALS = 5  # proposals that `tune` measures beside CLBlast's own default
 
-_devices: dict[int, Device] = {}  # by the address of pyopencl's device
+_devices: dict[int, Device] = {}  # address of pyopencl's device -> facts
 _choices: dict[tuple[int, str | Path, Problem], Configuration] = {}
 
 

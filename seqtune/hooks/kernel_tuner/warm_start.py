@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.sequence.declaration import Declaration
     from seqtune.predictor.sequence.vocabulary import Vocabulary
 
-PROPOSALS = 8  # that a search begins with; as many as a predictor's seeds in `seqtune tune`
+PROPOSALS = 8  # proposals at the beginning of a search; as many as a predictor's seeds in `seqtune tune`
 
 Settings = Mapping[str, Setting]
 
