@@ -151,7 +151,7 @@ class TrainingRequest:
     seed: int = 0
     deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
-    protect_held_out: bool = False  # do not learn from problems near a held-out one; else that one judges no longer
+    protect_held_out: bool = False  # do not learn from problems near a held-out one; else the held-out one is not used
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ class EvaluationRequest:
 
     methods: tuple[str, ...] | None = None  # names from the kind's methods; None: all of them
     queries: tuple[tuple[Problem, Device], ...] | None = None  # measured now; None: look up recorded times
-    by_feature: bool = False  # also judge each direction and each data type separately
-    protect_held_out: bool = False  # every held-out problem judges, since no training learns from problems near it
+    by_feature: bool = False  # also score each direction and each data type separately
+    protect_held_out: bool = False  # use every held-out problem: no training learns from problems near it
 
 
 class Model(TaskPredictor, Protocol):

@@ -116,7 +116,8 @@ class Proposer:
         members = None if expected is None else expected.astype(np.float64)
         slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
         if self.judge is not None and len(numbers):
-            slowness, members = together(slowness, members, self.judge.slowness(task, numbers).astype(np.float64))
+            judge = self.judge.slowness(task, numbers).astype(np.float64)
+            slowness, members = combined_slowness(slowness, members, judge)
         proposals = Proposals(task, numbers, log_probabilities, slowness, members)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
@@ -132,13 +133,14 @@ class Proposer:
                 for index, (number, log_probability) in enumerate(first)]
 
 
-def together(slowness: Floats, members: Floats | None, judged: Floats) -> tuple[Floats, Floats]:
+def combined_slowness(trees: Floats, members: Floats | None, judge: Floats) -> tuple[Floats, Floats]:
     """The mean of the trees' slowness (proposal,) and the judge's, and the members of both (proposal, member).
 
-    The judge's estimates are shifted to the mean of the trees', or without trees so that the least is 0.
+    The judge's estimates are shifted to the mean of the trees'. If a slowness of the trees is unknown, the judge's
+    count alone, shifted so that the least is 0.
     """
-    if members is None or np.isnan(slowness).any():
-        alone = judged - judged.min()
-        return alone, alone[:, None]
-    shifted = judged - judged.mean() + slowness.mean()
-    return (slowness + shifted) / 2, np.column_stack([members, shifted])
+    if members is None or np.isnan(trees).any():
+        shifted = judge - judge.min()
+        return shifted, shifted[:, None]
+    shifted = judge - judge.mean() + trees.mean()
+    return (trees + shifted) / 2, np.column_stack([members, shifted])

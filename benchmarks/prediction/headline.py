@@ -47,14 +47,15 @@ def sample(data: Dataset, cases: int = CASES) -> Dataset:
 
 def judged_cases(data: Dataset, predictor: Predictor) -> list[Row]:
     """Make a row for each held-out case of a data set: the share of the best recorded time, for each of COUNTS."""
-    from seqtune.predictor.times.evaluation import judge
+    from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.times.evaluation import evaluate_tasks
     from seqtune.predictor.times.shares import OURS
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
         return [{"device": outcome.device, "problem": outcome.problem,
                  "shares": [round(math.exp(outcome.log_shares[OURS, count]), 6) for count in COUNTS]}
-                for outcome in judge(data, predictor, COUNTS)]
+                for outcome in evaluate_tasks(measured_tasks(data, held_out=True), predictor, COUNTS)]
 
 
 def means(cases: Sequence[Row]) -> dict[int, float]:

@@ -131,10 +131,10 @@ def adapted_to(given: argparse.Namespace, predictor: TimesModel | Ranker, few: D
     checkpoint, report = retrain(predictor, few, old, options, _progress)
     if report.interrupted:
         raise SeqtuneError("the retraining was interrupted; run the command again")
-    assert not any(report.not_judged.values())  # `LeftOut` keeps the training problems away from all held-out ones
+    assert not any(report.not_evaluated.values())  # `LeftOut` keeps the training problems away from all held-out ones
     content = report.to_json()
     shown = ("new_problems", "epochs", "seconds", "out_of_time", "unchanged")
-    changed = sorted({row.device for row in report.judged if row.records == OLD})
+    changed = sorted({row.device for row in report.evaluated if row.records == OLD})
     return checkpoint, {**{name: content[name] for name in shown}, "changed": changed}
 
 

@@ -122,7 +122,7 @@ def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
     """Yield the rows of a method, from WORK if stored there; the method is trained when the first is missing."""
     from dataclasses import asdict
 
-    from seqtune.predictor.labels.scores import judge
+    from seqtune.predictor.labels.scores import score_labels
 
     method: LabelMethod | None = None
     for name, labels in judged.items():
@@ -131,7 +131,7 @@ def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
             _step(f"{title}: {name}, {len(labels)} labels")
             method = method or make()
             rows = [{"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
-                     for row in judge(method, {name: labels})]
+                     for row in score_labels(method, {name: labels})]
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, rows)
         yield from json.loads(path.read_text())

@@ -54,8 +54,8 @@ def _left_out(observations: Observations, options: ResidualOptions) -> Floats:
         forests = _fitted(observations, np.delete(problems, np.s_[fold::FOLDS]), options)
         for name, forest in forests.items():
             rows = observations.rows[name]
-            judged = np.isin(observations.problem[rows], problems[fold::FOLDS])
-            changes[rows[judged]] = forest.margins(observations.tables[name][judged])[:, 0]
+            left_out = np.isin(observations.problem[rows], problems[fold::FOLDS])
+            changes[rows[left_out]] = forest.margins(observations.tables[name][left_out])[:, 0]
     return changes
 
 

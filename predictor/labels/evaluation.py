@@ -15,7 +15,7 @@ from ..say import Say, silent
 from ..translator.threads import one_thread
 from .methods import Beam
 from .model import LabelModel
-from .scores import LabelRow, SolverChoiceRow, judge, solver_choice_rows
+from .scores import LabelRow, SolverChoiceRow, score_labels, solver_choice_rows
 from .solver_choice import choose
 
 BY = ("direction", "dtype")  # features whose values get a part each
@@ -25,15 +25,15 @@ def evaluate_labels(checkpoint: LabelModel, data: Dataset, *, by_feature: bool =
                     progress: Say = silent, warn: Say = silent) -> list[LabelRow | SolverChoiceRow]:
     """Score a checkpoint: rows by device and solver for the labels of a data set, then by device for its timings.
 
-    Only labels and timings that the checkpoint has not learned from are judged. `by_feature` adds parts by direction
-    and data type. Raises MisuseError if nothing is left to judge.
+    Only labels and timings that the checkpoint has not learned from are scored. `by_feature` adds parts by direction
+    and data type. Raises MisuseError if none is left.
     """
-    judged, timings = unlearned(checkpoint, read_labels(data), read_solver_timings(data), warn)
+    unseen, timings = unlearned(checkpoint, read_labels(data), read_solver_timings(data), warn)
     with one_thread():
         rows: list[LabelRow | SolverChoiceRow] = [
-            *judge(Beam(checkpoint.next_word()), judged, BY if by_feature else (), progress)]
+            *score_labels(Beam(checkpoint.next_word()), unseen, BY if by_feature else (), progress)]
         if timings is not None and len(timings):
-            progress("judging the choice of solvers")
+            progress("scoring the choice of solvers")
             rows += solver_choice_rows(timings, choose(checkpoint.translator, timings))
     return rows
 
@@ -45,31 +45,32 @@ def unlearned(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: Sol
     Raises MisuseError if there are none.
     """
     kernels = checkpoint.kernels()
-    judged = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
+    unlearned_labels = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
               for name, kernel_labels in labels.items() if name in kernels}
-    judged = {name: part for name, part in judged.items() if len(part)}
-    checkpoint.vocabulary.check(kernels[name] for name in judged)
-    judged_timings = None if timings is None else timings.take(
+    unlearned_labels = {name: part for name, part in unlearned_labels.items() if len(part)}
+    checkpoint.vocabulary.check(kernels[name] for name in unlearned_labels)
+    unlearned_timings = None if timings is None else timings.take(
         np.flatnonzero(~checkpoint.learned.contains(timings.hashes)))
-    if not judged and (judged_timings is None or not len(judged_timings)):
-        raise MisuseError("nothing to judge: the checkpoint has learned from every problem in these files")
-    skipped = sum(map(len, labels.values())) - sum(map(len, judged.values()))
+    if not unlearned_labels and (unlearned_timings is None or not len(unlearned_timings)):
+        raise MisuseError("nothing to evaluate on: the checkpoint has learned from every problem in these files")
+    skipped = sum(map(len, labels.values())) - sum(map(len, unlearned_labels.values()))
     if skipped:
-        warn(f"{skipped} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
-    return judged, judged_timings
+        warn(f"{skipped} labels are not evaluated: the checkpoint has learned from their problems, or lacks their "
+             "solvers")
+    return unlearned_labels, unlearned_timings
 
 
-def judged_rows(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: SolverTimings | None,
+def held_out_scores(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: SolverTimings | None,
                 say: Say = silent) -> list[dict[str, Any]]:
     """Score a checkpoint on the held-out problems: JSON objects by device and solver, then by device."""
     kernels = checkpoint.kernels()
     held_out = {name: kernel_labels.spoken_by(kernels[name]).split()[1]
                 for name, kernel_labels in labels.items() if name in kernels}
-    rows = [row.to_json() for row in judge(Beam(checkpoint.next_word()), held_out, progress=say)]
+    rows = [row.to_json() for row in score_labels(Beam(checkpoint.next_word()), held_out, progress=say)]
     if timings is not None:
-        judged_timings = timings.take(np.flatnonzero(timings.queries.held_out))
-        chosen = choose(checkpoint.translator, judged_timings)
-        rows += [row.to_json() for row in solver_choice_rows(judged_timings, chosen)]
+        held_out_timings = timings.take(np.flatnonzero(timings.queries.held_out))
+        chosen = choose(checkpoint.translator, held_out_timings)
+        rows += [row.to_json() for row in solver_choice_rows(held_out_timings, chosen)]
     return rows
 
 

@@ -35,7 +35,7 @@ class ExampleSet(Protocol[Net_contra]):
         """The mean loss in nats of the examples with these row numbers."""
         ...
 
-    def judge(self, model: Net_contra, rows: Rows) -> tuple[float, float, int]:
+    def validation_sums(self, model: Net_contra, rows: Rows) -> tuple[float, float, int]:
         """Sums over the examples with these row numbers: nats, right predictions, all predictions."""
         ...
 
@@ -75,7 +75,7 @@ class LabelExamples:
         return torch.stack([F.cross_entropy(scores.float(), wanted[:, column], label_smoothing=options.smoothing)
                             for column, scores in enumerate(self.scores(model, rows))]).mean()
 
-    def judge(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
+    def validation_sums(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
         """The sums over parameters: nats, right values, all values."""
         wanted, nats, right = torch.from_numpy(self.indices[rows]), 0.0, 0.0
         for column, scores in enumerate(self.scores(model, rows)):
@@ -128,7 +128,7 @@ class SolverTimingExamples:
         wanted /= np.repeat(np.add.reduceat(wanted, timings.starts[:-1]), lengths)
         return (-(torch.from_numpy(wanted.astype(np.float32)) * logs).sum() - options.applies * timed.sum()) / len(rows)
 
-    def judge(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
+    def validation_sums(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
         """The sums over queries: nats, right solvers, all queries."""
         logs, _, timings = self.scores(model, rows)
         lengths = np.diff(timings.starts)

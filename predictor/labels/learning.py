@@ -31,7 +31,7 @@ class LabelLearning:
               say: Say) -> tuple[LabelModel, dict[str, Any]]:
         """Train a model and report on it, see `Learning.train`.
 
-        With `refit` the model is judged on the held-out problems, and then trained on them, too.
+        With `refit` the model is scored on the held-out problems, and then trained on them, too.
         """
         from .options import LabelOptions
         from .whole_training import train_whole
@@ -51,7 +51,7 @@ class LabelLearning:
                  warn: Say) -> Sequence[LabelRow | SolverChoiceRow]:
         """Score the model: rows by device and solver for its configurations, then by device for its choice of solvers.
 
-        Only labels and timings that the model has not learned from are judged. Raises MisuseError.
+        Only labels and timings that the model has not learned from are scored. Raises MisuseError.
         """
         from .evaluation import evaluate_labels
 

@@ -1,4 +1,4 @@
-"""LabelMethod: a method that predicts labels; and Beam, the method that every source of next words is judged by.
+"""LabelMethod: a method that predicts labels; and Beam, the method that scores every source of next words.
 
 A method proposes configurations for labelled queries. One that predicts word by word also tells whether its next value
 is right after the true values before it. The baselines of `benchmarks/` that propose whole configurations are methods,

@@ -95,7 +95,7 @@ class LabelModel:
     chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)  # by the names of device and kernel
     weight: float = 0.5  # of the chains in every word's log-probability, from 0 to 1
     weights: Mapping[str, float] = field(default_factory=dict)  # the same by kernel, where it differs
-    learned: SeenProblems = field(default_factory=lambda: SeenProblems.of(np.zeros(0, np.uint64)))  # not to judge on
+    learned: SeenProblems = field(default_factory=lambda: SeenProblems.of(np.zeros(0, np.uint64)))  # not evaluated on
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0

@@ -20,7 +20,7 @@ class LabelOptions:
     warm_up: float = 0.03  # share of the steps in which the rate rises
     weight_decay: float = 0.05  # of matrices
     clip: float = 1.0  # largest norm of a gradient
-    average: float = 0.999  # decay of the running average of the weights, per step; the average is judged and kept
+    average: float = 0.999  # decay of the running average of the weights, per step; the average is validated and kept
     smoothing: float = 0.01  # share of the wanted probability spread over a parameter's values: labels are noisy
     tau: float = 0.05  # of timings: a solver slower by this share has 1/e of the target probability
     applies: float = 0.2  # of timings: weight of the loss term for "the fastest solver is among the timed ones"

@@ -70,21 +70,21 @@ class LabelRow:
         return result
 
 
-def judge(method: LabelMethod, labels: Mapping[str, Labels], by: tuple[str, ...] = (),
+def score_labels(method: LabelMethod, labels: Mapping[str, Labels], by: tuple[str, ...] = (),
           progress: Callable[[str], None] = lambda step: None) -> list[LabelRow]:
     """Score a method: a row per device and solver. `by` names features of problems (direction, dtype); each of their
     values gets a part in the row."""
     rows = []
     for name, kernel_labels in labels.items():
         for number, device in enumerate(kernel_labels.queries.devices):
-            judged = kernel_labels.take(np.flatnonzero(kernel_labels.queries.device == number))
-            if not len(judged):
+            chosen = kernel_labels.take(np.flatnonzero(kernel_labels.queries.device == number))
+            if not len(chosen):
                 continue
-            progress(f"judging {len(judged)} labels of {name.removeprefix(PREFIX)} on {device.name}")
-            predictions, allowed = method.predict(judged, TOP), allowed_values(judged)
+            progress(f"scoring {len(chosen)} labels of {name.removeprefix(PREFIX)} on {device.name}")
+            predictions, allowed = method.predict(chosen, TOP), allowed_values(chosen)
             rows.append(LabelRow(
-                device.name, name.removeprefix(PREFIX), Score.of(judged, predictions, allowed),
-                {part: score for feature in by for part, score in _parts(judged, predictions, allowed, feature)}))
+                device.name, name.removeprefix(PREFIX), Score.of(chosen, predictions, allowed),
+                {part: score for feature in by for part, score in _parts(chosen, predictions, allowed, feature)}))
     return rows
 
 

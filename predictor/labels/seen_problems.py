@@ -1,4 +1,4 @@
-"""SeenProblems: the problems that a model has learned from, in one or two bytes each, so that it is not judged on them.
+"""SeenProblems: the problems that a model has learned from, in one or two bytes each, so that no evaluation uses them.
 
 It is a Bloom filter over the hashes of labels' problems and of solver timings: it recognises all of them, and wrongly
 recognises at most one other hash in fifty.

@@ -90,12 +90,12 @@ def fit_examples(model: Net, examples: Mapping[str, ExampleSet[Net]], validation
                  timing_examples: ExampleSet[Net] | None, options: LabelOptions, fingerprint: str = "",
                  on_progress: OnProgress | None = None,
                  say: Callable[[str], None] = lambda step: None) -> TrainingState[Net]:
-    """Train any model on examples by kernel, and judge it on the validation examples after every epoch.
+    """Train any model on examples by kernel, and score it on the validation examples after every epoch.
 
     Without validation examples the averaged weights of the last epoch are kept.
     """
     course = Course(lambda generator: _batches(examples, timing_examples, options, generator),
-                    (lambda average: _judge(average, validation)) if validation else None)
+                    (lambda average: _validate(average, validation)) if validation else None)
     return fit(model, course, options, fingerprint, on_progress, say)
 
 
@@ -138,13 +138,13 @@ def labels_per_epoch(sizes: Sequence[int], even: float, most: float) -> list[int
 
 
 @torch.inference_mode()
-def _judge(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Validation:
+def _validate(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Validation:
     """The loss in nats per value (`validation`) and the share of right values, as means over kernels."""
     model.eval()
     means = []
     for example_set in validation.values():
         parts = np.array_split(np.arange(len(example_set)), math.ceil(len(example_set) / 512))
-        nats, right, count = np.sum([example_set.judge(model, rows) for rows in parts], axis=0).tolist()
+        nats, right, count = np.sum([example_set.validation_sums(model, rows) for rows in parts], axis=0).tolist()
         means.append((nats / count, right / count))
     nats, right = np.mean(means, axis=0).tolist()
     return Validation({"validation": nats, "right": right})

@@ -17,7 +17,7 @@ from ..training.loop import Progress
 from ..training.state import describe
 from ..training.unfinished import FINISH
 from ..translator.threads import one_thread
-from .evaluation import judged_rows, training_part
+from .evaluation import held_out_scores, training_part
 from .mixture_weights import Chains, best_weights, grow
 from .model import LabelModel
 from .options import LabelOptions
@@ -34,7 +34,7 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     """Train on the labels and timings of a data set, except those of the held-out tenth of the problems.
 
     Returns the checkpoint and a report. With `trees` chains of boosted trees are mixed with the transformer. With
-    `everything` the checkpoint is judged on the held-out problems (its metrics keep the scores), then trained for
+    `everything` the checkpoint is scored on the held-out problems (its metrics keep the scores), then trained for
     FINISH_EPOCHS on all problems, and its trees are grown on all problems; options that end the training now leave this
     out. Raises MisuseError, FormatError.
     """
@@ -69,9 +69,9 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
 def _finished(checkpoint: LabelModel, labels: dict[str, Labels], timings: SolverTimings | None,
               options: LabelOptions,
               progress: Callable[[Progress], None] | None, say: Say) -> LabelModel:
-    """Judge the checkpoint on the held-out problems, then train it on all problems."""
+    """Score the checkpoint on the held-out problems, then train it on all problems."""
     with one_thread():
-        held_out: Any = judged_rows(checkpoint, labels, timings, say)
+        held_out: Any = held_out_scores(checkpoint, labels, timings, say)
     known_labels = {name: kernel_labels for name, kernel_labels in labels.items() if name in checkpoint.kernels()}
     say("finishing on all problems")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,

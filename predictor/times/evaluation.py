@@ -91,7 +91,7 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
         return live
     if not held_out:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on "
-                          "(seqtune export --hold-out PROBLEMS marks problems that judge and are not learned from)")
+                          "(seqtune export --hold-out PROBLEMS marks problems that no model learns from)")
     replayed: list[Outcome] = []
     labels = device_labels(measured.device for measured in held_out)
     for number, measured in enumerate(held_out, start=1):
@@ -101,14 +101,9 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
     return replayed
 
 
-def judge(data: Data, checkpoint: Predictor, counts: Sequence[int] = COUNTS) -> list[Outcome]:
-    """Evaluate only the checkpoint on the held-out problems, of which there may be none."""
-    return judge_tasks(measured_tasks(data, held_out=True), checkpoint, counts)
-
-
-def judge_tasks(held_out: Sequence[MeasuredTask], checkpoint: Predictor, counts: Sequence[int] = COUNTS
-                ) -> list[Outcome]:
-    """Evaluate only the checkpoint on these tasks."""
+def evaluate_tasks(held_out: Sequence[MeasuredTask], checkpoint: Predictor,
+                   counts: Sequence[int] = COUNTS) -> list[Outcome]:
+    """Evaluate only the checkpoint on these tasks, of which there may be none."""
     return replayed(held_out, {OURS: checkpoint}, [OURS], counts)
 
 

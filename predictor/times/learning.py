@@ -70,7 +70,7 @@ class TimesLearning:
             model, report = train_tasks(training, held_out, _requested(options, request), progress)
         learned = {task.problem for task in training}
         left_out = {task.problem for task in measured} - learned
-        report |= {"left_out": len(left_out), "not_judged": list(sorted_briefs(near))}
+        report |= {"left_out": len(left_out), "not_evaluated": list(sorted_briefs(near))}
         return model, report
 
     def retrain(self, model: TimesModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
@@ -98,7 +98,7 @@ class TimesLearning:
         check_methods(methods)
         if request.queries is not None:
             return _evaluate_live(model, data, methods, request.queries, progress, warn)
-        data = data if request.protect_held_out else _judging(data, warn)
+        data = data if request.protect_held_out else _without_leaked(data, warn)
         with one_thread():
             validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
             return evaluate(data, model, methods, progress=progress) if validated is None else validated
@@ -156,18 +156,18 @@ def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
     return [replace(row, trained_on=len(near_training)) for row in rows]
 
 
-def _judging(data: Dataset, warn: Say) -> Dataset:
+def _without_leaked(data: Dataset, warn: Say) -> Dataset:
     """The data set without the rows of held-out problems near a training problem, which `warn` names.
 
     Raises MisuseError if these are all held-out problems.
     """
     from .training_examples import held_out_problems, problems_of
 
-    judging, near = split_leaked(held_out_problems(data), problems_of(data, held_out=False))
+    usable, near = split_leaked(held_out_problems(data), problems_of(data, held_out=False))
     if not near:
         return data
     reason = leakage_note(sorted_briefs(near), " of the data set")
-    if not judging:
+    if not usable:
         raise MisuseError(f"nothing to evaluate on: {reason}; hold out others (seqtune export --hold-out PROBLEMS)")
     warn(reason)
     return replace(data, rows=data.rows[~data.rows["problem"].isin([problem.key for problem in near])])

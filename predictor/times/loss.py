@@ -36,13 +36,13 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     listed = None if landscapes is None else Listed(
         torch.from_numpy(np.stack([landscape.words for landscape in landscapes])),
         torch.from_numpy(np.stack([landscape.resolved for landscape in landscapes])))
-    scores, estimate = model.judged(*read, listed)
+    scores, estimate = model.scores_and_slowness(*read, listed)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) index of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(targets.share[free])
     held: Tensor | None = None  # the anchor's estimate
     if anchor is not None and anchored is not None:
         with torch.no_grad():
-            predicted, held = anchor.judged(*read, listed)
+            predicted, held = anchor.scores_and_slowness(*read, listed)
             predicted = (predicted - _log_sums(predicted, steps, count)[steps]).exp()
         part = torch.from_numpy(anchored[targets.sentence[free]]).to(share.dtype)
         share = share + part * (predicted.to(share.dtype) - share)

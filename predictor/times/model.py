@@ -30,7 +30,7 @@ from seqtune.tuner.cost_models.features import FeatureList
 from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from ..confidence.model import ConfidenceModel
-from ..proposing import ConfidenceEstimator, Evidence, Proposer, together
+from ..proposing import ConfidenceEstimator, Evidence, Proposer, combined_slowness
 from ..sequence import beam
 from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
@@ -242,7 +242,7 @@ class TimesModel:
         trees = np.full(len(numbers), np.nan) if self.ranker is None else self.ranker.slowness(task, numbers)
         if self.judge is None or not len(numbers):
             return trees
-        return together(trees, trees[:, None], self.judge.slowness(task, numbers).astype(np.float64))[0]
+        return combined_slowness(trees, trees[:, None], self.judge.slowness(task, numbers).astype(np.float64))[0]
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""

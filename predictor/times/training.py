@@ -115,7 +115,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
 
 
-def _chosen(best: TimesModel, state: TrainingState[Translator], judged: Sequence[MeasuredTask],
+def _chosen(best: TimesModel, state: TrainingState[Translator], validation: Sequence[MeasuredTask],
             report: dict[str, Any]) -> TimesModel:
     """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
 
@@ -124,20 +124,20 @@ def _chosen(best: TimesModel, state: TrainingState[Translator], judged: Sequence
     """
     last = replace(best, state=state.average.eval().arrays())
     candidates = {state.epoch: last, state.best_epoch: best}  # one, if the last epoch is the best
-    shares = {epoch: answer_shares(checkpoint, judged) for epoch, checkpoint in candidates.items()}
+    shares = {epoch: answer_shares(checkpoint, validation) for epoch, checkpoint in candidates.items()}
     chosen = max(shares, key=lambda epoch: sum(map(math.log, shares[epoch].values())))
     report["kept_epoch"] = chosen
     report["answer_shares"] = {str(count): share for count, share in shares[chosen].items()}
     return candidates[chosen]
 
 
-def answer_shares(checkpoint: TimesModel, judged: Sequence[MeasuredTask]) -> dict[int, float]:
-    """The share of the best measured speed that the best of COUNTED proposals reach on `judged` (geometric means).
+def answer_shares(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> dict[int, float]:
+    """The share of the best measured speed that the best of COUNTED proposals reach on tasks (geometric means).
 
-    `judged` contain only measured rows.
+    The tasks contain only measured rows.
     """
-    proposer, logs = checkpoint.proposer(), np.zeros((len(judged), max(COUNTED)))
-    for index, measured in enumerate(judged):
+    proposer, logs = checkpoint.proposer(), np.zeros((len(tasks), max(COUNTED)))
+    for index, measured in enumerate(tasks):
         numbers = proposer.proposals(measured.task, max(COUNTED)).numbers[:max(COUNTED)]
         reached = np.maximum.accumulate([log_share(measured, number) for number in numbers.tolist()])
         logs[index] = np.pad(reached, (0, max(COUNTED) - len(reached)), mode="edge")
@@ -177,16 +177,16 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
     and no epoch begins that would probably end after the `deadline`, a `time.monotonic`. `anchor` is the translator
     whose predictions the anchored examples keep.
     """
-    judged = [measured.measured_only() for measured in validation]
+    validation = [measured.measured_only() for measured in validation]
 
     def score_average(average: Translator) -> Validation:
-        score, first = validate(average, vocabulary, judged)
+        score, first = validate(average, vocabulary, validation)
         return Validation({"share": math.exp(first), "score": score}, score)
 
     course = Course(lambda generator: _batches(examples, vocabulary, options, generator, anchor),
-                    score_average if judged else None, options.patience if judged else None, until, deadline,
+                    score_average if validation else None, options.patience if validation else None, until, deadline,
                     second_decay=0.98, fused=False, first_step=1)
-    return fit_network(model, course, options, _fingerprint(vocabulary, examples, judged, options),
+    return fit_network(model, course, options, _fingerprint(vocabulary, examples, validation, options),
                        on_progress, began=began)
 
 
@@ -221,16 +221,16 @@ def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, option
             for first in range(0, len(order), options.batch)]
 
 
-def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[MeasuredTask]) -> tuple[float, float]:
-    """The mean log shares of the best measured speed that the beam's proposals reach on `judged`.
+def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[MeasuredTask]) -> tuple[float, float]:
+    """The mean log shares of the best measured speed that the beam's proposals reach on the tasks.
 
-    `judged` contain only measured rows. The first number is the mean of five proposals, weighted by their probability.
+    The tasks contain only measured rows. The first number is the mean of five proposals, weighted by their probability.
     The second is that of the first proposal, which users get, but which is noisy if there are few problems.
     """
     words = TranslatorWords(model, vocabulary)
     scores: list[tuple[float, float]] = []
-    for begin in range(0, len(judged), 64):
-        part = judged[begin:begin + 64]
+    for begin in range(0, len(tasks), 64):
+        part = tasks[begin:begin + 64]
         proposals = beam_search_many(words, [measured.task for measured in part])
         for measured, candidates in zip(part, proposals, strict=True):
             logs = [log_share(measured, measured.task.number(candidate.configuration)) for candidate in candidates]
@@ -250,18 +250,18 @@ def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) ->
     """The share that the teacher itself reaches on the validation problems, to which it is not fitted."""
     if teacher is None or not validation:
         return None
-    judged = [measured.measured_only() for measured in validation]
+    validation = [measured.measured_only() for measured in validation]
     return math.exp(float(np.mean([log_share(measured, int(np.argmin(teacher.predict(measured.task.spaces))))
-                                   for measured in judged])))
+                                   for measured in validation])))
 
 
-def _fingerprint(vocabulary: Vocabulary, examples: Sequence[TrainingExample], judged: Sequence[MeasuredTask],
+def _fingerprint(vocabulary: Vocabulary, examples: Sequence[TrainingExample], validation: Sequence[MeasuredTask],
                  options: TrainingOptions) -> str:
     """A digest of all that determines a training's weights."""
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
                                                if name not in OUTSIDE})).encode())
     for example in examples:
         digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
-    for measured in judged:
+    for measured in validation:
         digest.update(measured.seconds.tobytes())
     return digest.hexdigest()

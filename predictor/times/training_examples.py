@@ -70,7 +70,7 @@ def problems_of(data: Data, held_out: bool) -> list[Problem]:
 
 
 def away_from(held_out: Sequence[Problem], tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
-    """The tasks whose problems are not near a held-out one: they protect held-out problems that must judge."""
+    """The tasks whose problems are not near a held-out one: they protect the held-out problems."""
     avoided = SimilarityIndex(held_out)
     return [measured for measured in tasks if not avoided.has_near(measured.problem)]
 

@@ -265,10 +265,10 @@ class Translator(nn.Module):
 
         `words` (B, T) begin with <begin> and lack the last word; `resolved` (B, T, D) are the quantities they resolve.
         """
-        return self.judged(source, words, resolved, choices, None)[0]
+        return self.scores_and_slowness(source, words, resolved, choices, None)[0]
 
-    def judged(self, source: Source, words: Tensor, resolved: Tensor, choices: Choices,
-               listed: Listed | None) -> tuple[Tensor, Tensor | None]:
+    def scores_and_slowness(self, source: Source, words: Tensor, resolved: Tensor, choices: Choices,
+                            listed: Listed | None) -> tuple[Tensor, Tensor | None]:
         """The scores of `forward`, and the judge's estimates (B, N) of the `listed` configurations, if any."""
         states = self.read(source)
         memory = self.memory(states, source.mask, source.quantities)

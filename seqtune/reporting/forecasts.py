@@ -36,10 +36,11 @@ def forecasts(cases: Cases, checkpoint: str | Path, seed: int = 0) -> dict[str, 
         own = [case for case in drawn.tolist() if cases.machine[case] == machine]
         points += _points(cases, machine, own, held_out, checkpoint, refused)
     measured = [point for point in points if point["share"] is not None and point["expected"] is not None]
-    judged = [point for point in measured if point["held_out"]] or measured
-    inside = sum(point["low"] <= point["share"] <= point["high"] for point in judged)
-    return {"checkpoint": str(checkpoint), "drawn": len(drawn), "points": points, "curve": reliability(judged),
-            "judged": len(judged), "inside": inside, "only_held_out": any(point["held_out"] for point in judged),
+    evaluated = [point for point in measured if point["held_out"]] or measured
+    inside = sum(point["low"] <= point["share"] <= point["high"] for point in evaluated)
+    return {"checkpoint": str(checkpoint), "drawn": len(drawn), "points": points, "curve": reliability(evaluated),
+            "evaluated": len(evaluated), "inside": inside,
+            "only_held_out": any(point["held_out"] for point in evaluated),
             "refused": [{"reason": reason, "count": count} for reason, count in refused.items()]}
 
 

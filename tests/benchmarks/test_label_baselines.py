@@ -15,14 +15,14 @@ from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_bas
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.scores import judge, solver_choice_rows
+from seqtune.predictor.labels.scores import score_labels, solver_choice_rows
 from tests.support.label_toys import MLIR, QUICK, TREES, Parts
 
 OPTIONS = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
 
 
 def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
-    scores = {name: [row.score for row in judge(method, label_parts[1])]
+    scores = {name: [row.score for row in score_labels(method, label_parts[1])]
               for name, method in fit_baselines(label_parts[0], options=OPTIONS).items()}
     for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two networks need longer training
         better = [score.exact > least.exact for score, least in zip(scores[name], scores["majority"], strict=True)]
@@ -33,7 +33,7 @@ def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> No
 
 def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
     fitting, judged = label_parts
-    nearest, majority = ({(row.device, row.solver): row.score for row in judge(method, judged)}
+    nearest, majority = ({(row.device, row.solver): row.score for row in score_labels(method, judged)}
                          for method in (NearestLabels(fitting), Majority(fitting)))
     winograd = "miopen:gfx900_56", "ConvBinWinogradRxSf2x3"
     assert set(nearest) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", winograd[1]), winograd}
@@ -41,7 +41,7 @@ def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
     assert majority[winograd].exact_top5 == 1.0
     assert all(score.exact <= score.exact_top5 for score in nearest.values())
     assert all(score.teacher_forced is not None for score in majority.values())
-    by = judge(Majority(fitting), judged, by=("direction",))
+    by = score_labels(Majority(fitting), judged, by=("direction",))
     assert {part for row in by for part in row.parts} == {"direction=forward", "direction=backward_data"}
 
 

@@ -32,7 +32,7 @@ def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path
         predict("conv2d c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint, verify=True)
 
 
-def test_an_evaluation_judges_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
+def test_an_evaluation_scores_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
     notes: list[str] = []
     rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, by_feature=True,
                     warn=notes.append).to_json()["rows"]
@@ -74,7 +74,7 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     assert isinstance(cached_model(tmp_path / "out"), LabelModel)
 
 
-def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
+def test_a_training_on_everything_is_scored_before_it_sees_what_is_held_out(
         label_data: Dataset, label_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
     train_whole(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
@@ -88,7 +88,7 @@ def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
         evaluate(label_files, form="miopen", checkpoint=tmp_path / "out")
 
 
-def test_devices_told_by_the_user_are_judged_too(label_checkpoint: Path, label_files: list[Path],
+def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, label_files: list[Path],
                                                  tmp_path: Path) -> None:
     path = tmp_path / "mine.udb.txt"
     path.write_bytes(label_files[0].read_bytes())

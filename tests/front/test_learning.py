@@ -27,7 +27,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.say import silent
-from seqtune.predictor.times.adaptation.report import RetrainingReport, judged_rows
+from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.times.live import LiveContest
 from seqtune.predictor.times.shares import Outcome
 from seqtune.predictor.times.training import train
@@ -45,7 +45,7 @@ def choice(number: int) -> Configuration:
     return Configuration.of("fake", {"number": number})
 
 
-def test_the_methods_learn_the_same_whether_one_device_or_all_are_judged(tmp_path: Path) -> None:
+def test_the_methods_learn_the_same_whether_one_device_or_all_are_evaluated(tmp_path: Path) -> None:
     made = data(8, held_out=3, sampled=60)
     rows = made.frame.assign(kernel_version=DIRECT.version, spread=0.0, samples=10, error=0.0, build_seconds=0.0,
                              toolchain="toy")
@@ -77,7 +77,7 @@ LAYERS = [Problem.make("conv2d", c=c, h=14, w=14, k=c, r=1, s=1) for c in (16, 3
 TWIN = Problem.make("conv2d", c=260, h=14, w=14, k=260, r=1, s=1)  # near one of LAYERS
 
 
-def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_ones_that_judge_no_longer(
+def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_ones_near_them(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
     learned: list[set[Problem]] = []
@@ -92,13 +92,13 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     told: list[str] = []
     report = learn.train(data, tmp_path / "own", say=told.append).report
     assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]}, [LAYERS[0]])
-    assert (report["left_out"], report["not_judged"]) == (0, [TWIN.brief()])
+    assert (report["left_out"], report["not_evaluated"]) == (0, [TWIN.brief()])
     leaked = f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem"
     assert told == [f"note: {leaked}"]
     monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
     report = learn.train("shipped", tmp_path / "shipped").report
     assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
-    assert (report["left_out"], report["not_judged"]) == (1, [])
+    assert (report["left_out"], report["not_evaluated"]) == (1, [])
 
 
 def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(
@@ -125,7 +125,7 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
         return [Outcome(f"{number}", "llvm:avx512:2 znver5", logs, 0) for number in range(6)]
 
     report = RetrainingReport(
-        ("llvm:avx512:2 znver5",), 20, 20, 300, (), judged_rows("new", outcomes(0.9), outcomes(0.8)), (),
+        ("llvm:avx512:2 znver5",), 20, 20, 300, (), comparison_rows("new", outcomes(0.9), outcomes(0.8)), (),
         {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False,
         True, 171.2)
     monkeypatch.setattr(console.out, "width", 80)

@@ -53,7 +53,7 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     assert all(0 < row["share"] <= 1 and row["problems"] == 2 for row in table)
     report = run("retrain", str(made), str(data), "--rehearse", str(data), "--out", str(tmp_path / "again"),
                  "--epochs", "1", "--extra", "0", "--no-scratch")
-    assert {(row["records"], row["measured"]) for row in report["judged"]} == {
+    assert {(row["records"], row["measured"]) for row in report["evaluated"]} == {
         (records, count) for records in ("new", "old") for count in (0, 3, 5)}
     assert run("predict", "gemm", "m=24", "n=32", "k=16", "--checkpoint", str(tmp_path / "again"))["candidates"]
     assert main(["evaluate", str(data), "--checkpoint", str(made), "--methods", "default"]) == 0

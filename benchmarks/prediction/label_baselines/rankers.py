@@ -122,7 +122,7 @@ class _MatchingExamples:
         scores, wanted = self._scores(model, rows)
         return F.cross_entropy(scores, wanted, label_smoothing=options.smoothing)
 
-    def judge(self, model: TwoTowerNetwork, rows: Rows) -> tuple[float, float, int]:
+    def validation_sums(self, model: TwoTowerNetwork, rows: Rows) -> tuple[float, float, int]:
         scores, wanted = self._scores(model, rows)
         return float(F.cross_entropy(scores, wanted, reduction="sum")), float((scores.argmax(1) == wanted).sum()), len(
             rows)

@@ -26,7 +26,7 @@ class RetrainingOptions(TrainingOptions):
     lessons: int = 1200  # examples in an epoch
     minutes: float = 4.5  # of the whole retraining; reading the data comes on top, five together
     rehearsed: int = 100  # training problems of each old device that are learned again, together with the new ones
-    judged: int = 16  # held-out problems of each old device whose answers can change, such as one with new records
+    evaluated: int = 16  # held-out problems of each old device whose answers can change, such as one with new records
     trees: TreesOptions = FURTHER  # those that continue the checkpoint's
     added: int = 40  # of them; 60 were worse on new machines
     anchored: float = 0.85  # share of the old checkpoint in what is wanted of a rehearsed example; the rest corrects it

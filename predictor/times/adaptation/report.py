@@ -15,17 +15,17 @@ from ..shares import DRAWS, OURS, Outcome, bootstrap
 
 SEED = 0  # of the bootstrap: the same outcomes give the same intervals
 FEWEST = 5  # problems of an interval; a bootstrap of fewer sees hardly any different samples
-NEW, OLD = "new", "old"  # whose held-out problems judge: those of the new records or of the old ones
+NEW, OLD = "new", "old"  # the records whose held-out problems a row is about
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRow:
+class ComparisonRow:
     """One device and number of measured proposals: the share of the best known speed before and after."""
 
     device: str
     records: str  # NEW or OLD
     measured: int  # 0: the first proposal without measuring; n: the best of n measured proposals
-    problems: int  # that are held out and judge
+    problems: int  # held-out ones, on which the checkpoints are evaluated
     before: float | None  # geometric mean over the problems; None: the checkpoint lacked a kernel of the problems
     after: float
     difference: float | None  # after - before
@@ -39,10 +39,10 @@ class JudgedRow:
         return self.high is not None and self.high < 0
 
 
-def judged_rows(records: str, before: Sequence[Outcome] | None, after: Sequence[Outcome],
-                scratch: Sequence[Outcome] | None = None) -> tuple[JudgedRow, ...]:
+def comparison_rows(records: str, before: Sequence[Outcome] | None, after: Sequence[Outcome],
+                scratch: Sequence[Outcome] | None = None) -> tuple[ComparisonRow, ...]:
     """Compare the outcomes of the same problems before and after, by device and number of measured proposals."""
-    rows: list[JudgedRow] = []
+    rows: list[ComparisonRow] = []
     for device in dict.fromkeys(outcome.device for outcome in after):
         for count in sorted({count for outcome in after for _, count in outcome.log_shares}):
             own = _logs(after, device, count)
@@ -50,8 +50,9 @@ def judged_rows(records: str, before: Sequence[Outcome] | None, after: Sequence[
             share, was = _share(own), None if earlier is None else _share(earlier)
             low, high = ((None, None) if earlier is None or len(own) < FEWEST
                          else bootstrap(own, earlier, DRAWS, SEED))
-            rows.append(JudgedRow(device, records, count, len(own), was, share, None if was is None else share - was,
-                                  low, high, None if alone is None else _share(alone)))
+            rows.append(ComparisonRow(device, records, count, len(own), was, share,
+                                      None if was is None else share - was, low, high,
+                                      None if alone is None else _share(alone)))
     return tuple(rows)
 
 
@@ -73,9 +74,9 @@ class RetrainingReport:
     new_cases: int  # pairs of such a problem and a device
     old_cases: int  # pairs of the old records that were learned again
     left_out: tuple[str, ...]  # training problems of the new records without a usable measurement
-    judged: tuple[JudgedRow, ...]
-    unjudged: tuple[str, ...]  # devices of the new records for which nothing that may judge is held out
-    not_judged: Mapping[str, tuple[str, ...]]  # NEW and OLD: held-out problems near a new training problem
+    evaluated: tuple[ComparisonRow, ...]
+    unevaluated: tuple[str, ...]  # devices of the new records without a held-out problem to evaluate on
+    not_evaluated: Mapping[str, tuple[str, ...]]  # NEW and OLD: held-out problems near a new training problem
     unanswered: tuple[str, ...]  # held-out problems whose kernels no training problem has
     unchanged: tuple[str, ...]  # devices of the old records whose answers stay
     new_words: int  # that the vocabulary got
@@ -86,23 +87,23 @@ class RetrainingReport:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that the user should see: what fell, what nothing judges, what was left out."""
-        remarks = _unjudged(self.unjudged, self.not_judged[NEW])
-        for row in self.judged:
+        """Sentences that the user should see: what fell, what cannot be evaluated, what was left out."""
+        remarks = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
+        for row in self.evaluated:
             if row.falls:
                 proposals = "first proposal" if row.measured == 0 else f"best of {row.measured}"
                 remarks.append(f"{row.device}: the {proposals} fell from {row.before:.3f} to {row.after:.3f} on "
                                f"{row.problems} held-out problems of the {row.records} records, which is more than "
                                f"chance: the 95 % interval of the change is {row.low:+.3f} to {row.high:+.3f}")
-        few = {(row.device, row.problems) for row in self.judged if row.problems < FEWEST}
+        few = {(row.device, row.problems) for row in self.evaluated if row.problems < FEWEST}
         remarks += [f"{device}: only {problems} held-out problem{'s' * (problems > 1)}; an interval needs {FEWEST}"
                     for device, problems in sorted(few)]
-        for records, problems in self.not_judged.items():
+        for records, problems in self.not_evaluated.items():
             if problems:
                 remarks.append(f"held-out problems of the {records} records: "
                                + leakage_note(problems, " of the new records"))
         if self.unanswered:
-            remarks.append(f"not judged: {abridged(self.unanswered)}, because no training problem has the kernels; "
+            remarks.append(f"not evaluated: {abridged(self.unanswered)}, because no training problem has the kernels; "
                            "tune problems that they solve")
         if self.left_out:
             remarks.append(f"not learned from: {abridged(self.left_out)} of the new records, because no measured "
@@ -113,15 +114,15 @@ class RetrainingReport:
         """A JSON object; `left_out` is the number of problems, `left_out_problems` has their names."""
         fields = asdict(self)
         return {**fields, "new_devices": list(self.new_devices), "unchanged": list(self.unchanged),
-                "unjudged": list(self.unjudged), "unanswered": list(self.unanswered),
+                "unevaluated": list(self.unevaluated), "unanswered": list(self.unanswered),
                 "left_out": len(self.left_out), "left_out_problems": list(self.left_out),
-                "judged": [{**asdict(row), "falls": row.falls} for row in self.judged],
-                "not_judged": {records: list(problems) for records, problems in self.not_judged.items()},
+                "evaluated": [{**asdict(row), "falls": row.falls} for row in self.evaluated],
+                "not_evaluated": {records: list(problems) for records, problems in self.not_evaluated.items()},
                 "remarks": self.remarks}
 
 
-def _unjudged(devices: Sequence[str], near: Sequence[str]) -> list[str]:
-    """The remark on new devices that no held-out problem of the new records judges, if there are any."""
+def _unevaluated(devices: Sequence[str], near: Sequence[str]) -> list[str]:
+    """The remark on new devices without a held-out problem to evaluate on, if there are any."""
     if not devices:
         return []
     why = (f"all that was held out ({abridged(near)}) is near a training problem" if near else "nothing was held out")

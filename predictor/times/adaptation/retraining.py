@@ -34,7 +34,7 @@ from ...training.state import describe
 from ...trees.boosters import boosters_of
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
-from ..evaluation import judge_tasks
+from ..evaluation import evaluate_tasks
 from ..model import TimesModel
 from ..shares import Outcome
 from ..training import fit, train
@@ -42,12 +42,12 @@ from ..training_examples import TrainingExample, held_out_problems, make_example
 from ..training_options import TrainingOptions
 from .options import RetrainingOptions
 from .rehearsal import Rehearsal
-from .report import NEW, OLD, RetrainingReport, judged_rows
+from .report import NEW, OLD, RetrainingReport, comparison_rows
 
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
 JOINING = 0.6  # of the time for the trees: joining them to the old ones, after the training, takes about as long
-SLACK = 1.3  # the last judging may take this much longer than the first one
+SLACK = 1.3  # the last evaluation may take this much longer than the first one
 TREES, REHEARSED, SAMPLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and those
 #                                             of sampled problems are cut short
 
@@ -57,15 +57,15 @@ class Selection:
     """The tasks of a retraining.
 
     All training problems of the new records are learned from, whatever the old records hold out: what is held out
-    there protects the figures of the old checkpoint. A held-out problem near one that is learned judges no longer.
+    there protects the figures of the old checkpoint. A held-out problem near a learned one is not used for evaluation.
     """
 
     fresh: list[MeasuredTask]  # new records to learn from
     old: list[MeasuredTask]  # rehearsed
     left_out: list[Problem]  # training problems of the new records without a usable measurement
-    judged: list[Problem]  # held-out problems of both that may judge: no new training problem is near one
-    not_judged: dict[str, list[Problem]]  # NEW and OLD: held-out problems near a training problem of the new records
-    new_judged: list[MeasuredTask]
+    held_out: list[Problem]  # of both, to evaluate on: no training problem of the new records is near one
+    leaked: dict[str, list[Problem]]  # NEW and OLD: held-out problems near a training problem of the new records
+    new_held_out: list[MeasuredTask]  # those of the new records
 
     @classmethod
     def of(cls, new: Data, rehearsal: Data, options: RetrainingOptions) -> Selection:
@@ -81,10 +81,10 @@ class Selection:
         relearned = {(str(problem), str(device)) for problem, device in pairs}
         relearned |= {(problem, device) for problem in unseen for device in rehearsal.devices}
         old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks()
-        judged = list(dict.fromkeys(problem for part in far for problem in part))
+        usable = list(dict.fromkeys(problem for part in far for problem in part))
         return cls(fresh, old, [problem for problem in problems_of(new, held_out=False) if problem not in learned],
-                   judged, dict(zip(held_out, near, strict=True)),
-                   [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*judged}])
+                   usable, dict(zip(held_out, near, strict=True)),
+                   [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*usable}])
 
 
 def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
@@ -94,13 +94,13 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
 
     It goes on from the layer that answers for the new records or, where several do, from the newest of these.
 
-    The report compares before and after on held-out problems of the new records, and on those of the old ones where the
-    device's answers can change, at most `options.judged` of each. With `scratch` it also has the shares of a training
-    on the new records alone, which comes on top of the time. The `deadline` (None: in `options.minutes`) cuts the
-    trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not
-    rehearsed. Unless the time ends the training, the same seed, data and machine give the same weights. Raises
-    SeqtuneError if the deadline passes before the training begins, MisuseError if there is no training problem, or if
-    the checkpoint was retrained for too many other devices.
+    The report compares before and after on the held-out problems of the new records, and on old held-out problems whose
+    predictions can change, at most `options.evaluated` of each device. With `scratch` it also has the shares of a
+    training on the new records alone, which takes further time. The `deadline` (None: in `options.minutes`) cuts the
+    trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not rehearsed.
+    Unless the time ends the training, the same seed, data and machine give the same weights. Raises SeqtuneError if the
+    deadline passes before the training begins, MisuseError if there is no training problem, or if the checkpoint was
+    retrained for too many other devices.
     """
     promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
@@ -110,49 +110,49 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     fresh, old = selection.fresh, selection.old
     former = checkpoint.former_for(measured.device for measured in fresh)
     start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
-    no_longer = {(problem.key, name) for problem in selection.not_judged[OLD] for name in rehearsal.devices}
-    drawn = Rehearsal.drawn(changing, options.judged, True, options.seed, no_longer).tasks()
+    leaked = {(problem.key, name) for problem in selection.leaked[OLD] for name in rehearsal.devices}
+    drawn = Rehearsal.drawn(changing, options.evaluated, True, options.seed, leaked).tasks()
     vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
-    new_judged, old_judged = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
-                              for tasks in (selection.new_judged, drawn))
-    before_judging = time.monotonic()
-    before = [_judged(checkpoint, tasks) for tasks in (new_judged, old_judged)]
-    judging = time.monotonic() - before_judging
-    _check_time(promised, judging)
-    before_trees = time.monotonic()
+    new_held_out, old_held_out = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
+                              for tasks in (selection.new_held_out, drawn))
+    evaluation_began = time.monotonic()
+    before = [_outcomes(checkpoint, tasks) for tasks in (new_held_out, old_held_out)]
+    evaluating = time.monotonic() - evaluation_began
+    _check_time(promised, evaluating)
+    trees_began = time.monotonic()
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
-    _check_time(promised, judging + JOINING * (time.monotonic() - before_trees))
+    _check_time(promised, evaluating + JOINING * (time.monotonic() - trees_began))
     torch.manual_seed(options.seed)
     model = start.model.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
     examples = lessons(selection, teacher, vocabulary, options, deadline)
     state = fit(model, vocabulary, examples, [], options, on_progress, began,
                 anchor=start.model.grown(vocabulary).eval() if same else None,
-                deadline=time.monotonic() + deadline.left - SLACK * judging)
+                deadline=time.monotonic() + deadline.left - SLACK * evaluating)
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
     after = replace(TimesModel.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
-    new_after, old_after = (judge_tasks(tasks, after) for tasks in (new_judged, old_judged))
+    new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
     seconds = time.monotonic() - began
     alone = None
     if scratch and not state.interrupted:
-        alone = _judged(_from_scratch(checkpoint, new, options, on_progress), new_judged)
+        alone = _outcomes(_from_scratch(checkpoint, new, options, on_progress), new_held_out)
     labels = device_labels(measured.device for measured in fresh)
-    judged = {measured.device.key for measured in new_judged}
-    unanswered = {measured.problem for measured in (*selection.new_judged, *drawn)} - {
-        measured.problem for measured in (*new_judged, *old_judged)}
+    evaluated = {measured.device.key for measured in new_held_out}
+    unanswered = {measured.problem for measured in (*selection.new_held_out, *drawn)} - {
+        measured.problem for measured in (*new_held_out, *old_held_out)}
     changed = {device.key for device in changing.devices.values()}
     report = RetrainingReport(
         new_devices=tuple(sorted(labels.values())),
         new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh),
         old_cases=sum(example.anchored > 0 for example in examples),
         left_out=sorted_briefs(selection.left_out),
-        judged=(*judged_rows(NEW, before[0], new_after, alone), *judged_rows(OLD, before[1], old_after)),
-        unjudged=tuple(sorted(label for key, label in labels.items() if key not in judged)),
-        not_judged={records: sorted_briefs(problems) for records, problems in selection.not_judged.items()},
+        evaluated=(*comparison_rows(NEW, before[0], new_after, alone), *comparison_rows(OLD, before[1], old_after)),
+        unevaluated=tuple(sorted(label for key, label in labels.items() if key not in evaluated)),
+        not_evaluated={records: sorted_briefs(problems) for records, problems in selection.leaked.items()},
         unanswered=sorted_briefs([*unanswered]),
         unchanged=tuple(sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
                                if key not in changed)),
@@ -235,7 +235,8 @@ def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
         (example,) = make_examples([selection.old[index]], None, vocabulary, options, [])
         made[index] = replace(example, anchored=options.anchored)
     rehearsed = [made[index] for index in sorted(made)]
-    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.judged, deadline.scaled(SAMPLED))
+    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.held_out,
+                             deadline.scaled(SAMPLED))
     measured = [example for example in examples if not example.sampled]
     repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
     return rehearsed + examples + measured * (repeats - 1)
@@ -258,9 +259,9 @@ def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: TimesModel)
     return not vocabulary.differences(measured.task.kernels) or former.fits(measured.task.kernels)
 
 
-def _judged(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
+def _outcomes(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
     """The checkpoint's outcomes on held-out tasks; None if its vocabulary lacks a kernel of them."""
     try:
-        return judge_tasks(tasks, checkpoint)
+        return evaluate_tasks(tasks, checkpoint)
     except CheckpointError:
         return None

@@ -18,7 +18,7 @@ from ...translator.rows import Floats, Matrix, gelu
 from .numpy_translator import NumpyTranslator
 from .word_vectors import RESOLVED_SIZE, resolved_numbers
 
-LARGEST_PART = 1024  # configurations judged at once: 7 MB of vectors
+LARGEST_PART = 1024  # configurations read at once: 7 MB of vectors
 
 
 class NumpyJudge:

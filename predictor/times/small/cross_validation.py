@@ -40,7 +40,7 @@ class CrossValidation:
     outcomes: Sequence[Outcome]
     folds: int  # finished
     of: int
-    near: bool  # whether some fitted problems were near judged ones, since too few others are there
+    near: bool  # whether some fitted problems were near held-out ones, since there were too few others
 
     def rows(self) -> list[EvaluationRow]:
         """A row for every device, method and number of measured proposals."""
@@ -50,7 +50,7 @@ class CrossValidation:
     def description(self) -> str:
         """One sentence that says how the figures came about."""
         part = "" if self.folds == self.of else f" ({self.folds} finished)"
-        near = ("; fitted problems are near judged ones, so the figures are for problems like these" if self.near
+        near = ("; fitted problems are near held-out ones, so the figures are for problems like these" if self.near
                 else ", and no problem near it")
         return (f"each problem is answered by a model that was trained without it{near}: {self.of} folds{part}, "
                 f"{len({outcome.problem for outcome in self.outcomes})} problems")
@@ -65,7 +65,7 @@ class CrossValidation:
 
 def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = silent,
                    methods: Sequence[str] = METHODS, counts: Sequence[int] = COUNTS) -> CrossValidation | None:
-    """Train and judge in every fold; None if none is finished.
+    """Train and evaluate in every fold; None if none is finished.
 
     Ctrl-C ends it with the folds that are finished, or raises KeyboardInterrupt where the options name a folder of
     states. Options that end the training now take the finished folds of that folder.
@@ -92,7 +92,7 @@ def _outcomes(fold: Fold, options: TrainingOptions, methods: Sequence[str], coun
     checkpoint, report = train_tasks(fold.fitting, [], replace(options, confidence=False, state=None))
     if report["interrupted"]:
         raise KeyboardInterrupt
-    known = [measured for measured in fold.judged if not checkpoint.vocabulary.differences(measured.task.kernels)]
+    known = [measured for measured in fold.held_out if not checkpoint.vocabulary.differences(measured.task.kernels)]
     predictors = fitted(fold.fitting, checkpoint, methods, options=replace(options.trees, threads=options.threads))
     return replayed(known, predictors, methods, counts)
 
@@ -104,7 +104,7 @@ def _fingerprint(folds: Sequence[Fold], options: TrainingOptions, methods: Seque
                 if name not in (*OUTSIDE, "confidence")}
     digest = hashlib.sha256(repr((settings, list(methods), list(counts))).encode())
     for fold in folds:
-        for part in (fold.fitting, fold.judged):
+        for part in (fold.fitting, fold.held_out):
             digest.update(b"part")
             for measured in part:
                 digest.update(_identity(measured))

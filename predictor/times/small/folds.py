@@ -1,6 +1,6 @@
-"""Folds: the parts of a cross-validation. Each problem is judged once, by models that have not seen it.
+"""Folds: the parts of a cross-validation. Each problem is held out once, from models that have not seen it.
 
-The parts have whole problems, with all their devices. Problems near a judged one (see `similarity.near`) are not
+The parts have whole problems, with all their devices. Problems near a held-out one (see `similarity.near`) are not
 fitted to either, since they would give its answer away. If so few problems would remain that nothing could be learned,
 near ones are kept, and the fold says so.
 """
@@ -16,16 +16,16 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import MeasuredTask
 
 FOLDS = 5
-LEAST_SHARE = 0.5  # of the other problems that remain without those near a judged one; else near ones are kept
+LEAST_SHARE = 0.5  # of the other problems that remain without those near a held-out one; else near ones are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The tasks to fit to and those to judge by."""
+    """The tasks to fit to and those to evaluate on."""
 
     fitting: Sequence[MeasuredTask]
-    judged: Sequence[MeasuredTask]
-    near: bool  # whether a fitted problem is near a judged one
+    held_out: Sequence[MeasuredTask]
+    near: bool  # whether a fitted problem is near a held-out one
 
 
 def folds_of(tasks: Sequence[MeasuredTask], seed: int, count: int = FOLDS) -> list[Fold]:
@@ -35,10 +35,10 @@ def folds_of(tasks: Sequence[MeasuredTask], seed: int, count: int = FOLDS) -> li
     folds: list[Fold] = []
     for number in range(min(count, len(keys))):
         chosen = {keys[index] for index in order[number::count]}
-        judged = [measured for measured in tasks if measured.problem.key in chosen]
+        held_out = [measured for measured in tasks if measured.problem.key in chosen]
         others = [measured for measured in tasks if measured.problem.key not in chosen]
-        index = SimilarityIndex(measured.problem for measured in judged)
+        index = SimilarityIndex(measured.problem for measured in held_out)
         far = [measured for measured in others if not index.has_near(measured.problem)]
         enough = len({measured.problem.key for measured in far}) >= LEAST_SHARE * (len(keys) - len(chosen))
-        folds.append(Fold(far if enough else others, judged, not enough))
+        folds.append(Fold(far if enough else others, held_out, not enough))
     return folds

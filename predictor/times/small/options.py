@@ -4,7 +4,7 @@ Thirty problems with some dozen configurations each are 1,000 to 3,000 rows. The
 take most of a training's time with the usual options: 300 of them made one six times as long and changed the share of
 its first proposals by 0.003 (docs/results/index.md), since the teacher knows only what the rows say. A small
 network with many short epochs learns the same in a fraction of a minute. There is no validation part, since every
-problem counts: cross-validation judges instead.
+problem counts: cross-validation evaluates instead.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def relation(folds: Sequence[Fold]) -> Relation:
     total = weight = 0.0
     for fold in folds:
         trees = Trees(fold.fitting, QUICK)
-        for measured in fold.judged:
+        for measured in fold.held_out:
             ran = np.isfinite(measured.seconds)
             if ran.sum() < 2 or not all(trees.knows(kernel) for kernel in measured.task.kernels):
                 continue

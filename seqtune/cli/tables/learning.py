@@ -44,7 +44,7 @@ def trained(report: Mapping[str, Any]) -> None:
 
 def retrained(report: Mapping[str, Any]) -> None:
     """Print the shares before and after by device, what was learned from, the unchanged devices, and the remarks."""
-    rows = report["judged"]
+    rows = report["evaluated"]
     with_scratch = any(row["scratch"] is not None for row in rows)
     table = table_of("device", "problems", "proposal", "before", "after", "change",
                    *(["from scratch"] if with_scratch else []),

@@ -23,7 +23,7 @@ function drawForecasts(records) {
   figure.root.append(svg("path", { class: "axis", d: `M${figure.x(corner)} ${figure.y(corner)}L${figure.x(1)} ${figure.y(1)}` }));
   for (const point of known) {
     const x = figure.x(point.expected), y = figure.y(point.share);
-    const mark = point.held_out || !made.only_held_out ? svg("circle", { class: "judged", cx: x, cy: y, r: 3.5 }) : svg("path", { class: "learned", d: `M${x} ${y - 4}l4 7h-8z` });
+    const mark = point.held_out || !made.only_held_out ? svg("circle", { class: "evaluated", cx: x, cy: y, r: 3.5 }) : svg("path", { class: "learned", d: `M${x} ${y - 4}l4 7h-8z` });
     mark.append(svg("title", null, `${facts.problems[point.problem]} on ${facts.overview[point.machine].label}: expected ${percent(point.expected)}, measured ${percent(point.share)}`));
     figure.root.append(mark);
   }
@@ -36,7 +36,7 @@ function drawForecasts(records) {
     : "The data holds no problem out, so the checkpoint may have learned from all of them. ",
   `${curve.length === 1 ? "Square" : "Squares and line"}: ${parts} ${made.only_held_out ? "held-out points" : "points"}. On the thin line, the measured share equals the expected one.`)),
   table([["points", "number"], ["expected, mean", "number"], ["measured, mean", "number"]], curve.map((knot) => [whole(knot.count), (100 * knot.expected).toFixed(1) + " %", (100 * knot.share).toFixed(1) + " %"])),
-  el("p", null, `In ${whole(made.inside)} of ${whole(made.judged)} ${made.only_held_out ? "held-out cases" : "cases"} (${percent(made.inside / made.judged)}) the measured share is in the checkpoint's interval, which should hold 80 %.`),
+  el("p", null, `In ${whole(made.inside)} of ${whole(made.evaluated)} ${made.only_held_out ? "held-out cases" : "cases"} (${percent(made.inside / made.evaluated)}) the measured share is in the checkpoint's interval, which should hold 80 %.`),
   note("A measured share is relative to the best measured configuration; where not all were measured, the true share may be lower."));
   show("forecasts", "figure", ...words);
 }

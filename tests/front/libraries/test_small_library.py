@@ -82,8 +82,9 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     adapted = tmp_path / "adapted"
     result = seqtune.retrain(made, second, adapted, epochs=2).to_json()
     assert result["old_cases"] == 0
-    assert (result["left_out"], result["unjudged"]) == (0, [])
-    assert {(row["device"], row["records"], row["problems"]) for row in result["judged"]} == {(NARROW.name, "new", 2)}
+    assert (result["left_out"], result["unevaluated"]) == (0, [])
+    assert {(row["device"], row["records"], row["problems"])
+            for row in result["evaluated"]} == {(NARROW.name, "new", 2)}
     answers = [seqtune.predict("stencil n=160", WIDE, 3, checkpoint=path, evidence=False).candidates
                for path in (made, adapted)]
     assert answers[0] == answers[1]

@@ -117,7 +117,7 @@ def test_forecasts_compare_the_first_proposal_with_its_measured_share(
         "--checkpoint", "default")
     facts, _ = content(tmp_path / "r.html")
     assert facts["forecasts"]["points"][0]["share"] == 0.75
-    assert (facts["forecasts"]["judged"], facts["forecasts"]["drawn"]) == (1, 1)
+    assert (facts["forecasts"]["evaluated"], facts["forecasts"]["drawn"]) == (1, 1)
 
 
 def test_the_values_of_a_parameter_are_listed_in_ascending_order(tmp_path: Path) -> None:

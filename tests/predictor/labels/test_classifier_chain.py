@@ -7,7 +7,7 @@ import numpy as np
 from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, as_arrays
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import by_device
-from seqtune.predictor.labels.scores import judge
+from seqtune.predictor.labels.scores import score_labels
 from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.trees.forest import Forest
 from tests.support.label_toys import MLIR, TREES, Parts
@@ -27,10 +27,10 @@ def test_trees_as_arrays_score_values_as_xgboost_does(label_parts: Parts) -> Non
 
 
 def test_a_chain_learns_a_rule_and_its_beam_proposes_only_valid_configurations(label_parts: Parts) -> None:
-    fitting, judged = label_parts
+    fitting, held_out = label_parts
     chains = {group: KernelChain.fit(labels, TREES) for group, labels in by_device(fitting).items()}
     words = ChainWords(chains, vocabulary_of(fitting, None))
-    for row in judge(Beam(words), judged):
+    for row in score_labels(Beam(words), held_out):
         assert row.score.invalid == 0
         assert row.score.exact > 0.8
         assert row.score.teacher_forced is not None

@@ -14,7 +14,7 @@ from seqtune.errors import FormatError
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
 from seqtune.predictor.labels.model import LabelModel
-from seqtune.predictor.labels.scores import LabelRow, judge
+from seqtune.predictor.labels.scores import LabelRow, score_labels
 from seqtune.predictor.labels.training import train
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.training.loop import Progress
@@ -25,9 +25,9 @@ def test_a_translator_learns_all_solvers_and_devices_at_once(label_checkpoint: P
     loaded = LabelModel.load(label_checkpoint)
     torch.manual_seed(0)
     untrained = LabelTranslator(loaded.model.size, loaded.vocabulary).eval()
-    before, alone = (judge(Beam(LabelWords(model, loaded.vocabulary)), label_parts[1])
+    before, alone = (score_labels(Beam(LabelWords(model, loaded.vocabulary)), label_parts[1])
                      for model in (untrained, loaded.model))
-    with_trees = judge(Beam(loaded.next_word()), label_parts[1])
+    with_trees = score_labels(Beam(loaded.next_word()), label_parts[1])
     assert all(row.score.invalid == 0 for row in (*before, *alone, *with_trees))
     # 0.71 to 0.84 over seeds and instruction sets; a translator that learned nothing has none right
     assert exact_share(alone) > exact_share(before) + 0.4

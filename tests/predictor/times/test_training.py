@@ -21,7 +21,7 @@ from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
-from seqtune.predictor.times.evaluation import judge
+from seqtune.predictor.times.evaluation import evaluate_tasks
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import TargetSentences
@@ -37,7 +37,8 @@ pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 
 def _share(checkpoint: TimesModel, where: Data = DATA) -> float:
-    return math.exp(float(np.mean([verdict.log_shares["seqtune", 0] for verdict in judge(where, checkpoint)])))
+    outcomes = evaluate_tasks(measured_tasks(where, held_out=True), checkpoint)
+    return math.exp(float(np.mean([outcome.log_shares["seqtune", 0] for outcome in outcomes])))
 
 
 def _weights(checkpoint: TimesModel) -> torch.Tensor:
@@ -105,8 +106,8 @@ def test_answers_to_validation_problems_decide_between_the_last_epoch_and_the_be
 
 
 def test_shares_of_answers_grow_with_the_proposals_that_count() -> None:
-    judged = [measured.measured_only() for measured in measured_tasks(DATA, held_out=True)]
-    shares = training.answer_shares(train(DATA, QUICK)[0], judged)
+    held_out = [measured.measured_only() for measured in measured_tasks(DATA, held_out=True)]
+    shares = training.answer_shares(train(DATA, QUICK)[0], held_out)
     assert 0 < shares[1] <= shares[3] <= shares[5] <= 1
 
 

@@ -24,7 +24,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.times.adaptation.report import NEW, OLD
 from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, retrain
-from seqtune.predictor.times.evaluation import judge
+from seqtune.predictor.times.evaluation import evaluate_tasks
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import problems_of
 from seqtune.predictor.training.loop import Progress
@@ -47,7 +47,7 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     old, _ = train(DATA, options)
     adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=15, rate=2e-3, average=0.9, extra=10, batch=16,
                                                       sentences=4, threads=1, trees=QUICK.trees))
-    first = next(row for row in report.judged if row.measured == 0)
+    first = next(row for row in report.evaluated if row.measured == 0)
     assert (first.device, first.records) == (MIDDLE.name, NEW)
     assert first.difference is not None
     assert first.difference > 0.1
@@ -86,35 +86,35 @@ def test_all_of_a_users_problems_are_learned_from_though_the_old_records_hold_ou
     selection = Selection.of(new, DATA, AGAIN)
     assert {measured.problem for measured in selection.fresh} == {twin, HELD[1], FAR[1]}
     assert selection.left_out == []
-    assert {*HELD[:2]} <= {*selection.not_judged[OLD]} <= {*HELD}
-    assert not {*HELD[:2]} & {*selection.judged}, "problems that are learned from do not judge"
-    assert not any(near(judged, measured.problem) for judged in selection.judged for measured in selection.fresh)
+    assert {*HELD[:2]} <= {*selection.leaked[OLD]} <= {*HELD}
+    assert not {*HELD[:2]} & {*selection.held_out}, "problems that are learned from are not used for evaluation"
+    assert not any(near(problem, measured.problem) for problem in selection.held_out for measured in selection.fresh)
     alone = records_of([HELD[0]], twins={HELD[0]: twin})
     assert [measured.problem for measured in Selection.of(alone, DATA, AGAIN).fresh] == [twin]
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
-def test_held_out_problems_near_a_learned_one_judge_no_longer_and_are_named() -> None:
+def test_held_out_problems_near_a_learned_one_are_not_used_for_evaluation_and_named() -> None:
     twin = near_twin(HELD[0])
     new = records_of([HELD[0], FAR[0], FAR[1]], held_out=[FAR[0], FAR[1]], device=WIDE, twins={HELD[0]: twin})
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN)
     assert report.left_out == ()
-    assert HELD[0].brief() in report.not_judged[OLD]
-    judged = {row.records: row.problems for row in report.judged}
-    assert judged == {NEW: 2, OLD: len(HELD) - len(report.not_judged[OLD])}
-    assert any(HELD[0].brief() in remark and "no longer" in remark for remark in report.remarks)
+    assert HELD[0].brief() in report.not_evaluated[OLD]
+    rows = {row.records: row.problems for row in report.evaluated}
+    assert rows == {NEW: 2, OLD: len(HELD) - len(report.not_evaluated[OLD])}
+    assert any(HELD[0].brief() in remark and "not used for evaluation" in remark for remark in report.remarks)
     own = records_of([FAR[0], FAR[1]], held_out=[near_twin(FAR[0])], twins={FAR[1]: near_twin(FAR[0])})
     _, report = retrain(old, own, DATA, AGAIN)
-    assert report.not_judged[NEW] == (near_twin(FAR[0]).brief(),)
-    assert report.judged == ()
+    assert report.not_evaluated[NEW] == (near_twin(FAR[0]).brief(),)
+    assert report.evaluated == ()
     assert report.remarks[0].startswith(f"{MIDDLE.name}: all that was held out (1 problem (")
 
 
-def test_a_retraining_without_held_out_problems_says_that_nothing_judges_it() -> None:
+def test_a_retraining_without_held_out_problems_says_that_it_cannot_be_evaluated() -> None:
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, data(4, held_out=0, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
-    assert report.unjudged == (MIDDLE.name,)
+    assert report.unevaluated == (MIDDLE.name,)
     assert report.remarks[0].startswith(f"{MIDDLE.name}: nothing was held out")
     assert "--hold-out" in report.remarks[0]
 
@@ -131,7 +131,7 @@ def test_problems_without_a_usable_measurement_are_counted_and_named() -> None:
 
 
 @pytest.mark.parametrize("scratch", [False, True])
-def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_not_judged(scratch: bool) -> None:
+def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_not_evaluated(scratch: bool) -> None:
     IN_USE["fake"] = Library("fake", {DIRECT.name: "tests.support.synthetic:DIRECT",
                                       PRODUCT.name: f"{__name__}:PRODUCT"})
     product, new = Problem.make("gemm", m=64, n=64, k=64), data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
@@ -142,8 +142,8 @@ def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_n
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN, scratch=scratch)
     assert report.unanswered == (product.brief(),)
-    assert {(row.records, row.problems, row.scratch is None) for row in report.judged} == {(NEW, 2, not scratch)}
-    assert any("not judged: 1 problem" in remark for remark in report.remarks)
+    assert {(row.records, row.problems, row.scratch is None) for row in report.evaluated} == {(NEW, 2, not scratch)}
+    assert any("not evaluated: 1 problem" in remark for remark in report.remarks)
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
@@ -156,20 +156,21 @@ def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_chan
     assert (report.new_problems, report.new_cases) == (2, 2)
     assert report.old_cases == 2 * (len(KNOWN) - 1), "nor is rehearsed what the new ones hold out"
     assert report.unchanged == tuple(sorted(DATA.devices))
-    assert not any(row.records == OLD for row in report.judged)
+    assert not any(row.records == OLD for row in report.evaluated)
     after = [adapted.propose([measured.task], 5) for measured in measured_tasks(DATA, held_out=True)]
     assert after == before, "no answer for an old device changes, not in the last digit"
 
 
-def test_an_old_device_with_new_records_is_judged_before_and_after_and_starts_from_its_own_layer() -> None:
+def test_an_old_device_with_new_records_is_evaluated_before_and_after_and_starts_from_its_own_layer() -> None:
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     first, report = retrain(old, data(6, held_out=2, sampled=40, devices=(WIDE,), seed=3), DATA, AGAIN)
-    logs = [outcome.log_shares["seqtune", 0] for outcome in judge(DATA, old) if outcome.device == WIDE.name]
-    assert not report.not_judged[OLD]
-    judged = {row.measured: row for row in report.judged if row.records == OLD}
-    assert {row.device for row in judged.values()} == {WIDE.name}
-    assert judged[0].before == pytest.approx(math.exp(np.mean(logs)))
-    assert judged[0].problems == len(logs)
+    outcomes = evaluate_tasks(measured_tasks(DATA, held_out=True), old)
+    logs = [outcome.log_shares["seqtune", 0] for outcome in outcomes if outcome.device == WIDE.name]
+    assert not report.not_evaluated[OLD]
+    rows = {row.measured: row for row in report.evaluated if row.records == OLD}
+    assert {row.device for row in rows.values()} == {WIDE.name}
+    assert rows[0].before == pytest.approx(math.exp(np.mean(logs)))
+    assert rows[0].problems == len(logs)
     assert report.unchanged == (NARROW.name,)
     both, _ = retrain(first, data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
     assert both.layers[1:] == (first, old)
@@ -183,8 +184,8 @@ def test_retraining_is_shown_beside_training_from_scratch() -> None:
     new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN, scratch=True)
-    assert report.judged
-    assert all(row.scratch is not None for row in report.judged if row.records == NEW)
+    assert report.evaluated
+    assert all(row.scratch is not None for row in report.evaluated if row.records == NEW)
 
 
 def test_a_retraining_ends_with_its_time_and_says_so() -> None:

@@ -100,11 +100,11 @@ def test_every_problem_is_judged_once_by_models_that_saw_no_problem_near_it() ->
     tasks = measured_tasks(data(20, held_out=0, sampled=5), held_out=False)
     folds = folds_of(tasks, seed=1)
     assert len(folds) == FOLDS
-    judged = [(measured.problem, measured.device) for fold in folds for measured in fold.judged]
+    judged = [(measured.problem, measured.device) for fold in folds for measured in fold.held_out]
     assert sorted(map(str, judged)) == sorted(str((measured.problem, measured.device)) for measured in tasks)
     for fold in folds:
         assert not fold.near
-        assert not any(near(seen.problem, unseen.problem) for seen in fold.fitting for unseen in fold.judged)
+        assert not any(near(seen.problem, unseen.problem) for seen in fold.fitting for unseen in fold.held_out)
 
 
 def test_problems_that_are_all_near_one_another_are_split_all_the_same() -> None:
@@ -115,4 +115,4 @@ def test_problems_that_are_all_near_one_another_are_split_all_the_same() -> None
         tasks.append(MeasuredTask(task, np.ones(len(task))))
     folds = folds_of(tasks, seed=0)
     assert all(fold.near for fold in folds)
-    assert all(len(fold.fitting) + len(fold.judged) == len(tasks) for fold in folds)
+    assert all(len(fold.fitting) + len(fold.held_out) == len(tasks) for fold in folds)
