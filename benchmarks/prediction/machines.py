@@ -97,8 +97,10 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
 
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict[str, Any]]:
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
+    from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.model import TimesModel
-    from seqtune.predictor.times.training import train
+    from seqtune.predictor.times.training import train_model
+    from seqtune.predictor.times.training_examples import held_out_problems
     from seqtune.predictor.times.training_options import TrainingOptions
 
     if given.checkpoint is not None:
@@ -110,7 +112,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict
         return TimesModel.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"{folder.name}-training")
-    checkpoint, report = train(split.without, options, _progress)
+    training = measured_tasks(split.without, held_out=False)
+    checkpoint, report = train_model(training, held_out_problems(split.without), options, _progress)
     if report["interrupted"]:
         raise SeqtuneError("the training was interrupted; run the command again to resume")
     checkpoint.save(folder)

@@ -252,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.data.labels import read_solver_timings
     from seqtune.predictor.labels.model import LabelModel
     from seqtune.predictor.labels.options import LabelOptions
-    from seqtune.predictor.labels.whole_training import train_whole
+    from seqtune.predictor.labels.whole_training import train_model
 
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not path.exists():
         options = LabelOptions(state=given.work / "training")
-        train_whole(read_files(files)[0], options, progress=_step, say=_step)[0].save(path)
+        train_model(read_files(files)[0], options, progress=_step, say=_step)[0].save(path)
     if given.train_only:
         print(path)
         return

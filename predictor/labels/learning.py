@@ -34,12 +34,12 @@ class LabelLearning:
         With `refit` the model is scored on the held-out problems, and then trained on them, too.
         """
         from .options import LabelOptions
-        from .whole_training import train_whole
+        from .whole_training import train_model
 
         options = LabelOptions(seed=request.seed, state=request.state, end_now=request.end_now)
         if request.epochs is not None:
             options = replace(options, epochs=request.epochs)
-        return train_whole(data, options, everything=request.refit, progress=progress, say=say)
+        return train_model(data, options, everything=request.refit, progress=progress, say=say)
 
     def retrain(self, model: LabelModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
                 progress: Callable[[Any], None] | None) -> tuple[LabelModel, dict[str, Any]]:

@@ -52,10 +52,11 @@ def vocabulary_of(labels: Mapping[str, Labels], timings: SolverTimings | None) -
     return Vocabulary(built.names, built.words, built.targets, built.kernels)  # without derived quantities
 
 
-def train(labels: Mapping[str, Labels], timings: SolverTimings | None = None, options: LabelOptions | None = None,
-          on_progress: OnProgress | None = None, start: LabelTrainingResult | None = None,
-          make: ModelFactory = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> LabelTrainingResult:
-    """Train a model on labels by kernel and on timings of solvers.
+def train_network(labels: Mapping[str, Labels], timings: SolverTimings | None = None,
+                  options: LabelOptions | None = None, on_progress: OnProgress | None = None,
+                  start: LabelTrainingResult | None = None, make: ModelFactory = LabelTranslator,
+                  say: Callable[[str], None] = lambda step: None) -> LabelTrainingResult:
+    """Train a network on labels by kernel and on timings of solvers.
 
     `start` continues from the weights of another training and keeps its vocabulary. Ctrl-C ends the training and keeps
     the best weights so far, or raises KeyboardInterrupt where the options name a folder of states. Raises MisuseError

@@ -22,13 +22,13 @@ from .mixture_weights import Chains, best_weights, grow
 from .model import LabelModel
 from .options import LabelOptions
 from .seen_problems import SeenProblems
-from .training import LabelTrainingResult, split_validation, train
+from .training import LabelTrainingResult, split_validation, train_network
 from .translator import LabelTranslator
 
 FINISH_EPOCHS, FINISH_RATE = 3, 0.2  # on all problems; the rate is a share of the training's
 
 
-def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = False, trees: bool = True,
+def train_model(data: Dataset, options: LabelOptions, *, everything: bool = False, trees: bool = True,
                 progress: Callable[[Progress], None] | None = None,
                 say: Say = silent) -> tuple[LabelModel, dict[str, Any]]:
     """Train on the labels and timings of a data set, except those of the held-out tenth of the problems.
@@ -41,7 +41,7 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     say("reading the labels")
     labels, timings = read_labels(data), read_solver_timings(data)
     fitting, fitting_timings = training_part(labels, timings)
-    trained = train(fitting, fitting_timings, options, progress, say=say)
+    trained = train_network(fitting, fitting_timings, options, progress, say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains: Chains = {}
     weight = 0.5
@@ -77,7 +77,7 @@ def _finished(checkpoint: LabelModel, labels: dict[str, Labels], timings: Solver
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
                      state=None if options.state is None else options.state / FINISH)
     start = LabelTrainingResult(checkpoint.model, checkpoint.vocabulary, {})
-    trained = train(known_labels, timings, finish, progress, start, say=say)
+    trained = train_network(known_labels, timings, finish, progress, start, say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains = checkpoint.chains
     if chains:

@@ -48,7 +48,7 @@ class TimesLearning:
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
         from .small.training import train_small
-        from .training import train_tasks
+        from .training import train_model
         from .training_examples import away_from, held_out_problems
         from .training_options import TrainingOptions
 
@@ -67,7 +67,7 @@ class TimesLearning:
             options = _requested(small_options(training, options), request)
             model, report = train_small(training, held_out, options, progress, say, request.force)
         else:
-            model, report = train_tasks(training, held_out, _requested(options, request), progress)
+            model, report = train_model(training, held_out, _requested(options, request), progress)
         learned = {task.problem for task in training}
         left_out = {task.problem for task in measured} - learned
         report |= {"left_out": len(left_out), "not_evaluated": list(sorted_briefs(near))}

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqtune.data.measured_tasks import Data, counted, measured_tasks, split
+from seqtune.data.measured_tasks import counted, split
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
@@ -39,7 +39,6 @@ from .targets import TargetSentences
 from .training_examples import (
     TrainingExample,
     describe_tasks,
-    held_out_problems,
     make_examples,
     make_teacher,
     vocabulary_of,
@@ -51,22 +50,16 @@ MEASURED = 0.65  # least share of measured problems in an epoch, if there are so
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
-def train(data: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
-    """Train a checkpoint on the training part of a data set; return it and a report that JSON can hold.
-
-    The same seed, data and machine give the same weights. Ctrl-C raises KeyboardInterrupt where the options name a
-    folder of states, from which the same call goes on. Without one it ends the training and keeps the best weights so
-    far; after the last epoch it leaves out the steps that follow, which are the refitting, the confidence model and the
-    final trees. Raises MisuseError if the data set has no training problem.
-    """
-    return train_tasks(measured_tasks(data, held_out=False), held_out_problems(data), options, on_progress)
-
-
-def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
+def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
                 options: TrainingOptions | None = None,
                 on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
-    """Train as `train` does, on these tasks; no sampled problem is near one of `held_out`."""
+    """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
+
+    No sampled problem is near one of `held_out`. The same seed, data and machine give the same weights. Ctrl-C raises
+    KeyboardInterrupt where the options name a folder of states, from which the same call goes on. Without one it ends
+    the training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which are
+    the refitting, the confidence model and the final trees. Raises MisuseError without a training task.
+    """
     options = options or TrainingOptions()
     if not training:
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
@@ -82,7 +75,7 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     about = describe_tasks(training)
     report: dict[str, Any] = {
         "problems": about["problems"], "devices": about["devices"],
-        "cases": len(fitting), "validation_cases": len(validation), "lessons": len(examples),
+        "cases": len(fitting), "validation_cases": len(validation), "examples": len(examples),
         "measurements": about["measurements"],
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
@@ -192,15 +185,15 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
 
 def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, options: TrainingOptions,
              generator: np.random.Generator, anchor: Translator | None) -> list[Batch[Translator]]:
-    """The batches of an epoch: `options.lessons` examples, the measured share of them at least as in MEASURED.
+    """The batches of an epoch: `options.examples` examples, the measured share of them at least as in MEASURED.
 
     Each example's source gets newly drawn rates of its device.
     """
     measured, sampled = (np.flatnonzero([example.sampled == sampled for example in examples])
                          for sampled in (False, True))
-    reserved = min(len(sampled), math.floor((1 - MEASURED) * options.lessons))
-    first = min(len(measured), options.lessons - reserved)
-    room = min(len(sampled), options.lessons - first)
+    reserved = min(len(sampled), math.floor((1 - MEASURED) * options.examples))
+    first = min(len(measured), options.examples - reserved)
+    room = min(len(sampled), options.examples - first)
     order = generator.permutation(np.concatenate([generator.choice(measured, first, replace=False),
                                                   generator.choice(sampled, room, replace=False)]))
 

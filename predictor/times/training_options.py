@@ -35,7 +35,7 @@ class TrainingOptions:
     confidence: bool = True  # whether to estimate how sure proposals are, which fits trees up to seven times
     trust: float = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
     extra: int = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
-    lessons: int = 3000  # examples in an epoch; the rest beside the measured problems are sampled ones
+    examples: int = 3000  # of an epoch; the rest beside the measured problems are sampled ones
     width: int = 128
     layers: int = 3  # of the encoder, which reads a problem once
     decoder_layers: int = 1  # every step of a beam pays for them; few suffice after a deep encoder (Kasai et al. 2021)

@@ -5,6 +5,7 @@ The parts that differ between models are passed as a `Course`: the batches of an
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from seqtune.errors import MisuseError
 from seqtune.tuner.stop_request import StopRequest
 
 from .process_group import ProcessGroup, process_group
-from .schedule import schedule
 from .state import TrainingState
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -194,10 +194,10 @@ def _validation(average: Net, course: Course[Net], group: ProcessGroup) -> Valid
     """The validation of the averaged weights, which all processes agree on."""
     if course.validate is None:
         return Validation({})
-    found = course.validate(average)
-    if found.score is None:
-        return Validation(group.agreed(found.figures))
-    figures = group.agreed({**found.figures, "": found.score})
+    validation = course.validate(average)
+    if validation.score is None:
+        return Validation(group.agreed(validation.figures))
+    figures = group.agreed({**validation.figures, "": validation.score})
     return Validation(figures, figures.pop(""))
 
 
@@ -217,6 +217,16 @@ def _stalled(state: TrainingState[Net], course: Course[Net]) -> bool:
 def _late(course: Course[Net], seconds: float) -> bool:
     """Return whether an epoch of that many seconds would end after the deadline."""
     return course.deadline is not None and time.monotonic() + seconds > course.deadline
+
+
+def schedule(done: float, warm_up: float) -> float:
+    """The learning rate relative to its peak after the share `done` of the steps.
+
+    It rises linearly to 1 during the share `warm_up`, then falls along a cosine to 0.02.
+    """
+    if done < warm_up:
+        return (done + 1e-3) / (warm_up + 1e-3)
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
 
 
 def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions, group: ProcessGroup) -> float:

@@ -28,7 +28,7 @@ from seqtune.predictor.checkpoint_folder import SHIPPED
 from seqtune.predictor.model import load_model
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence import beam
-from seqtune.predictor.times.training import train_tasks
+from seqtune.predictor.times.training import train_model
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.devices import device_of
 from tests.support.learning.short_training import QUICK
@@ -83,7 +83,7 @@ def opened(name: str) -> tuple[Any, tuple[Task, ...]]:
         with registered():
             toy = data(8, held_out=0, sampled=40, devices=(WIDE, NARROW))
             tasks = measured_tasks(toy, held_out=False)
-            model, _ = train_tasks(tasks, [], options)
+            model, _ = train_model(tasks, [], options)
         return model, tuple(measured.task for measured in tasks[:DISTINCT])
     model = load_model(SHIPPED / name)
     if name == "clblast":

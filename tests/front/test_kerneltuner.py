@@ -21,7 +21,7 @@ from seqtune.errors import CheckpointError, FormatError, MisuseError, Unavailabl
 from seqtune.hooks.kernel_tuner.strategy import search, space_of, warm_start
 from seqtune.hooks.kernel_tuner.warm_start import WarmStart
 from seqtune.kerneltuner import strategy
-from seqtune.predictor.times.training import train_tasks
+from seqtune.predictor.times.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
@@ -139,7 +139,7 @@ def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tasks = measured_tasks(Dataset.read(folder / "caches.parquet"), held_out=False)
     assert tasks[0].problem.key == "recorded fixed=100 kernel=toy size_x=100 size_y=480"
     assert [parameter.name for parameter in tasks[0].task.kernels[0].parameters] == ["block", "tile", "order"]
-    trained, _ = train_tasks(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
+    trained, _ = train_model(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
     return trained.save(folder / "checkpoint")
 
 

@@ -17,7 +17,7 @@ from seqtune.kernels.miopen.gpus import device
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel
-from seqtune.predictor.labels.whole_training import train_whole
+from seqtune.predictor.labels.whole_training import train_model
 from seqtune.predictor.model import cached_model
 from tests.support.label_toys import QUICK, TREES, WINOGRAD
 
@@ -77,7 +77,7 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
 def test_a_training_on_everything_is_scored_before_it_sees_what_is_held_out(
         label_data: Dataset, label_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
-    train_whole(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
+    train_model(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
     loaded = LabelModel.load(tmp_path / "out")
     rows = loaded.metrics["held_out"]
     assert isinstance(rows, list)

@@ -30,10 +30,9 @@ from seqtune.predictor.say import silent
 from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.times.live import LiveContest
 from seqtune.predictor.times.shares import Outcome
-from seqtune.predictor.times.training import train
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.contest import Contest
-from tests.support.learning.short_training import DATA, QUICK
+from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")

@@ -11,7 +11,7 @@ from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions
 from seqtune.predictor.labels.options import LabelOptions
-from seqtune.predictor.labels.whole_training import train_whole
+from seqtune.predictor.labels.whole_training import train_model
 
 QUICK = LabelOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
@@ -36,7 +36,7 @@ def trained(data: Dataset, folder: Path) -> Path:
     """Train a small translator and small trees, and save them as a checkpoint in the folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **options: TREES)
-        checkpoint, report = train_whole(data, QUICK)
+        checkpoint, report = train_model(data, QUICK)
     checkpoint.save(folder)
     assert report["races"] > 100
     assert report["labels"] > 500

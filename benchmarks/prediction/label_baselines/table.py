@@ -11,7 +11,7 @@ from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords, 
 from seqtune.predictor.labels.methods import Beam, LabelMethod
 from seqtune.predictor.labels.mixture_weights import by_device
 from seqtune.predictor.labels.options import LabelOptions
-from seqtune.predictor.labels.training import train, vocabulary_of
+from seqtune.predictor.labels.training import train_network, vocabulary_of
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.say import Say, silent
 
@@ -51,7 +51,8 @@ class FittingData:
 
 
 def _lstm(fitting: FittingData) -> Beam:
-    recurrent = train(fitting.labels, None, replace(fitting.options.networks, rate=3e-3), make=RecurrentTranslator)
+    options = replace(fitting.options.networks, rate=3e-3)
+    recurrent = train_network(fitting.labels, None, options, make=RecurrentTranslator)
     return Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1)
 
 

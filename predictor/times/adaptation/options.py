@@ -23,7 +23,7 @@ class RetrainingOptions(TrainingOptions):
     rate: float = 4e-4  # lower than in a first training; with 1e-4 the first proposals of a new machine gained a sixth
     validation: float = 0.0
     extra: int = 200  # sampled problems of the new devices that the teacher labels
-    lessons: int = 1200  # examples in an epoch
+    examples: int = 1200  # of an epoch
     minutes: float = 4.5  # of the whole retraining; reading the data comes on top, five together
     rehearsed: int = 100  # training problems of each old device that are learned again, together with the new ones
     evaluated: int = 16  # held-out problems of each old device whose answers can change, such as one with new records

@@ -37,7 +37,7 @@ from ...trees.ranker import Ranker
 from ..evaluation import evaluate_tasks
 from ..model import TimesModel
 from ..shares import Outcome
-from ..training import fit, train
+from ..training import fit, train_model
 from ..training_examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
 from ..training_options import TrainingOptions
 from .options import RetrainingOptions
@@ -125,7 +125,7 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     torch.manual_seed(options.seed)
     model = start.model.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
-    examples = lessons(selection, teacher, vocabulary, options, deadline)
+    examples = retraining_examples(selection, teacher, vocabulary, options, deadline)
     state = fit(model, vocabulary, examples, [], options, on_progress, began,
                 anchor=start.model.grown(vocabulary).eval() if same else None,
                 deadline=time.monotonic() + deadline.left - SLACK * evaluating)
@@ -220,26 +220,25 @@ def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
                                                  {**ranker.forests, **further.forests}, ranker.listed)
 
 
-def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary, options: RetrainingOptions,
-            deadline: Deadline) -> list[TrainingExample]:
+def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
+                        options: RetrainingOptions, deadline: Deadline) -> list[TrainingExample]:
     """The examples: the rehearsed tasks with their measured configurations, and the new ones several times.
 
     If their shares of the time are over, there are fewer rehearsed tasks, of all problems and devices alike, and fewer
     sampled problems.
     """
     end = deadline.scaled(REHEARSED)
-    made: dict[int, TrainingExample] = {}
+    rehearsed: dict[int, TrainingExample] = {}  # by their index in `selection.old`
     for index in np.random.default_rng(options.seed).permutation(len(selection.old)).tolist():
-        if made and end.is_over:
+        if rehearsed and end.is_over:
             break
         (example,) = make_examples([selection.old[index]], None, vocabulary, options, [])
-        made[index] = replace(example, anchored=options.anchored)
-    rehearsed = [made[index] for index in sorted(made)]
+        rehearsed[index] = replace(example, anchored=options.anchored)
     examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.held_out,
                              deadline.scaled(SAMPLED))
     measured = [example for example in examples if not example.sampled]
     repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
-    return rehearsed + examples + measured * (repeats - 1)
+    return [rehearsed[index] for index in sorted(rehearsed)] + examples + measured * (repeats - 1)
 
 
 def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
@@ -251,7 +250,7 @@ def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
         trees=options.trees, teacher=options.teacher, confidence=False, width=size.width, layers=size.layers,
         decoder_layers=size.depth, heads=size.heads, hidden=size.hidden, dropout=size.dropout,
         judge=size.judge, seed=options.seed, threads=options.threads)
-    return train(new, alone, on_progress)[0]
+    return train_model(measured_tasks(new, held_out=False), held_out_problems(new), alone, on_progress)[0]
 
 
 def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: TimesModel) -> bool:

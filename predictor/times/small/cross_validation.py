@@ -24,7 +24,7 @@ from ...training.state import OUTSIDE, describe
 from ...training.unfinished import CROSS_VALIDATION
 from ..evaluation import fitted, replayed
 from ..shares import OURS, EvaluationRow, Outcome, rows
-from ..training import train_tasks
+from ..training import train_model
 from ..training_options import TrainingOptions
 from .folds import Fold
 
@@ -89,7 +89,7 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
 
 
 def _outcomes(fold: Fold, options: TrainingOptions, methods: Sequence[str], counts: Sequence[int]) -> list[Outcome]:
-    checkpoint, report = train_tasks(fold.fitting, [], replace(options, confidence=False, state=None))
+    checkpoint, report = train_model(fold.fitting, [], replace(options, confidence=False, state=None))
     if report["interrupted"]:
         raise KeyboardInterrupt
     known = [measured for measured in fold.held_out if not checkpoint.vocabulary.differences(measured.task.kernels)]

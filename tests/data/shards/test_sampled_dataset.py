@@ -24,8 +24,7 @@ from seqtune.data.shards.sampled_dataset import read_sampled
 from seqtune.data.shards.trial_selection import SelectionLimits
 from seqtune.errors import FormatError
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.predictor.times.training import train
-from tests.support.learning.short_training import DATA, QUICK
+from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import DIRECT, registered
 
 

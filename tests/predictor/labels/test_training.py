@@ -15,7 +15,7 @@ from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.scores import LabelRow, score_labels
-from seqtune.predictor.labels.training import train
+from seqtune.predictor.labels.training import train_network
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.training.loop import Progress
 from tests.support.label_toys import MLIR, QUICK, Parts
@@ -53,13 +53,13 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(label_parts[0], None, options, stop)
-    ended = train(label_parts[0], None, replace(options, end_now=True))
+        train_network(label_parts[0], None, options, stop)
+    ended = train_network(label_parts[0], None, replace(options, end_now=True))
     assert ended.report["epochs"] == 2
     messages: list[str] = []
-    resumed = train(label_parts[0], None, options, epochs.append, say=messages.append)
+    resumed = train_network(label_parts[0], None, options, epochs.append, say=messages.append)
     assert messages == ["resuming after epoch 2 of 3"]
-    whole = train(label_parts[0], None, replace(options, state=None))
+    whole = train_network(label_parts[0], None, replace(options, state=None))
     assert [progress.epoch for progress in epochs] == [1, 2, 3]
     assert set(epochs[-1].figures) == {"validation", "right"}
     for resumed_weights, weights in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
@@ -68,26 +68,26 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
 
 def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
     labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
-    first = train({MLIR: labels}, None, options)
+    first = train_network({MLIR: labels}, None, options)
     wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
     changed = (replace(labels, queries=replace(labels.queries, devices=wider)),
                replace(labels, queries=labels.queries.take(np.roll(np.arange(len(labels)), 1))),
                replace(labels, places=labels.places[::-1].copy()))
     for changed_labels in changed:
         with pytest.raises(FormatError, match="other data"):
-            train({MLIR: changed_labels}, None, options)
+            train_network({MLIR: changed_labels}, None, options)
     with pytest.raises(FormatError, match="other data"):
-        train({MLIR: labels}, None, options, start=first)
+        train_network({MLIR: labels}, None, options, start=first)
 
 
 def test_trees_have_half_of_the_weight_without_validation_labels(label_parts: Parts) -> None:
-    trained = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
+    trained = train_network({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
     validation = {name: labels.take(np.zeros(0, np.int64)) for name, labels in label_parts[0].items()}
     assert best_weights(trained.model, trained.vocabulary, {}, validation) == (0.5, {})
 
 
 def test_a_training_starts_from_the_weights_of_another(label_parts: Parts) -> None:
-    first = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
-    again = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1, rate=1e-9), start=first)
+    first = train_network({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
+    again = train_network({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1, rate=1e-9), start=first)
     for first_weights, weights in zip(first.model.parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(first_weights, weights, atol=1e-4, rtol=1e-4)

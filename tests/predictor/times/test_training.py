@@ -25,12 +25,10 @@ from seqtune.predictor.times.evaluation import evaluate_tasks
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import TargetSentences
-from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.times.translator import Translator
-from seqtune.predictor.training.loop import Progress
-from seqtune.predictor.training.schedule import schedule
-from tests.support.learning.short_training import DATA, QUICK
+from seqtune.predictor.training.loop import Progress, schedule
+from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import Data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -55,7 +53,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
-    assert report["lessons"] == report["cases"] + 24
+    assert report["examples"] == report["cases"] + 24
     assert len(reports) == len(report["history"]) == report["epochs"]
     assert reports[-1].loss < reports[0].loss
     assert reports[-1].best_epoch == report["best_epoch"]
@@ -71,11 +69,11 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert torch.equal(_weights(TimesModel.load(tmp_path / "kept")), _weights(first))
 
 
-@pytest.mark.parametrize(("lessons", "measured"), [(41, 24), (20, 13)])
+@pytest.mark.parametrize(("count", "measured"), [(41, 24), (20, 13)])
 def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_ones_as_fit(
-        lessons: int, measured: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        count: int, measured: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = measured_tasks(DATA, held_out=False)[:24]
-    options = replace(QUICK, extra=30, lessons=lessons)
+    options = replace(QUICK, extra=30, examples=count)
     vocabulary = vocabulary_of(tasks)
     examples = make_examples(tasks, make_teacher(tasks, options), vocabulary, options, [])
     seen: list[bytes] = []
@@ -88,10 +86,10 @@ def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_o
     training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, examples, [],
                  replace(options, epochs=2))
     of_measured = {_identity(example.source) for example in examples if not example.sampled}
-    for epoch in (seen[:lessons], seen[lessons:]):
-        assert len(set(epoch)) == lessons
+    for epoch in (seen[:count], seen[count:]):
+        assert len(set(epoch)) == count
         assert len(of_measured & set(epoch)) == measured
-    assert set(seen[:lessons]) != set(seen[lessons:])
+    assert set(seen[:count]) != set(seen[count:])
 
 
 @pytest.mark.parametrize(("shares", "kept"), [([0.9, 0.8], 3), ([0.8, 0.9], 2), ([0.9, 0.9], 3)])

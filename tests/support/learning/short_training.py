@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from seqtune.data.measured_tasks import Data, measured_tasks
+from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.training import train_model
+from seqtune.predictor.times.training_examples import held_out_problems
 from seqtune.predictor.times.training_options import TrainingOptions
+from seqtune.predictor.training.loop import OnProgress
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.synthetic import data
 
@@ -10,3 +17,9 @@ DATA = data(16, held_out=4, sampled=80)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
                         hidden=64, validation=0.2, threads=1, save_every=3,
                         trees=TreesOptions(rounds=60, models=1))
+
+
+def train(dataset: Data, options: TrainingOptions | None = None,
+          on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
+    """Train on all training problems of a data set."""
+    return train_model(measured_tasks(dataset, held_out=False), held_out_problems(dataset), options, on_progress)

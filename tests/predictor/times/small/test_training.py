@@ -18,7 +18,7 @@ from seqtune.predictor.times.small.cross_validation import COUNTS, METHODS, cros
 from seqtune.predictor.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.times.small.options import is_small, options_of, small_options
 from seqtune.predictor.times.small.training import train_small
-from seqtune.predictor.times.training import train_tasks
+from seqtune.predictor.times.training import train_model
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
@@ -55,7 +55,7 @@ def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has
 
 def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_folds(
         tasks: list[MeasuredTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options, original, trained = replace(OPTIONS, state=tmp_path / "state"), train_tasks, []
+    options, original, trained = replace(OPTIONS, state=tmp_path / "state"), train_model, []
 
     def interrupting(*given: Any) -> Any:
         trained.append(given)
@@ -63,7 +63,7 @@ def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_fo
             raise KeyboardInterrupt
         return original(*given)
 
-    monkeypatch.setattr(cross_validation, "train_tasks", interrupting)
+    monkeypatch.setattr(cross_validation, "train_model", interrupting)
     with pytest.raises(KeyboardInterrupt):
         train_small(tasks, [], options)
     _, report = train_small(tasks, [], replace(options, end_now=True))
@@ -75,7 +75,7 @@ def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_fo
     assert not report["interrupted"]
     assert len(trained) == 3 + FOLDS - 2
     assert [step for step in said if "fold" in step] == [f"cross-validation: fold {n} of 5" for n in (3, 4, 5)]
-    monkeypatch.setattr(cross_validation, "train_tasks", original)
+    monkeypatch.setattr(cross_validation, "train_model", original)
     whole = cross_validate(folds_of(tasks, OPTIONS.seed), OPTIONS)
     assert whole is not None
     assert report["cross_validation"] == whole.to_json()
@@ -104,7 +104,7 @@ def test_the_options_follow_from_the_number_of_problems() -> None:
 
 
 def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[MeasuredTask]) -> None:
-    checkpoint, _ = train_tasks(tasks, [], replace(OPTIONS, seed=3))
+    checkpoint, _ = train_model(tasks, [], replace(OPTIONS, seed=3))
     options = options_of(checkpoint, tasks)
     assert options is not None
     assert (options.seed, options.epochs, options.extra) == (3, 1, 0)
