@@ -173,11 +173,11 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     try:
         fresh.mkdir(parents=True)
         yield fresh
-        aside = fresh.with_name(fresh.name + ".old")
+        replaced = fresh.with_name(fresh.name + ".old")
         if path.exists():
-            path.rename(aside)
+            path.rename(replaced)
         fresh.rename(path)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         raise cannot_write(path, error, "the checkpoint ") from None
     finally:

@@ -75,8 +75,7 @@ def judge_live(proposers: Mapping[str, Predictor], methods: Sequence[str], devic
 
     It ends at the time `until` of the monotonic clock, in seconds. Returns the number of problems that remain.
     """
-    from seqtune.predictor.times.evaluation import EvaluateOptions, live_outcome
-    from seqtune.predictor.times.live import LiveContest
+    from seqtune.predictor.times.evaluation import EvaluateOptions, LiveContest, live_outcome
 
     todo = [problem for problem in problems if problem.key not in judged.outcomes]
     with LiveContest(device, lambda step: None) as contest:

@@ -98,10 +98,10 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict[str, Any]]:
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
     from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.times.examples import held_out_problems
     from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.options import TrainingOptions
     from seqtune.predictor.times.training import train_model
-    from seqtune.predictor.times.training_examples import held_out_problems
-    from seqtune.predictor.times.training_options import TrainingOptions
 
     if given.checkpoint is not None:
         return TimesModel.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from seqtune.data.labels import Labels, SolverTimings
-    from seqtune.predictor.labels.methods import LabelMethod
     from seqtune.predictor.labels.model import LabelModel
+    from seqtune.predictor.labels.predictors import LabelPredictor
 
 FEW = 500  # training labels of a solver that is included in the averages
 MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
@@ -83,7 +83,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.labels import read_labels
     from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords
-    from seqtune.predictor.labels.methods import Beam
+    from seqtune.predictor.labels.predictors import Beam
     from seqtune.predictor.labels.translator import LabelWords
 
     kernels = checkpoint.kernels()
@@ -97,7 +97,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
         raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
     networks = network_options(epochs, threads=1)
     options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
-    ours: dict[str, Callable[[], LabelMethod]] = {
+    ours: dict[str, Callable[[], LabelPredictor]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
         "transformer": lambda: Beam(LabelWords(checkpoint.model, checkpoint.vocabulary)),
         "chains": lambda: Beam(ChainWords(checkpoint.chains, checkpoint.vocabulary)),
@@ -118,13 +118,13 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
 
 
 def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
-                 make: Callable[[], LabelMethod]) -> Iterator[Row]:
+                 make: Callable[[], LabelPredictor]) -> Iterator[Row]:
     """Yield the rows of a method, from WORK if stored there; the method is trained when the first is missing."""
     from dataclasses import asdict
 
     from seqtune.predictor.labels.scores import score_labels
 
-    method: LabelMethod | None = None
+    method: LabelPredictor | None = None
     for name, labels in judged.items():
         path = work / title / f"{name.removeprefix('miopen.')}.json"
         if not path.is_file():

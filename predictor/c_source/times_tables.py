@@ -9,7 +9,7 @@ import numpy as np
 from ..sequence.vocabulary import Vocabulary
 from ..times.arrays.word_vectors import RESOLVED_SIZE, described_arrays
 from ..translator.dimensions import Dimensions
-from ..translator.numpy_layers import ArrayLayer, Linear, Tensors
+from ..translator.numpy_layers import Linear, NumpyLayer, Tensors
 from ..translator.rows import Floats, centred, gelu
 from .weights import Weights, floats
 
@@ -17,9 +17,9 @@ from .weights import Weights, floats
 def network_tables(size: Dimensions, tensors: Tensors, pair_names: str) -> Weights:
     """Declare the encoder, the decoder and the keys and values of the source, which all translators have."""
     weights = Weights()
-    weights.layers("sq_encoder", [ArrayLayer(tensors, f"encoder.{number}", size.heads, False)
+    weights.layers("sq_encoder", [NumpyLayer(tensors, f"encoder.{number}", size.heads, False)
                                   for number in range(size.layers)], False)
-    weights.layers("sq_decoder", [ArrayLayer(tensors, f"decoder.{number}", size.heads, True)
+    weights.layers("sq_decoder", [NumpyLayer(tensors, f"decoder.{number}", size.heads, True)
                                   for number in range(size.depth)], True)
     initial = [weights.initial(f"sq_pairs_{number}", Linear.of(tensors, pair_names.format(number)).after(
         tensors, "encoded")) for number in range(size.depth)]

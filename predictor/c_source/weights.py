@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import MisuseError
 
-from ..translator.numpy_layers import ArrayLayer, Linear
+from ..translator.numpy_layers import Linear, NumpyLayer
 from ..translator.rows import Floats
 
 BASE = 92  # digits are the characters 35 (#) to 126 (~)
@@ -87,7 +87,7 @@ class Weights:
         self.lines += [floats(f"{name}_scale", scale),
                        f"static const sq_table {name} = {{{quad}, {name}_scale}};"]
 
-    def layers(self, name: str, layers: Sequence[ArrayLayer], cross: bool) -> None:
+    def layers(self, name: str, layers: Sequence[NumpyLayer], cross: bool) -> None:
         """Declare the layers of the encoder or, with `cross` attention, of the decoder."""
         empty = "{0, 0, 0, -1, 0, 0}"
         texts = []

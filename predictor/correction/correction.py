@@ -23,8 +23,8 @@ from ..proposing import Proposals
 from ..trees.cost_trees import WORST
 from ..trees.forest import Forest
 from ..trees.ranker import Ranker
-from .carried_over import CarriedOver
 from .observations import Expected, observe
+from .shrunken_trees import ShrunkenTrees
 
 OWN = 48  # measured configurations of the very problem that compete: the fastest ones and some of all others
 FASTEST = 16  # of them
@@ -68,7 +68,7 @@ class Correction:
         observations = observe(ranker, measured, expected)
         if not len(observations):
             return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, 0.0, None, None)
-        trees = CarriedOver.fit(observations)
+        trees = ShrunkenTrees.fit(observations)
         return cls(ranker, trees.forests, own_times, expected), CorrectionFit(
             len(observations.problems()), len(observations), trees.factor, trees.before, trees.after)
 
@@ -106,8 +106,8 @@ class Correction:
         if not known.any():
             return replace(proposals, slowness=slowness)
         offset = float(np.average((logs - expected)[known], weights=np.exp(-np.clip(expected[known], 0, WORST))))
-        believed = np.where(known, TRUST * (logs - offset) + (1 - TRUST) * expected, logs - offset)
-        slowness_of = dict(zip(chosen.tolist(), believed.tolist(), strict=True))
+        estimate = np.where(known, TRUST * (logs - offset) + (1 - TRUST) * expected, logs - offset)
+        slowness_of = dict(zip(chosen.tolist(), estimate.tolist(), strict=True))
         added = chosen[~np.isin(chosen, proposals.numbers)]
         numbers = np.concatenate([proposals.numbers, added])
         slowness = np.array([slowness_of.get(number, predicted) for number, predicted in zip(

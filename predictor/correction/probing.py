@@ -1,4 +1,4 @@
-"""Probing: chooses the configurations that a calibration measures, where the model is unsure.
+"""Probing: chooses the configurations that a calibration measures, where the model is uncertain.
 
 In each turn some configurations of one problem are chosen: those that are expected to be the fastest, because the order
 among them decides the answers, and others that may be fast: random ones in a problem's first turn, then those about
@@ -23,8 +23,8 @@ from .correction import Correction
 TURN = 16  # configurations measured in one turn of a problem
 LIKELY = 8  # of them: those expected to be fastest
 SAMPLE = 1000  # random configurations of a problem whose expected slowness is computed: a tenth of a second
-POOL = 200  # configurations of a problem among which the unsure ones are chosen: the fastest, and random ones
-HOPELESS = 1.0  # expected slowness beyond which nobody needs to be sure
+POOL = 200  # configurations of a problem among which the uncertain ones are chosen: the fastest, and random ones
+SLOW = 1.0  # configurations with an expected slowness above the least one plus this are not probed
 
 
 class Probing:
@@ -46,7 +46,7 @@ class Probing:
         return float(np.fmin.reduce(self._seconds[index], initial=math.inf))
 
     def record(self, index: int, number: int, seconds: float) -> None:
-        """Take note of a probe's time, infinite for a failure."""
+        """Keep a probe's time, infinite for a failure."""
         self._seconds[index][number] = seconds
 
     def measured(self) -> list[MeasuredTask]:
@@ -62,12 +62,12 @@ class Probing:
             known = int((~np.isnan(seconds)).sum())
             pool = self._pool(index) if known else None
             if pool is None or len(pool):
-                doubt = 0.0 if pool is None else float(self._doubts(index)[pool[:LIKELY]].mean())
-                order[index] = known, -doubt
+                disagreement = 0.0 if pool is None else float(self._disagreements(index)[pool[:LIKELY]].mean())
+                order[index] = known, -disagreement
         return sorted(order, key=lambda index: order[index])
 
     def choose(self, index: int) -> Numbers:
-        """The next probes of a problem: the default at first, the likely ones, and the unsure ones that may be fast."""
+        """The next probes of a problem: the default at first, the likely ones, and uncertain ones that may be fast."""
         task, seconds = self.tasks[index], self._seconds[index]
         pool = self._pool(index)
         likely, rest = pool[:LIKELY], pool[LIKELY:]
@@ -76,11 +76,11 @@ class Probing:
             likely = likely if default is None else np.append(likely[likely != default], default)
             rest = rest[rest != default]
         expected = self._slowness(index)[rest] + self._correction.changes(task, rest)
-        hopeful = rest[expected < expected.min(initial=math.inf) + HOPELESS]
+        candidates = rest[expected < expected.min(initial=math.inf) + SLOW]
         count = TURN - len(likely)
-        unsure = (self._generator.permutation(hopeful)[:count] if np.isnan(seconds).all()  # an even sample first
-                  else hopeful[np.argsort(-self._doubts(index)[hopeful], kind="stable")[:count]])
-        return np.concatenate([likely, unsure]).astype(np.int64)
+        uncertain = (self._generator.permutation(candidates)[:count] if np.isnan(seconds).all()  # an even sample first
+                     else candidates[np.argsort(-self._disagreements(index)[candidates], kind="stable")[:count]])
+        return np.concatenate([likely, uncertain]).astype(np.int64)
 
     def _pool(self, index: int) -> Numbers:
         """Unmeasured configurations of a problem: those expected to be fastest, in order, then random ones."""
@@ -97,7 +97,7 @@ class Probing:
         """The slowness of a problem's configurations that the trees expect, by number; infinite outside a sample."""
         return self._sampled(index)[0]
 
-    def _doubts(self, index: int) -> Floats:
+    def _disagreements(self, index: int) -> Floats:
         """How much the models of the ensemble disagree about that slowness: a standard deviation, by number."""
         return self._sampled(index)[1]
 
@@ -105,9 +105,9 @@ class Probing:
         if index not in self._expected:
             task = self.tasks[index]
             sample = self._generator.permutation(len(task))[:SAMPLE]
-            slowness, doubts = np.full(len(task), np.inf), np.zeros(len(task))
+            slowness, spread = np.full(len(task), np.inf), np.zeros(len(task))
             members = self._ranker.members(task, sample)
-            slowness[sample] = np.nan_to_num(members.mean(axis=1, dtype=np.float64), nan=HOPELESS)
-            doubts[sample] = np.nan_to_num(members.std(axis=1, dtype=np.float64), nan=1.0)  # of kernels without trees
-            self._expected[index] = slowness, doubts
+            slowness[sample] = np.nan_to_num(members.mean(axis=1, dtype=np.float64), nan=SLOW)
+            spread[sample] = np.nan_to_num(members.std(axis=1, dtype=np.float64), nan=1.0)  # of kernels without trees
+            self._expected[index] = slowness, spread
         return self._expected[index]

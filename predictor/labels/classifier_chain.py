@@ -203,18 +203,18 @@ class ChainWords:
                            np.arange(len(queries)), ("",) * len(queries), np.zeros((len(queries), 0), np.int64))
         return state, np.full(len(allowed.words), np.nan, np.float32)
 
-    def advance(self, state: ChainState, said: Allowed, allowed: Allowed) -> tuple[ChainState, Scores]:
+    def advance(self, state: ChainState, chosen: Allowed, allowed: Allowed) -> tuple[ChainState, Scores]:
         """Extend hypotheses by one word each, and score the words allowed next."""
-        indices = state.indices[said.after]
+        indices = state.indices[chosen.after]
         if state.kernels[0]:
-            kernels = tuple(state.kernels[row] for row in said.after)
+            kernels = tuple(state.kernels[row] for row in chosen.after)
             column = indices.shape[1]
-            last = [self._index_of[kernel][column][word] for kernel, word in zip(kernels, said.words, strict=True)]
+            last = [self._index_of[kernel][column][word] for kernel, word in zip(kernels, chosen.words, strict=True)]
             indices = np.concatenate([indices, np.array(last, np.int64)[:, None]], axis=1)
         else:
             names = self.vocabulary.targets
-            kernels = tuple(names[word].removeprefix("kernel:") for word in said.words)
-        new = ChainState(state.columns, state.devices, state.owners[said.after], kernels, indices)
+            kernels = tuple(names[word].removeprefix("kernel:") for word in chosen.words)
+        new = ChainState(state.columns, state.devices, state.owners[chosen.after], kernels, indices)
         return new, self._scores(new, allowed)
 
     def _scores(self, state: ChainState, allowed: Allowed) -> Scores:

@@ -13,8 +13,8 @@ from seqtune.errors import MisuseError
 
 from ..say import Say, silent
 from ..translator.threads import one_thread
-from .methods import Beam
 from .model import LabelModel
+from .predictors import Beam
 from .scores import LabelRow, SolverChoiceRow, score_labels, solver_choice_rows
 from .solver_choice import choose
 

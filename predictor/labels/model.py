@@ -42,7 +42,7 @@ from ..translator.numpy_layers import Tensors
 from ..trees.forest import UNREADABLE, Forest, of_numpy, read_forest
 from .classifier_chain import ChainWords, KernelChain, ParameterClassifier, as_arrays
 from .inputs import TREE_FEATURES
-from .numpy_translator import ArrayTranslator, shapes
+from .numpy_translator import NumpyTranslator, shapes
 from .seen_problems import LARGEST as LARGEST_LEARNED
 from .seen_problems import SeenProblems
 
@@ -221,9 +221,9 @@ class LabelModel:
         return LabelTranslator.of_arrays(self.size, self.state, self.vocabulary)
 
     @cached_property
-    def translator(self) -> ArrayTranslator:
+    def translator(self) -> NumpyTranslator:
         """The translator alone, without the chains."""
-        return ArrayTranslator(self.size, self.state, self.vocabulary)
+        return NumpyTranslator(self.size, self.state, self.vocabulary)
 
     @cached_property
     def _words(self) -> NextWord[Any]:

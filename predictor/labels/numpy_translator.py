@@ -1,4 +1,4 @@
-"""ArrayTranslator: a LabelTranslator for prediction, computed without PyTorch.
+"""NumpyTranslator: a LabelTranslator for prediction, computed without PyTorch.
 
 The function is the same, rearranged as `seqtune.predictor.translator.numpy_layers` describes.
 Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder.
@@ -22,13 +22,13 @@ from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
 from ..translator.dimensions import Dimensions
-from ..translator.numpy_layers import ArrayLayer, Linear, Tensors, layer_shapes, with_biases
+from ..translator.numpy_layers import Linear, NumpyLayer, Tensors, layer_shapes, with_biases
 from ..translator.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayDecoding:
+class DecodingState:
     """The state of a beam search."""
 
     memory: Floats  # (Q S, 2 E W) keys and values of the sources for each layer
@@ -36,7 +36,7 @@ class ArrayDecoding:
     past: Floats  # (E, H, words, 2 W) keys and values of the words so far
 
 
-class ArrayTranslator:
+class NumpyTranslator:
     """The translator as a source of next words (`NextWord`) of the beam search."""
 
     def __init__(self, size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> None:
@@ -46,8 +46,8 @@ class ArrayTranslator:
         self._numbers, self._token = sizes, tensors["reader.token"]
         self._work, self._word = Linear.of(tensors, "reader.work"), tensors["reader.word.weight"]
         self._mix = Linear.of(tensors, "reader.mix")
-        self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
-        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
+        self._encoder = [NumpyLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
+        self._decoder = [NumpyLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._input_vectors = centred(target_vectors(tensors, "asked", vocabulary))
@@ -57,23 +57,23 @@ class ArrayTranslator:
         self._target_bias = target_biases(answered, tensors)
 
     def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
-              allowed: Allowed) -> tuple[ArrayDecoding, Scores]:
+              allowed: Allowed) -> tuple[DecodingState, Scores]:
         """Start one empty hypothesis per query, and score the words allowed first."""
         inputs, rows = Inputs.of(Queries.of(queries), self.vocabulary.words), np.arange(len(queries))
         no_past = np.zeros((len(self._decoder), len(rows), 0, 2 * self._size.width), np.float32)
-        state = ArrayDecoding(self._read_source(*inputs.batch(rows)), rows, no_past)
+        state = DecodingState(self._read_source(*inputs.batch(rows)), rows, no_past)
         if len(allowed.words) == len(rows):  # one word each, for example of the only solver: there is nothing to choose
             return state, np.zeros(len(rows), np.float32)
         return state, self._scores(self._read_word(np.full(len(rows), BEGIN), state)[0], allowed)
 
-    def advance(self, state: ArrayDecoding, said: Allowed, allowed: Allowed) -> tuple[ArrayDecoding, Scores]:
+    def advance(self, state: DecodingState, chosen: Allowed, allowed: Allowed) -> tuple[DecodingState, Scores]:
         """Extend hypotheses by one word each, and score the words allowed next."""
-        chosen = ArrayDecoding(state.memory, state.owners[said.after], state.past[:, said.after])
-        states, past = self._read_word(said.words, chosen)
-        return ArrayDecoding(state.memory, chosen.owners, past), self._scores(states, allowed)
+        before = DecodingState(state.memory, state.owners[chosen.after], state.past[:, chosen.after])
+        states, past = self._read_word(chosen.words, before)
+        return DecodingState(state.memory, before.owners, past), self._scores(states, allowed)
 
     def _read_source(self, numbers: Floats, magnitudes: Floats, words: NDArray[np.int64]) -> Floats:
-        """The keys and values of the source, see `ArrayDecoding.memory`."""
+        """The keys and values of the source, see `DecodingState.memory`."""
         count, length, width = len(words), len(TOKENS), self._size.width
         x = np.tile(self._token, (count, 1, 1))
         for token, ((begin, end), weight) in enumerate(zip(_spans(), self._numbers, strict=True)):
@@ -88,7 +88,7 @@ class ArrayTranslator:
             layer.feed(x)
         return self._pairs(x)
 
-    def _read_word(self, words: Words, before: ArrayDecoding) -> tuple[Floats, Floats]:
+    def _read_word(self, words: Words, before: DecodingState) -> tuple[Floats, Floats]:
         """Read a word per hypothesis: the states (H, W), without the last norm's gain and offset, and the new past."""
         position, count, width, heads = before.past.shape[2], len(words), self._size.width, self._size.heads
         x = self._input_vectors[words] + self._position[position]

@@ -1,4 +1,4 @@
-"""Scores of a method: how often it predicts the configuration that a tuner chose, and how good its solvers are."""
+"""Scores of a predictor: how often it predicts the configuration that a tuner chose, how good its solvers are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels, SolverTimings
 from seqtune.kernels.miopen.solver import PREFIX
 
-from .methods import LabelMethod, LabelPredictions, allowed_values, valid
+from .predictors import LabelPredictions, LabelPredictor, allowed_values, valid
 
 TOP = 5  # proposals that are scored
 
@@ -21,14 +21,14 @@ Counts = NDArray[np.int64]  # (label, parameter)
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a method predicts labels: shares from 0 to 1 of labels or of their parameters."""
+    """How well a predictor predicts labels: shares from 0 to 1 of labels or of their parameters."""
 
     n: int  # labels
     exact: float  # share of labels that are the first proposal
     exact_top5: float  # share of labels that are among the first five proposals
     per_parameter: float  # share of parameters that are right in the first proposal
     teacher_forced: float | None  # share of parameters that are right after the true values before them, among those
-                                  # with a choice; None without any, or if the method does not predict value by value
+                                  # with a choice; None without any, or if the predictor does not work value by value
     invalid: int  # proposals that are outside of the search space
 
     @classmethod
@@ -70,9 +70,9 @@ class LabelRow:
         return result
 
 
-def score_labels(method: LabelMethod, labels: Mapping[str, Labels], by: tuple[str, ...] = (),
+def score_labels(predictor: LabelPredictor, labels: Mapping[str, Labels], by: tuple[str, ...] = (),
           progress: Callable[[str], None] = lambda step: None) -> list[LabelRow]:
-    """Score a method: a row per device and solver. `by` names features of problems (direction, dtype); each of their
+    """Score a predictor: a row per device and solver. `by` names features of problems (direction, dtype); each of their
     values gets a part in the row."""
     rows = []
     for name, kernel_labels in labels.items():
@@ -81,7 +81,7 @@ def score_labels(method: LabelMethod, labels: Mapping[str, Labels], by: tuple[st
             if not len(chosen):
                 continue
             progress(f"scoring {len(chosen)} labels of {name.removeprefix(PREFIX)} on {device.name}")
-            predictions, allowed = method.predict(chosen, TOP), allowed_values(chosen)
+            predictions, allowed = predictor.predict(chosen, TOP), allowed_values(chosen)
             rows.append(LabelRow(
                 device.name, name.removeprefix(PREFIX), Score.of(chosen, predictions, allowed),
                 {part: score for feature in by for part, score in _parts(chosen, predictions, allowed, feature)}))

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from seqtune.data.labels import SolverTimings
 
 from ..sequence.beam import Allowed
-from .numpy_translator import ArrayTranslator
+from .numpy_translator import NumpyTranslator
 from .scores import Entries, first_best
 
 MOST_QUERIES = 2048  # read at once: their states take 100 MB
 
 
-def choose(translator: ArrayTranslator, timings: SolverTimings) -> Entries:
+def choose(translator: NumpyTranslator, timings: SolverTimings) -> Entries:
     """The entry of the most probable solver among the timed solvers of each query, (query,).
 
     Solvers that the vocabulary lacks come last.
@@ -29,7 +29,7 @@ def choose(translator: ArrayTranslator, timings: SolverTimings) -> Entries:
     return first_best(timings, scores)
 
 
-def _scores(translator: ArrayTranslator, timings: SolverTimings) -> NDArray[np.float32]:
+def _scores(translator: NumpyTranslator, timings: SolverTimings) -> NDArray[np.float32]:
     """The log-probability of each timed solver, up to a constant for each query, (entry,)."""
     words = np.array([translator.vocabulary.kernel(name) for name in timings.names])[timings.solver]
     owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))

@@ -203,11 +203,11 @@ class LabelWords:
         return hypotheses, self._scores(states, allowed)
 
     @torch.inference_mode()
-    def advance(self, state: Hypotheses, said: Allowed, allowed: Allowed) -> tuple[Hypotheses, Scores]:
+    def advance(self, state: Hypotheses, chosen: Allowed, allowed: Allowed) -> tuple[Hypotheses, Scores]:
         """Continue hypotheses with one more word each, and score the words allowed next."""
-        state = state.follow(said)
+        state = state.follow(chosen)
         memory, _ = state.selected
-        states, past = self.model.decode(torch.from_numpy(said.words)[:, None], memory, state.past)
+        states, past = self.model.decode(torch.from_numpy(chosen.words)[:, None], memory, state.past)
         return replace(state, past=past), self._scores(states, allowed)
 
     def _scores(self, states: Tensor, allowed: Allowed) -> Scores:

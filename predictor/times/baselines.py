@@ -67,8 +67,8 @@ class Fixed:
                 direct[chosen[numbers >= 0], column] = scores[numbers[numbers >= 0]]
         # in this first selection, a preference that is not valid for a problem has the problem's average score
         missing = np.nanmean(direct, axis=0)
-        hopeful = np.where(np.isnan(direct), missing, direct).mean(axis=1)
-        chosen = np.argsort(-hopeful, kind="stable")[:self.candidates]
+        means = np.where(np.isnan(direct), missing, direct).mean(axis=1)
+        chosen = np.argsort(-means, kind="stable")[:self.candidates]
         scores = np.array([[self._valid_score(preferences[index], measured, log_shares) for measured, log_shares
                             in zip(fitting, filled, strict=True)] for index in chosen])
         best = np.full(len(fitting), -np.inf)

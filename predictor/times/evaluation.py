@@ -22,7 +22,8 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.tuner.measuring.contest import Contest, retest_log_share
+from seqtune.tuner.measuring.contest import Contest, hold_contest, retest_log_share
+from seqtune.tuner.measuring.runner import Runner
 
 from ..model import Predictor
 from ..trees.cost_trees import Trees, TreesOptions
@@ -46,6 +47,24 @@ class EvaluateOptions:
     recorded: int = 8  # live: best recorded configurations that are measured too; the best one's record may be luck
     draws: int = DRAWS  # of the bootstrap
     seed: int = 0
+
+
+class LiveContest:
+    """Holds the contests of live evaluations on one device; every build begins with a new worker."""
+
+    def __init__(self, device: Device, progress: Callable[[str], None]) -> None:
+        self.runner = Runner(device)
+        self.progress = progress
+
+    def __enter__(self) -> LiveContest:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.runner.close()
+
+    def __call__(self, problem: Problem, device: Device, proposals: Sequence[Configuration]) -> Contest:
+        self.progress(f"{problem.brief()}: a first look at {len(proposals)} configurations")
+        return hold_contest(self.runner, problem, proposals, renew=self.runner.close, progress=self.progress)
 
 
 def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,

@@ -21,8 +21,8 @@ from .model import TimesModel
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
+    from .options import TrainingOptions
     from .shares import EvaluationRow
-    from .training_options import TrainingOptions
 
 Options = TypeVar("Options", bound="TrainingOptions")
 
@@ -45,12 +45,12 @@ class TimesLearning:
         from seqtune.data.measured_tasks import measured_tasks
 
         from ..training.process_group import check_alone
+        from .examples import away_from, held_out_problems
+        from .options import TrainingOptions
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
         from .small.training import train_small
         from .training import train_model
-        from .training_examples import away_from, held_out_problems
-        from .training_options import TrainingOptions
 
         measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
         training, near = measured, list[Problem]()
@@ -137,8 +137,7 @@ def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], p
 
 def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
                    queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say) -> Sequence[EvaluationRow]:
-    from .evaluation import evaluate
-    from .live import LiveContest
+    from .evaluation import LiveContest, evaluate
 
     for problem, device in queries:
         Task.of(problem, device)  # raises KernelError before anything is measured
@@ -161,7 +160,7 @@ def _without_leaked(data: Dataset, warn: Say) -> Dataset:
 
     Raises MisuseError if these are all held-out problems.
     """
-    from .training_examples import held_out_problems, problems_of
+    from .examples import held_out_problems, problems_of
 
     usable, near = split_leaked(held_out_problems(data), problems_of(data, held_out=False))
     if not near:

@@ -33,17 +33,11 @@ from ..training.state import OUTSIDE, TrainingState, describe
 from ..trees.cost_trees import Trees
 from ..trees.ranker import Ranker
 from .decoding import TranslatorWords
+from .examples import TrainingExample, describe_tasks, make_examples, make_teacher, vocabulary_of
 from .loss import sentence_loss
 from .model import TimesModel
+from .options import TrainingOptions
 from .targets import TargetSentences
-from .training_examples import (
-    TrainingExample,
-    describe_tasks,
-    make_examples,
-    make_teacher,
-    vocabulary_of,
-)
-from .training_options import TrainingOptions
 from .translator import Translator
 
 MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes

@@ -71,7 +71,7 @@ class Linear:
                        bias=np.concatenate([linear.bias for linear in maps]))
 
 
-class ArrayLayer:
+class NumpyLayer:
     """The products of one layer of the encoder or, with `cross` attention to the source, of the decoder.
 
     `words`, `cross_query` and `inner` scale the rows of the residual stream that they read.

@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.labels.classifier_chain import ChainWords
 from seqtune.predictor.labels.model import LabelModel
-from seqtune.predictor.labels.numpy_translator import ArrayTranslator
+from seqtune.predictor.labels.numpy_translator import NumpyTranslator
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
 from seqtune.predictor.times.decoding import TranslatorWords
@@ -33,13 +33,14 @@ def labels() -> LabelModel:
     return LabelModel.load("miopen")
 
 
-SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the name of the class
-    "NumpyTranslator": lambda: TimesModel.load("default").next_word(),
-    "TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").model, TimesModel.load("default").vocabulary),
-    "ArrayTranslator": lambda: ArrayTranslator(labels().size, labels().state, labels().vocabulary),
-    "LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
-    "ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),
-    "Average": lambda: labels().next_word(),
+SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
+    "times.NumpyTranslator": lambda: TimesModel.load("default").next_word(),
+    "times.TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").model,
+                                                     TimesModel.load("default").vocabulary),
+    "labels.NumpyTranslator": lambda: NumpyTranslator(labels().size, labels().state, labels().vocabulary),
+    "labels.LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
+    "labels.ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),
+    "sequence.Average": lambda: labels().next_word(),
 }
 
 
@@ -50,16 +51,21 @@ def test_every_source_of_next_words_is_tested_here() -> None:
             if isinstance(node, ast.ClassDef):
                 methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
                 if {"start", "advance"} <= methods and not any("Protocol" in ast.unparse(base) for base in node.bases):
-                    found.add(node.name)
-    bases = {base.__name__ for make in SOURCES.values() for base in type(make()).__mro__}
+                    found.add(f"{path.relative_to(ROOT / 'predictor').parts[0]}.{node.name}")
+    bases = {name_of(base) for make in SOURCES.values() for base in type(make()).__mro__}
     assert found <= bases
+
+
+def name_of(source: type) -> str:
+    """The name of a class in SOURCES."""
+    return f"{source.__module__.removeprefix('seqtune.predictor.').partition('.')[0]}.{source.__name__}"
 
 
 @cache
 def opened(name: str) -> tuple[NextWord[Any], tuple[Task, ...]]:
     """A source, and two tasks that it speaks of."""
     source = SOURCES[name]()
-    assert type(source).__name__ == name
+    assert name_of(type(source)) == name
     if "llvm" in source.vocabulary.libraries:
         return source, tuple(Task.of(problem, device_of("llvm")) for problem in CONVOLUTIONS)
     return source, tuple(labels().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)

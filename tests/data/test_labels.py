@@ -16,7 +16,7 @@ from seqtune.data.queries import DistinctProblems, Queries
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.labels.inputs import NUMBERS, TREE_FEATURES, Inputs, tree_columns
-from seqtune.predictor.labels.methods import LabelPredictions, valid
+from seqtune.predictor.labels.predictors import LabelPredictions, valid
 from seqtune.predictor.labels.scores import Score, first_best, solver_choice_rows
 from seqtune.predictor.labels.seen_problems import SeenProblems
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_text

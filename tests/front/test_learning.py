@@ -28,7 +28,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.say import silent
 from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
-from seqtune.predictor.times.live import LiveContest
+from seqtune.predictor.times.evaluation import LiveContest
 from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.contest import Contest
@@ -194,7 +194,7 @@ class FakeRunner:
 
 
 def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.times.live.Runner", FakeRunner)
+    monkeypatch.setattr("seqtune.predictor.times.evaluation.Runner", FakeRunner)
     with LiveContest(WIDE, silent) as measure:
         contest = measure(PROBLEM, WIDE, list(TIMES))
         runner: Any = measure.runner

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.inputs import plain_columns
-from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices
 from seqtune.predictor.labels.mixture_weights import by_device
+from seqtune.predictor.labels.predictors import LabelPredictions, ValueIndices
 
 _Group = tuple[str, str]  # names of device and kernel
 

@@ -21,8 +21,8 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.labels.classifier_chain import with_values
 from seqtune.predictor.labels.examples import Rows
 from seqtune.predictor.labels.inputs import TOKENS, Floats, Inputs, tree_columns
-from seqtune.predictor.labels.methods import LabelPredictions, ValueIndices, valid
 from seqtune.predictor.labels.options import LabelOptions
+from seqtune.predictor.labels.predictors import LabelPredictions, ValueIndices, valid
 from seqtune.predictor.labels.training import fingerprint, fit_examples, vocabulary_of
 from seqtune.predictor.labels.translator import LabelSource, SourceEmbedding, TargetVectors
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -181,7 +181,7 @@ class TreeRankerOptions:
 class TreeRanker:
     """Boosted trees that classify configurations as the label of a query or a rival; one model per kernel.
 
-    As a LabelMethod they choose among the labels of similar problems and the most frequent labels.
+    As a LabelPredictor they choose among the labels of similar problems and the most frequent labels.
     """
 
     def __init__(self, fitting: Mapping[str, Labels], options: TreeRankerOptions | None = None) -> None:

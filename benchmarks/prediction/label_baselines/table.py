@@ -8,9 +8,9 @@ from functools import cached_property
 
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords, KernelChain
-from seqtune.predictor.labels.methods import Beam, LabelMethod
 from seqtune.predictor.labels.mixture_weights import by_device
 from seqtune.predictor.labels.options import LabelOptions
+from seqtune.predictor.labels.predictors import Beam, LabelPredictor
 from seqtune.predictor.labels.training import train_network, vocabulary_of
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.say import Say, silent
@@ -56,8 +56,8 @@ def _lstm(fitting: FittingData) -> Beam:
     return Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1)
 
 
-# A new baseline is one class that follows `LabelMethod` and one line here.
-BASELINES: Mapping[str, Callable[[FittingData], LabelMethod]] = {
+# A new baseline is one class that follows `LabelPredictor` and one line here.
+BASELINES: Mapping[str, Callable[[FittingData], LabelPredictor]] = {
     "majority": lambda fitting: Majority(fitting.labels),
     "nearest": lambda fitting: NearestLabels(fitting.labels),
     "trees": lambda fitting: Beam(fitting.chains, width=1),
@@ -70,7 +70,7 @@ BASELINES: Mapping[str, Callable[[FittingData], LabelMethod]] = {
 
 
 def fit_baselines(labels: Mapping[str, Labels], progress: Say = silent, options: BaselineOptions | None = None,
-                  names: Iterable[str] = tuple(BASELINES)) -> dict[str, LabelMethod]:
+                  names: Iterable[str] = tuple(BASELINES)) -> dict[str, LabelPredictor]:
     """Fit the named baselines to the same labels; methods by name."""
     fitting = FittingData(labels, options or BaselineOptions())
     methods = {}

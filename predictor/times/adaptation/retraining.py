@@ -35,11 +35,11 @@ from ...trees.boosters import boosters_of
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from ..evaluation import evaluate_tasks
+from ..examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
 from ..model import TimesModel
+from ..options import TrainingOptions
 from ..shares import Outcome
 from ..training import fit, train_model
-from ..training_examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
-from ..training_options import TrainingOptions
 from .options import RetrainingOptions
 from .rehearsal import Rehearsal
 from .report import NEW, OLD, RetrainingReport, comparison_rows

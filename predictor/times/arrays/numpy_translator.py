@@ -29,7 +29,7 @@ from seqtune.kernels.problem import Problem
 from ...sequence.beam import Allowed, Scores
 from ...sequence.vocabulary import BEGIN, Vocabulary
 from ...translator.dimensions import Dimensions
-from ...translator.numpy_layers import ArrayLayer, Linear, Tensors
+from ...translator.numpy_layers import Linear, NumpyLayer, Tensors
 from ...translator.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
 from .word_vectors import WordVectors, resolved_numbers
 
@@ -112,8 +112,8 @@ class NumpyTranslator:
         self.vocabulary = vocabulary
         self._size = size
         self._facts, self._words = FactVectors(tensors, vocabulary), WordVectors(tensors, vocabulary)
-        self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
-        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
+        self._encoder = [NumpyLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
+        self._decoder = [NumpyLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._gain = tensors["encoded.weight"] * np.float32(math.sqrt(size.width))

@@ -23,9 +23,9 @@ from ...say import Say, silent
 from ...training.state import OUTSIDE, describe
 from ...training.unfinished import CROSS_VALIDATION
 from ..evaluation import fitted, replayed
+from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow, Outcome, rows
 from ..training import train_model
-from ..training_options import TrainingOptions
 from .folds import Fold
 
 METHODS = (OURS, "trees", "nearest", "fixed", "random", "default")

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from seqtune.kernels.task import MeasuredTask
 
+from ..examples import describe_tasks
 from ..model import TimesModel
-from ..training_examples import describe_tasks
-from ..training_options import TrainingOptions
+from ..options import TrainingOptions
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
 EPOCHS = 40

@@ -19,9 +19,9 @@ from seqtune.kernels.task import MeasuredTask
 from ...say import Say, silent
 from ...training.loop import OnProgress, Progress
 from ..model import TimesModel
+from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..training import train_model
-from ..training_options import TrainingOptions
 from .cross_validation import cross_validate
 from .folds import folds_of
 from .options import problems_of

@@ -21,8 +21,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.small.options import small_options
-from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.installation.optional import needs
 from tests.support.libraries.stencil import write

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, as_arrays
-from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import by_device
+from seqtune.predictor.labels.predictors import Beam
 from seqtune.predictor.labels.scores import score_labels
 from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.trees.forest import Forest

@@ -15,9 +15,9 @@ from safetensors.torch import load, save, save_file
 from seqtune.__main__ import main
 from seqtune.errors import CheckpointError
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.labels.predictors import Beam
 from seqtune.predictor.model import cached_model
 from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts

@@ -1,4 +1,4 @@
-"""ArrayTranslator gives the probabilities of the PyTorch model, and never proposes an invalid configuration."""
+"""NumpyTranslator gives the probabilities of the PyTorch model, and never proposes an invalid configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.labels.numpy_translator import ArrayTranslator, shapes
+from seqtune.predictor.labels.numpy_translator import NumpyTranslator, shapes
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -44,7 +44,7 @@ class Both:
             if "norm" in name or "coded" in name:  # training starts them at ones and zeros
                 torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
         self._model = LabelWords(self.model, self.vocabulary)
-        self._arrays = ArrayTranslator(self.model.size, self.model.arrays(), self.vocabulary)
+        self._arrays = NumpyTranslator(self.model.size, self.model.arrays(), self.vocabulary)
         self.worst, self.compared = 0.0, 0
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
 from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.labels.predictors import Beam
 from seqtune.predictor.labels.scores import LabelRow, score_labels
 from seqtune.predictor.labels.training import train_network
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
+from seqtune.predictor.times.examples import make_examples, vocabulary_of
 from seqtune.predictor.times.loss import sentence_loss
+from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.targets import TargetSentences
-from seqtune.predictor.times.training_examples import make_examples, vocabulary_of
-from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.times.translator import Translator
 from tests.support.synthetic import data
 

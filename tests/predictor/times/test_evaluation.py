@@ -23,9 +23,9 @@ from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import TreesMethod, random_log_share
 from seqtune.predictor.times.checkpoint_parts import CheckpointTrees
 from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes
+from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
-from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker

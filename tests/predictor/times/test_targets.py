@@ -13,8 +13,8 @@ from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.vocabulary import BEGIN
+from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.targets import PrefixTree, TargetSentences, probabilities
-from seqtune.predictor.times.training_examples import vocabulary_of
 from tests.support.synthetic import DIRECT, WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")

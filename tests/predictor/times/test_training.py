@@ -22,10 +22,10 @@ from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
 from seqtune.predictor.times.evaluation import evaluate_tasks
+from seqtune.predictor.times.examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import TargetSentences
-from seqtune.predictor.times.training_examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.loop import Progress, schedule
 from tests.support.learning.short_training import DATA, QUICK, train

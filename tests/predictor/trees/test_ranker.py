@@ -21,8 +21,8 @@ from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
+from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions

@@ -25,7 +25,7 @@ from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.times.adaptation.report import NEW, OLD
 from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, retrain
 from seqtune.predictor.times.evaluation import evaluate_tasks
-from seqtune.predictor.times.training_examples import problems_of
+from seqtune.predictor.times.examples import problems_of
 from seqtune.predictor.training.loop import Progress
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train

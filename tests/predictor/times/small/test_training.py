@@ -13,13 +13,13 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.small import cross_validation
 from seqtune.predictor.times.small.cross_validation import COUNTS, METHODS, cross_validate
 from seqtune.predictor.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.times.small.options import is_small, options_of, small_options
 from seqtune.predictor.times.small.training import train_small
 from seqtune.predictor.times.training import train_model
-from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.short_training import QUICK

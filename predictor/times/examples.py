@@ -22,8 +22,8 @@ from seqtune.tuner.measuring.deadline import Deadline
 
 from ..sequence.vocabulary import Sentence, Vocabulary
 from ..trees.cost_trees import Trees
+from .options import TrainingOptions
 from .targets import PrefixTree
-from .training_options import TrainingOptions
 
 FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
 

@@ -1,9 +1,9 @@
-"""CarriedOver: residual trees of each kernel, reduced to the part that carries over from problem to problem.
+"""ShrunkenTrees: residual trees of each kernel, shrunk by cross-validation over problems.
 
-Each problem is corrected by trees that were fitted to other problems. The correction is multiplied by the factor with
-which these corrections leave the least squared errors; it is 0 if the gain is not larger than its standard error, or
-if the first choices would be slower. Evidence that does not carry over changes nothing. The choices among a few probes
-alone would decide the same too noisily.
+In the cross-validation, each problem is corrected by trees that were fitted to other problems. The factor that leaves
+the least squared errors shrinks the trees of all problems. The factor is 0, and the measurements change nothing, if the
+gain is not larger than its standard error, or if the first choices would be slower. The first choices alone, among a
+few probes, are too noisy to find the factor.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ OPTIONS = ResidualOptions()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CarriedOver:
-    """Fitted trees."""
+class ShrunkenTrees:
+    """The trees after the shrinkage, and its effect in the cross-validation."""
 
     forests: Mapping[str, Forest]  # by kernel; none where the factor is 0
     factor: float  # by which the corrections were multiplied
@@ -35,7 +35,7 @@ class CarriedOver:
     after: float  # the same, each problem corrected by other ones only
 
     @classmethod
-    def fit(cls, observations: Observations, options: ResidualOptions = OPTIONS) -> CarriedOver:
+    def fit(cls, observations: Observations, options: ResidualOptions = OPTIONS) -> ShrunkenTrees:
         """Fit trees to at least one observation."""
         others = _left_out(observations, options)
         factor = _best_factor(observations, others)

@@ -1,11 +1,11 @@
-"""CarriedOver: a correction counts only if it does not make the first choices of other problems slower."""
+"""ShrunkenTrees: a correction counts only if it does not make the first choices of other problems slower."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from seqtune.predictor.correction.carried_over import CarriedOver
 from seqtune.predictor.correction.observations import Observations
+from seqtune.predictor.correction.shrunken_trees import ShrunkenTrees
 
 PROBLEMS, EACH = 10, 16
 
@@ -22,7 +22,7 @@ def observations(seed: int) -> Observations:
 
 
 def test_a_correction_that_leaves_less_error_but_slower_first_choices_is_none() -> None:
-    fitted = [CarriedOver.fit(observations(seed)) for seed in range(60)]
+    fitted = [ShrunkenTrees.fit(observations(seed)) for seed in range(60)]
     assert all(fit.after >= fit.before for fit in fitted)
     assert {bool(fit.forests) for fit in fitted} == {True, False}
     assert all(bool(fit.forests) == (fit.factor > 0) for fit in fitted)

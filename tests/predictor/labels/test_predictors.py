@@ -14,8 +14,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.labels.methods import Beam, LabelPredictions, allowed_values
 from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.labels.predictors import Beam, LabelPredictions, allowed_values
 from seqtune.predictor.labels.scores import Score, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import choose
 from seqtune.predictor.labels.training import vocabulary_of

@@ -1,8 +1,7 @@
-"""LabelMethod: a method that predicts labels; and Beam, the method that scores every source of next words.
+"""LabelPredictor: proposes configurations for labelled queries; and Beam, which does so with any source of next words.
 
-A method proposes configurations for labelled queries. One that predicts word by word also tells whether its next value
-is right after the true values before it. The baselines of `benchmarks/` that propose whole configurations are methods,
-too.
+A predictor that works word by word also tells whether its next value is right after the true values before it. The
+baselines of `benchmarks/` that propose whole configurations are label predictors, too.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ ValueIndices = NDArray[np.int16]  # (..., parameter): index of each value in its
 
 @dataclass(frozen=True, eq=False)
 class LabelPredictions:
-    """The predictions of a method for labelled queries."""
+    """The predictions of a label predictor for labelled queries."""
 
     proposed: ValueIndices  # (label, proposal, parameter), best first; -1 where there are fewer proposals
     correct: NDArray[np.bool_] | None  # (label, parameter): is the most probable value after the true ones right?
-                                       # None for a method that does not predict value by value
+                                       # None for a predictor that does not work value by value
 
 
-class LabelMethod(Protocol):
-    """A method that predicts labels."""
+class LabelPredictor(Protocol):
+    """A predictor of labels, such as a beam or a baseline."""
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         """Propose `count` configurations for the query of each label. The proposals depend on the queries alone."""
