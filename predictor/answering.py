@@ -115,9 +115,9 @@ def answering_many(problems: Sequence[Problem], device: Device,
     return answered, unsolved
 
 
-def propose_together(answerings: Sequence[Answering], count: int, journal: str | Path | None = None,
-                     evidence: bool = True) -> list[list[Candidate]]:
-    """Propose configurations of tasks of one device, which are searched together; that changes no number.
+def propose_many(answerings: Sequence[Answering], count: int, journal: str | Path | None = None,
+                 evidence: bool = True) -> list[list[Candidate]]:
+    """Propose configurations of several tasks of one device, each as it would be proposed alone.
 
     With `evidence`, the measurements of the device in the journal correct the proposals. Raises CheckpointError.
     """
@@ -169,15 +169,16 @@ def named_predictor(name: str | Path) -> TaskPredictor:
     return untrained_predictor(str(name)) if name in UNTRAINED else cached_model(name)
 
 
-def slowness_for(task: Task) -> Sequence[float]:
-    """The log(time / best time) that the device's predictor expects of every configuration of a task, by number.
+def slowness_for(task: Task, name: str | Path | None = None, most: int = MOST_PREDICTED) -> Sequence[float]:
+    """The log(time / best time) that a predictor expects of every configuration of a task, by number.
 
-    It is empty if no predictor has trees for these kernels, or if the task is too large to predict every time.
+    Without a name it is the predictor of `predictor_name`. The result is empty if the predictor has no trees for these
+    kernels, or if the task has more than `most` configurations.
     """
-    if len(task) > MOST_PREDICTED or any(kernel.implementation is None for kernel in task.kernels):
+    if len(task) > most or any(kernel.implementation is None for kernel in task.kernels):
         return ()
     try:
-        ranker = Answering.of(task, predictor_name(task.problem, task.device)).predictor.ranker
+        ranker = Answering.of(task, name or predictor_name(task.problem, task.device)).predictor.ranker
         if ranker is None:
             return ()
         slowness = ranker.slowness(task, np.arange(len(task)))
@@ -186,15 +187,16 @@ def slowness_for(task: Task) -> Sequence[float]:
     return () if np.isnan(slowness).any() else slowness.tolist()
 
 
-def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
-    """The proposals of the device's predictor for a task, likeliest first, as seeds of a search.
+def seeds_for(task: Task, required: bool = False, name: str | Path | None = None) -> tuple[Configuration, ...]:
+    """The proposals of a predictor for a task, likeliest first, as seeds of a search.
 
-    If it does not know the kernels or the device, the result is empty, or with `required` CheckpointError is raised.
+    Without a name it is the predictor of `predictor_name`. If it does not know the kernels or the device, the result is
+    empty, or with `required` CheckpointError is raised.
     """
     if not required and any(kernel.implementation is None for kernel in task.kernels):
         return ()  # kernels of a file or another tool, which no predictor knows
     try:
-        return tuple(Answering.of(task, predictor_name(task.problem, task.device)).propose(SEEDS))
+        return tuple(Answering.of(task, name or predictor_name(task.problem, task.device)).propose(SEEDS))
     except CheckpointError:
         if required:
             raise

@@ -13,15 +13,16 @@ from typing import Any
 Functions = Mapping[str, Callable[..., None]]
 
 
-def compiled(text: Callable[[int], str], signatures: Mapping[str, str]) -> Functions:
+def compiled(text: Callable[[int], str], signatures: Mapping[str, str], name: str | None = None) -> Functions:
     """Compile functions, given as name -> parameters (`ptr %x, i64 %rows`). Pointers are passed as whole numbers, too.
 
-    `text` takes the number of bits of the CPU's vectors and returns the module that defines the functions.
+    `text` takes the number of bits of the CPU's vectors and returns the module that defines the functions. `name` is an
+    instruction set (None: the widest one of the CPU).
     """
     from seqtune.tuner.backends.image_cache import ImageCache
     from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
 
-    name = (instruction_sets() or ["neon"])[0]  # LLVM cuts vectors into what the CPU has, whatever it is called
+    name = name or (instruction_sets() or ["neon"])[0]  # elsewhere LLVM splits the vectors into those of the CPU
     compiler = Compiler(name, ImageCache("object"))
     module, _ = compiler.build(text(INSTRUCTION_SETS[name][2]))
     functions: dict[str, Any] = {}

@@ -101,7 +101,7 @@ class TaskPredictor(Predictor, Protocol):
         ...
 
     def knows(self, kernels: Iterable[Kernel]) -> bool:
-        """Return whether it was made for a kernel of one of these names, perhaps for another version of it."""
+        """Return whether the predictor knows a kernel of one of these names, perhaps another version of the kernel."""
         ...
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
@@ -109,7 +109,7 @@ class TaskPredictor(Predictor, Protocol):
         ...
 
     def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> TaskPredictor:
-        """The predictor that answers for these kernels on a device: itself, unless devices have one of their own."""
+        """The predictor that answers for these kernels on a device: itself, or a retrained checkpoint's layer."""
         ...
 
     @property

@@ -74,7 +74,7 @@ class Evidence(Protocol):
     """Knowledge of the device that a checkpoint lacks, made once from measurements and used for many tasks."""
 
     def correct(self, proposals: Proposals) -> Proposals:
-        """Change slownesses by what is known of the device; proposals may also be added or left out, not all."""
+        """Correct the slownesses; proposals may also be added or removed, but not all of them."""
         ...
 
 
@@ -82,7 +82,7 @@ class ConfidenceEstimator(Protocol):
     """Estimates how fast proposals are, compared with the best configuration of their task."""
 
     def confidences(self, proposals: Proposals) -> Sequence[Confidence] | None:
-        """The confidence of each proposal, None if unknown. They are ordered, and more than the user receives."""
+        """The confidence of each proposal, None if unknown. The proposals are ordered, and more than users get."""
         ...
 
 

@@ -11,7 +11,7 @@ from seqtune.errors import CheckpointError, KernelError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.answering import Answering, answering, propose_together
+from seqtune.predictor.answering import Answering, answering, propose_many
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.discovery import check_present
 from seqtune.tuner.measuring.comparison import faster_than, typical
@@ -49,7 +49,7 @@ class LayerPredictor:
                 groups.setdefault((problem.type, asked.name), []).append(asked)
         for (kind, _), group in groups.items():
             self.progress(f"predicting {len(group)} layers: {kind}")
-            for asked, (first, *_) in zip(group, propose_together(group, TOP, self.journal), strict=True):
+            for asked, (first, *_) in zip(group, propose_many(group, TOP, self.journal), strict=True):
                 choices[asked.task.problem] = Choice(asked.task.problem, first.configuration,
                                                      confidence=first.confidence)
         return [choices[problem] for problem in problems]

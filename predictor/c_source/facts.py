@@ -16,7 +16,7 @@ _SHORT = ("threads", "compute_units", "vector_floats", "vector_registers", "loca
 
 
 class FactTables:
-    """The facts of each operation's problems, and the words that they can be."""
+    """The facts of each operation's problems, and their possible words."""
 
     def __init__(self, library: CLibrary) -> None:
         self._library, self._vocabulary = library, library.vocabulary

@@ -3,8 +3,8 @@
 A training's validation problems show how much all models together lose on known devices. Without validation problems,
 the trees of the ranker are fitted again without a part of the problems (cross-fitting). For new machines they are
 fitted without one; the translator takes no part there, since that would need a training for each machine. Proposals are
-made among the measured configurations. A configuration's regret is that against the best measured one; if few were
-measured, the best of all is faster, but so is what would be proposed among all.
+made among the measured configurations, and the regret of one is its distance from the best of them. If few were
+measured, the best of the whole space is faster, but so are proposals from the whole space.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ class ObservedProposals:
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
-                   say: Say = silent, known: Sequence[ObservedProposals] = ()) -> ConfidenceModel | None:
-    """Fit a confidence model to measured training tasks; None if they are too few.
+                   say: Say = silent, known: Sequence[ObservedProposals] = (),
+                   least: int = LEAST_TASKS) -> ConfidenceModel | None:
+    """Fit a confidence model to at least `least` measured training tasks; None if they are fewer.
 
     `known` holds what was proposed for validation problems; if these are too few, trees are cross-fitted instead. The
     trees of the fits have half of the rounds, at twice the rate.
     """
     options = options or TreesOptions()
     options = replace(options, seed=seed, rounds=math.ceil(options.rounds / 2), rate=2 * options.rate)
-    if len(tasks) < LEAST_TASKS or len({measured.problem.key for measured in tasks}) < FOLDS:
+    if len(tasks) < least or len({measured.problem.key for measured in tasks}) < FOLDS:
         return None
-    if len(known) < LEAST_TASKS:
+    if len(known) < least:
         say(f"confidence: trees without a third of the problems, {FOLDS} times")
         known = observe(tasks, parts_by_problem(tasks, seed), options)
     groups = parts_by_machine(tasks)
     say(f"confidence: trees without a machine, {len(groups)} times")
     new = observe(tasks, groups, options)
-    if len(known) < LEAST_TASKS:
+    if len(known) < least:
         return None
-    return model_of(known, new if len(new) >= LEAST_TASKS else [], {identity(measured.device) for measured in tasks})
+    return model_of(known, new if len(new) >= least else [], {identity(measured.device) for measured in tasks})
 
 
 def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],

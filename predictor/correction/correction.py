@@ -1,8 +1,8 @@
 """Correction: changes the expected slowness of proposals by what was measured on the device, at once.
 
 A few small trees over the ranker's features learn how the measured log times differ from those that the whole model
-expects. If configurations of the very problem were measured, they compete with their measured times, even if the beam
-lacks them.
+expects. If configurations of the problem itself were measured, they join the proposals with their measured times, even
+if the beam did not find them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..trees.ranker import Ranker
 from .observations import Expected, observe
 from .shrunken_trees import ShrunkenTrees
 
-OWN = 48  # measured configurations of the very problem that compete: the fastest ones and some of all others
+OWN = 48  # measured configurations of the problem itself that join: the fastest ones and some of all others
 FASTEST = 16  # of them
-TRUST = 0.9  # weight of a measured time against the prediction, for configurations of the very problem
+TRUST = 0.9  # weight of a measured time against the prediction, for configurations of the problem itself
 
 OwnTimes = Callable[[Task], Floats | None]  # seconds by number, as in MeasuredTask, or None
 
@@ -116,10 +116,10 @@ class Correction:
         likeliest = proposals.log_probabilities.max()
         log_probabilities = np.concatenate([proposals.log_probabilities, np.full(len(added), likeliest)])
         log_probabilities[np.isin(numbers, chosen)] = likeliest
-        # all together stay as probable as the beam's proposals were
+        # the probabilities of all proposals sum to that of the beam's
         log_probabilities += np.logaddexp.reduce(proposals.log_probabilities) - np.logaddexp.reduce(log_probabilities)
         members = proposals.members
-        if members is not None:  # they disagree about what was measured only as far as the prediction still counts
+        if members is not None:  # on measured times, they disagree only with the prediction's weight
             members = np.concatenate([members, np.repeat(slowness[len(proposals):, None], members.shape[1], axis=1)])
             means = members.mean(axis=1, keepdims=True)
             members = np.where(np.isin(numbers, chosen)[:, None], means + (1 - TRUST) * (members - means), members)

@@ -126,7 +126,7 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
         for forest in forests:
             digest.update(name.encode() + forest.value.tobytes())
     for name, array in sorted(predictor.state.items()):
-        if name.startswith("judge."):  # no training changes the rest alone
+        if name.startswith("judge."):  # no training changes the other tensors alone
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
 

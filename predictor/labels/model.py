@@ -210,8 +210,8 @@ class LabelModel:
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """The beam's most probable configurations of each task. Searching tasks together changes no number."""
-        return [candidates for begin in range(0, len(tasks), beam.TOGETHER) for candidates in beam_search_many(
-            self.next_word(), tasks[begin:begin + beam.TOGETHER], max(WIDTH, count), count)]
+        return [candidates for begin in range(0, len(tasks), beam.TASKS) for candidates in beam_search_many(
+            self.next_word(), tasks[begin:begin + beam.TASKS], max(WIDTH, count), count)]
 
     @cached_property
     def model(self) -> LabelTranslator:
@@ -234,19 +234,24 @@ class LabelModel:
                        {name: (1 - weight, weight) for name, weight in self.weights.items()})
 
 
+def unpacked(path: Path, most: int = MOST_TREES) -> dict[str, NDArray[Any]]:
+    """The arrays of a compressed safetensors file of at most `most` bytes, unpacked. Raises CheckpointError."""
+    try:
+        if path.stat().st_size > most:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        packed = zlib.decompressobj()
+        content = packed.decompress(path.read_bytes(), most)
+        if packed.unconsumed_tail:
+            raise CheckpointError(f"{path} unpacks to more than {most} bytes, more than any checkpoint's trees")
+        return of_numpy(load(content))
+    except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
+        raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
+
+
 def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:
     if not about:
         return {}
-    try:
-        if path.stat().st_size > MOST_TREES:
-            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
-        packed = zlib.decompressobj()
-        unpacked = packed.decompress(path.read_bytes(), MOST_TREES)
-        if packed.unconsumed_tail:
-            raise CheckpointError(f"{path} unpacks to more than {MOST_TREES} bytes, more than any checkpoint's trees")
-        arrays = of_numpy(load(unpacked))
-    except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
-        raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
+    arrays = unpacked(path)
     chains: dict[tuple[str, str], KernelChain] = {}
     loaded: dict[Any, tuple[ParameterClassifier, ...]] = {}
     for chain in about:

@@ -28,7 +28,7 @@ from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 
 
 @dataclass(frozen=True, eq=False)
-class DecodingState:
+class NumpyDecoding:
     """The state of a beam search."""
 
     memory: Floats  # (Q S, 2 E W) keys and values of the sources for each layer
@@ -57,23 +57,23 @@ class NumpyTranslator:
         self._target_bias = target_biases(answered, tensors)
 
     def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
-              allowed: Allowed) -> tuple[DecodingState, Scores]:
+              allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Start one empty hypothesis per query, and score the words allowed first."""
         inputs, rows = Inputs.of(Queries.of(queries), self.vocabulary.words), np.arange(len(queries))
         no_past = np.zeros((len(self._decoder), len(rows), 0, 2 * self._size.width), np.float32)
-        state = DecodingState(self._read_source(*inputs.batch(rows)), rows, no_past)
+        state = NumpyDecoding(self._read_source(*inputs.batch(rows)), rows, no_past)
         if len(allowed.words) == len(rows):  # one word each, for example of the only solver: there is nothing to choose
             return state, np.zeros(len(rows), np.float32)
         return state, self._scores(self._read_word(np.full(len(rows), BEGIN), state)[0], allowed)
 
-    def advance(self, state: DecodingState, chosen: Allowed, allowed: Allowed) -> tuple[DecodingState, Scores]:
+    def advance(self, state: NumpyDecoding, chosen: Allowed, allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Extend hypotheses by one word each, and score the words allowed next."""
-        before = DecodingState(state.memory, state.owners[chosen.after], state.past[:, chosen.after])
+        before = NumpyDecoding(state.memory, state.owners[chosen.after], state.past[:, chosen.after])
         states, past = self._read_word(chosen.words, before)
-        return DecodingState(state.memory, before.owners, past), self._scores(states, allowed)
+        return NumpyDecoding(state.memory, before.owners, past), self._scores(states, allowed)
 
     def _read_source(self, numbers: Floats, magnitudes: Floats, words: NDArray[np.int64]) -> Floats:
-        """The keys and values of the source, see `DecodingState.memory`."""
+        """The keys and values of the source, see `NumpyDecoding.memory`."""
         count, length, width = len(words), len(TOKENS), self._size.width
         x = np.tile(self._token, (count, 1, 1))
         for token, ((begin, end), weight) in enumerate(zip(_spans(), self._numbers, strict=True)):
@@ -88,7 +88,7 @@ class NumpyTranslator:
             layer.feed(x)
         return self._pairs(x)
 
-    def _read_word(self, words: Words, before: DecodingState) -> tuple[Floats, Floats]:
+    def _read_word(self, words: Words, before: NumpyDecoding) -> tuple[Floats, Floats]:
         """Read a word per hypothesis: the states (H, W), without the last norm's gain and offset, and the new past."""
         position, count, width, heads = before.past.shape[2], len(words), self._size.width, self._size.heads
         x = self._input_vectors[words] + self._position[position]

@@ -29,7 +29,7 @@ from .derived_quantities import Quantities, ResolvedQuantities
 from .prefix_batch import BatchGrammar, Prefixes, first_of_each
 from .vocabulary import Vocabulary, Words
 
-TOGETHER = 32  # tasks that are searched together; more would leave the processor's caches
+TASKS = 32  # of one batch, which is searched at once; more would leave the processor's caches
 WIDTH = 8  # width of the beam in predictions and evaluations; validation during training uses a narrower one
 
 State = TypeVar("State")

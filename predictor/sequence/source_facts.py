@@ -2,8 +2,8 @@
 
 There are two lists. `facts` has the raw facts of a device: for labels, whose devices are described by data sheets, and
 for older checkpoints. `ratios` has ratios of problem and device instead of cache sizes, measured rates and the word for
-the architecture, so that a device that training lacked is not a word that training lacked. A vocabulary that knows the
-names of ratios uses them.
+the architecture, so that a device outside of the training data needs no word outside of the vocabulary. A vocabulary
+that has the names of ratios uses them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kept_facts(device: Device) -> Facts:
         ("backend", device.backend), ("instruction_set", device.instruction_set), ("threads", device.threads),
         ("compute_units", device.compute_units), ("vector_floats", device.vector_floats),
         ("vector_registers", device.vector_registers),
-        ("local_memory", device.local_memory if gpu else 0),  # a CPU's runtime says what it likes
+        ("local_memory", device.local_memory if gpu else 0),  # on a CPU the number is the runtime's choice
         ("max_work_group", min(device.max_work_group, LARGEST_WORK_GROUP))]
     return [*((f"device.{name}", value) for name, value in facts), *_extra(device)]
 

@@ -36,7 +36,7 @@ class RankerAlone:
 
 
 class CheckpointTrees:
-    """The trees of each layer of a checkpoint, all of which have some, for the tasks that the layer answers."""
+    """The trees of a checkpoint, all of whose layers have trees: each task is ranked by the layer that answers."""
 
     def __init__(self, checkpoint: TimesModel) -> None:
         self.checkpoint = checkpoint

@@ -39,10 +39,10 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     scores, estimate = model.scores_and_slowness(*read, listed)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) index of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(targets.share[free])
-    held: Tensor | None = None  # the anchor's estimate
+    anchor_estimate: Tensor | None = None
     if anchor is not None and anchored is not None:
         with torch.no_grad():
-            predicted, held = anchor.scores_and_slowness(*read, listed)
+            predicted, anchor_estimate = anchor.scores_and_slowness(*read, listed)
             predicted = (predicted - _log_sums(predicted, steps, count)[steps]).exp()
         part = torch.from_numpy(anchored[targets.sentence[free]]).to(share.dtype)
         share = share + part * (predicted.to(share.dtype) - share)
@@ -52,9 +52,9 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     if estimate is not None and landscapes is not None:
         slowness = torch.from_numpy(np.stack([landscape.slowness for landscape in landscapes]))
         weight = torch.from_numpy(np.stack([landscape.weight for landscape in landscapes]))
-        if held is not None and anchored is not None:  # estimates have any mean; that of the slowness stays
+        if anchor_estimate is not None and anchored is not None:  # its mean is arbitrary: the slowness keeps its own
             part = torch.from_numpy(anchored.reshape(len(slowness), -1)[:, :1]).to(slowness.dtype)
-            distance = (held - slowness) * weight
+            distance = (anchor_estimate - slowness) * weight
             slowness = slowness + part * (distance - weight * distance.sum(1, keepdim=True)
                                           / weight.sum(1, keepdim=True))
         loss = loss + list_loss(estimate, slowness, weight)

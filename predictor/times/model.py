@@ -62,8 +62,8 @@ class TimesModel:
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
 
     A retrained checkpoint keeps the `former` one, from which the retraining began, so that no answer for another device
-    changes. It is the newest layer, its former one the next. `propose` asks the layer that answers for a task;
-    `ranker`, `expected` and so on are of this layer alone, and `on` gives the layer to ask.
+    changes. This checkpoint is the newest layer, the former one the next. `propose` asks the layer that answers for a
+    task; `ranker`, `expected` and the other members belong to the newest layer, and `on` returns the layer of a device.
     """
 
     model_type: ClassVar[str] = MODEL_TYPE
@@ -141,7 +141,7 @@ class TimesModel:
         """The layer that answers for a device: the newest one that was retrained for it, or else the oldest.
 
         A layer that lacks the device's backend or one of these kernels is passed over; then the newest other one
-        answers. If all lack something, the result is this one, whose `check_kernels` names it.
+        answers. If every layer lacks something, the result is this checkpoint; `check_kernels` names what is missing.
         """
         if self.former is None:
             return self
@@ -259,8 +259,8 @@ class TimesModel:
         candidates: dict[int, list[Candidate]] = {}
         for layer, indices in answered.items():
             proposer = layer.proposer(evidence)
-            for begin in range(0, len(indices), beam.TOGETHER):
-                part = indices[begin:begin + beam.TOGETHER]
+            for begin in range(0, len(indices), beam.TASKS):
+                part = indices[begin:begin + beam.TASKS]
                 candidates.update(zip(part, proposer.candidates([tasks[index] for index in part], count), strict=True))
         return [candidates[index] for index in range(len(tasks))]
 

@@ -97,8 +97,8 @@ class Course(Generic[Net]):
     validate: Callable[[Net], Validation] | None = None
     patience: int | None = None  # epochs without a better score after which training stops
     until: int | None = None  # stop the same schedule after this many epochs, without keeping states
-    deadline: float | None = None  # `time.monotonic` after which no epoch should end: none begins that probably would,
-    #                                and one that does so nevertheless ends with its step, unless processes share it
+    deadline: float | None = None  # `time.monotonic` before which every epoch should end: one that probably would not
+    #                                does not begin; a longer one ends after a step, unless processes share it
     second_decay: float = 0.99  # AdamW's decay of squared gradients
     fused: bool = True  # AdamW in one pass over all weights: faster, and rounds differently
     first_step: int = 0  # the number that the running average gives to the first step

@@ -24,7 +24,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # that torchru
 
 
 class ProcessGroup:
-    """This process among those of the training; alone, all is as without a group."""
+    """This process among the processes of a training; a group of one changes nothing."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size

@@ -1,1 +1,1 @@
-"""Boosted trees: cost models, their compact form, and the ranker of the beam's proposals."""
+"""Boosted trees: `Trees` are fitted to times, a `Forest` is their compact form, a `Ranker` has every kernel's."""

@@ -17,7 +17,7 @@ from typing import Any
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_together
+from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.model import answers_for
@@ -150,7 +150,7 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
             evidence: bool) -> list[BulkAnswer]:
     """The answers to one batch."""
     answered, unsolved = answering_many(problems, device, name)
-    proposed = propose_together(list(answered.values()), top, journal, evidence)
+    proposed = propose_many(list(answered.values()), top, journal, evidence)
     answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
     answers |= {problem: BulkAnswer(problem, device.name, tuple(candidates))
                 for problem, candidates in zip(answered, proposed, strict=True)}

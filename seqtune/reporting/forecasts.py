@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.predictor.answering import Answering, answering_many, named_predictor, propose_together
+from seqtune.predictor.answering import Answering, answering_many, named_predictor, propose_many
 
 from ..errors import CheckpointError
 from .cases import Cases
@@ -68,7 +68,7 @@ def _points(cases: Cases, machine: int, own: list[int], held_out: Any, checkpoin
             refused[str(error)[:200]] += 1
     if not asked:
         return []
-    proposed = propose_together(list(asked.values()), 1, evidence=False)
+    proposed = propose_many(list(asked.values()), 1, evidence=False)
     shares = _shares(cases, {*asked})
     points = []
     for case, candidates in zip(asked, proposed, strict=True):

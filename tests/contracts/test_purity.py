@@ -118,7 +118,7 @@ class TestPurity:
     @pytest.mark.parametrize("size", BATCHES)
     def test_an_answer_has_the_same_bits_alone_and_in_a_batch(self, name: str, size: int,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(beam, "TOGETHER", size)
+        monkeypatch.setattr(beam, "TASKS", size)
         model, tasks = opened(name)
         order = np.random.default_rng(size).permutation(np.resize(np.arange(len(tasks)), size))
         wanted = alone(name)

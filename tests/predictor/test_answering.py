@@ -21,7 +21,7 @@ from seqtune.predictor.answering import (
     answering,
     answering_many,
     predictor_for,
-    propose_together,
+    propose_many,
     seeds_for,
     slowness_for,
 )
@@ -93,28 +93,23 @@ def test_many_problems_get_the_answers_that_each_gets_alone(folder: Path) -> Non
     with pytest.raises(KernelError) as alone:
         answering(UNSOLVED, HERE, folder)
     assert str(unsolved[UNSOLVED]) == str(alone.value)
-    together = propose_together(list(answered.values()), 3, evidence=False)
+    together = propose_many(list(answered.values()), 3, evidence=False)
     assert [[candidate.configuration for candidate in candidates] for candidates in together] == [
         list(answering(problem, HERE, folder).propose(3)) for problem in answered]
-    assert propose_together([], 3) == []
+    assert propose_many([], 3) == []
 
 
-def test_the_seeds_of_a_search_are_the_first_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seeds_of_a_search_are_the_first_proposals() -> None:
     task = Task.of(GEMM, HERE)
     assert seeds_for(task) == tuple(Answering.of(task, "default").propose(SEEDS))
-    monkeypatch.setattr(answering_module, "predictor_name", lambda problem, device: "miopen")
-    assert seeds_for(task) == ()
+    assert seeds_for(task, name="miopen") == ()
     with pytest.raises(CheckpointError, match="was not trained for llvm"):
-        seeds_for(task, required=True)
+        seeds_for(task, required=True, name="miopen")
 
 
-def test_a_search_gets_the_time_that_the_trees_expect_of_every_configuration(
-        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_gets_the_time_that_the_trees_expect_of_every_configuration(folder: Path) -> None:
     task = Task.of(GEMM, HERE, [kernel("llvm.gemm")])
     assert len(slowness_for(task)) == len(task) < MOST_PREDICTED
-    monkeypatch.setattr(answering_module, "MOST_PREDICTED", len(task) - 1)
-    assert slowness_for(task) == (), "too many configurations"
-    monkeypatch.undo()
+    assert slowness_for(task, most=len(task) - 1) == (), "too many configurations"
     for name in (str(folder), SAFE_DEFAULT, "analytic"):
-        monkeypatch.setattr(answering_module, "predictor_name", lambda problem, device, name=name: name)
-        assert slowness_for(task) == (), "no trees, or no answer for the device"
+        assert slowness_for(task, name) == (), "no trees, or no answer for the device"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.predictor import compiled
+from seqtune.predictor.compiled import compiled
 from seqtune.predictor.translator import rows
 from seqtune.predictor.translator.row_text import SIGNATURES, text
 from seqtune.predictor.translator.rows import Matrix, attend, centred, dots, gelu, unit
@@ -135,8 +135,7 @@ def test_every_instruction_set_with_the_fused_multiply_add_gives_the_same_bits(
                 unit(x), centred(x), dots(x, x)]
 
     usual = results()
-    monkeypatch.setattr(compiler, "instruction_sets", lambda: [name])
-    functions = compiled.compiled(text, SIGNATURES)
+    functions = compiled(text, SIGNATURES, name)
     monkeypatch.setattr(rows, "_functions", lambda: functions)
     fused = name not in ("sse",)
     for one, other in zip(usual, results(), strict=True):

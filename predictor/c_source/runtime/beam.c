@@ -55,16 +55,16 @@ static int sq_kernel_candidates(sq_state *s, sq_candidate *candidates) {
     int space, count = 0;
     for (space = 0; space < SQ_KERNELS; ++space) {
         const sq_kernel *kernel = &sq_kernels[space];
-        int found;
+        int matches;
         if (sq_kernel_operations[space] != s->operation || !kernel->solves(s)) continue;
         kernel->resolve(s, -1);
-        found = sq_count(s, kernel, -1, 0);
+        matches = sq_count(s, kernel, -1, 0);
         if (s->fault) return 0;
-        if (!found) continue;
+        if (!matches) continue;
         candidates[count].parent = 0;
         candidates[count].space = candidates[count].value = space;
         candidates[count].word = kernel->word;
-        candidates[count].complete = found == 1;
+        candidates[count].complete = matches == 1;
         candidates[count].score = 0;
         sq_octaves(s, kernel, -1, &candidates[count++]);
     }
@@ -76,14 +76,14 @@ static int sq_value_candidates(sq_state *s, const sq_hypothesis *hypothesis, int
     int column = hypothesis->length, value, count = 0;
     sq_load(s, kernel, hypothesis->index, column);
     for (value = 0; value < kernel->parameter[column].count; ++value) {
-        int found = sq_count(s, kernel, column, value);
+        int matches = sq_count(s, kernel, column, value);
         if (s->fault) return 0;
-        if (!found) continue;
+        if (!matches) continue;
         candidates[count].parent = parent;
         candidates[count].space = hypothesis->space;
         candidates[count].value = value;
         candidates[count].word = kernel->words[column][value];
-        candidates[count].complete = found == 1;
+        candidates[count].complete = matches == 1;
         candidates[count].score = 0;
         sq_octaves(s, kernel, column, &candidates[count++]);
     }
@@ -114,26 +114,26 @@ static int sq_follow(sq_work *w, sq_state *s, sq_hypothesis *now, int begin, int
                      int step) {
     int row, end, total = 0, scored = 0, several = 0, word = step - (step && !SQ_BEGIN_STAYS);
     for (row = 0; row < rows; ++row) { /* those that several words can follow move to the front */
-        int found = step ? sq_value_candidates(s, &now[begin + row], begin + row, candidates + total)
+        int matches = step ? sq_value_candidates(s, &now[begin + row], begin + row, candidates + total)
                          : sq_kernel_candidates(s, candidates);
         if (s->fault) return 0;
-        if (found > 1) {
+        if (matches > 1) {
             sq_hypothesis moved = now[begin + row];
             int i;
             if (several < row) {
                 sq_candidate single[SQ_ROWS_OF_BEAM];
                 memcpy(single, candidates + scored, (size_t)(total - scored) * sizeof *single);
-                memmove(candidates + scored, candidates + total, (size_t)found * sizeof *candidates);
-                memcpy(candidates + scored + found, single, (size_t)(total - scored) * sizeof *single);
+                memmove(candidates + scored, candidates + total, (size_t)matches * sizeof *candidates);
+                memcpy(candidates + scored + matches, single, (size_t)(total - scored) * sizeof *single);
                 memmove(&now[begin + several + 1], &now[begin + several], (size_t)(row - several) * sizeof *now);
                 now[begin + several] = moved;
-                for (i = scored; i < scored + found; ++i) candidates[i].parent = begin + several;
-                for (i = scored + found; i < total + found; ++i) ++candidates[i].parent;
+                for (i = scored; i < scored + matches; ++i) candidates[i].parent = begin + several;
+                for (i = scored + matches; i < total + matches; ++i) ++candidates[i].parent;
             }
             ++several;
-            scored += found;
+            scored += matches;
         }
-        total += found;
+        total += matches;
     }
     for (row = 0; row < rows; ++row) now[begin + row].path[word] = (uint16_t)(begin + row);
     if (step || SQ_BEGIN_STAYS || several) {

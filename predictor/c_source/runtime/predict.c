@@ -7,7 +7,7 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
                        seqtune_configuration *out, int count) {
     sq_scratch *all = scratch;
     double ordered[SQ_BEAM], total = 0, most;
-    int found, row, rank, order[SQ_BEAM];
+    int result, row, rank, order[SQ_BEAM];
     if (!scratch || !problem || !device || !out) return SEQTUNE_ERROR_NULL;
     if (count < 1 || count > SEQTUNE_MOST) return SEQTUNE_ERROR_COUNT;
     if (bytes < sizeof *all || (uintptr_t)scratch % sizeof(double)) return SEQTUNE_ERROR_SCRATCH;
@@ -17,25 +17,25 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
     memset(all->state.known, 0, sizeof all->state.known);
     memset(all->state.index, 0, sizeof all->state.index);
     memset(all->state.first, 0, sizeof all->state.first);
-    found = sq_read_device(&all->state, device);
-    if (!found) found = sq_read_problem(&all->state, problem);
-    if (!found && all->state.fault) found = SEQTUNE_ERROR_ARITHMETIC;
-    if (found) return found;
+    result = sq_read_device(&all->state, device);
+    if (!result) result = sq_read_problem(&all->state, problem);
+    if (!result && all->state.fault) result = SEQTUNE_ERROR_ARITHMETIC;
+    if (result) return result;
     all->work.math = sq_best_math();
-    found = sq_search(&all->work, &all->state, all->beam, all->other, all->candidates,
+    result = sq_search(&all->work, &all->state, all->beam, all->other, all->candidates,
                       count > SQ_USUAL ? count : SQ_USUAL);
-    if (found < 0) return found;
-    sq_order(&all->work, &all->state, all->beam, found, ordered);
-    for (row = 0; row < found; ++row) { /* stable, most probable first */
+    if (result < 0) return result;
+    sq_order(&all->work, &all->state, all->beam, result, ordered);
+    for (row = 0; row < result; ++row) { /* stable, most probable first */
         for (rank = row; rank > 0 && ordered[order[rank - 1]] < ordered[row]; --rank) order[rank] = order[rank - 1];
         order[rank] = row;
     }
     most = ordered[order[0]];
-    for (row = 0; row < found; ++row) total += exp(ordered[row] - most);
-    for (row = 0, most += log(total); row < found; ++row) ordered[row] -= most;
-    for (row = 0, total = 0; row < found; ++row) total += exp(-all->beam[row].cost);
-    if (found > count) found = count;
-    for (rank = 0; rank < found; ++rank) {
+    for (row = 0; row < result; ++row) total += exp(ordered[row] - most);
+    for (row = 0, most += log(total); row < result; ++row) ordered[row] -= most;
+    for (row = 0, total = 0; row < result; ++row) total += exp(-all->beam[row].cost);
+    if (result > count) result = count;
+    for (rank = 0; rank < result; ++rank) {
         const sq_hypothesis *best = &all->beam[order[rank]];
         const sq_kernel *kernel = &sq_kernels[best->space];
         int column;
@@ -51,7 +51,7 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
             else out[rank].setting[column].number = value;
         }
     }
-    return found;
+    return result;
 }
 
 int seqtune_predict(const seqtune_problem *problem, const seqtune_device *device, seqtune_configuration *out,

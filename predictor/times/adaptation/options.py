@@ -24,16 +24,16 @@ class RetrainingOptions(TrainingOptions):
     validation: float = 0.0
     extra: int = 200  # sampled problems of the new devices that the teacher labels
     examples: int = 1200  # of an epoch
-    minutes: float = 4.5  # of the whole retraining; reading the data comes on top, five together
+    minutes: float = 4.5  # of the retraining; with the reading of the data, five
     rehearsed: int = 100  # training problems of each old device that are learned again, together with the new ones
     evaluated: int = 16  # held-out problems of each old device whose answers can change, such as one with new records
-    trees: TreesOptions = FURTHER  # those that continue the checkpoint's
-    added: int = 40  # of them; 60 were worse on new machines
-    anchored: float = 0.85  # share of the old checkpoint in what is wanted of a rehearsed example; the rest corrects it
-    repeats: int = 4  # most repeats of new examples in an epoch, to have about as many new as rehearsed ones
+    trees: TreesOptions = FURTHER  # settings of the trees that continue the checkpoint's
+    added: int = 40  # number of those trees; 60 were worse on new machines
+    anchored: float = 0.85  # share of the old checkpoint's predictions in a rehearsed example; the rest are its times
+    repeats: int = 4  # maximum number of times that an epoch has a new example, to have about as many as rehearsed ones
 
     def within(self, minutes: float) -> RetrainingOptions:
-        """These options for another time. In less, fewer problems are rehearsed and sampled, which takes most of it."""
+        """These options for another time limit: with less, fewer problems are rehearsed and sampled."""
         share = min(1.0, minutes / self.minutes)
         return replace(self, minutes=minutes, rehearsed=max(FEWEST_REHEARSED, round(share * self.rehearsed)),
                        extra=round(share * self.extra))

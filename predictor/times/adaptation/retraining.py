@@ -2,8 +2,8 @@
 
 The result keeps the checkpoint that it began from for all other devices, so their answers do not change.
 
-It takes minutes, since only some of the old records are looked at again. The checkpoint's trees are kept, and further
-trees are fitted to what they leave of the new records and of the rehearsed ones. These trees are the teacher of the
+A retraining takes minutes, since it reads only some of the old records again. The checkpoint's trees are kept, and
+further trees are fitted to their errors on the new and the rehearsed records. All these trees are the teacher of the
 translator, which goes on from its weights. New examples are mixed with rehearsed ones of all devices, since a few
 problems alone would be learned by heart. The wanted probabilities of rehearsed examples come mostly from the old
 checkpoint (the anchor). If target words are new, which may be better than the old ones, there is no anchor.
@@ -46,7 +46,7 @@ from .report import NEW, OLD, RetrainingReport, comparison_rows
 
 RETRAINING = RetrainingOptions()
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
-JOINING = 0.6  # of the time for the trees: joining them to the old ones, after the training, takes about as long
+JOINING = 0.6  # share of the time of fitting the trees: joining them to the old ones takes about as long
 SLACK = 1.3  # the last evaluation may take this much longer than the first one
 TREES, REHEARSED, SAMPLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and those
 #                                             of sampled problems are cut short
@@ -92,7 +92,7 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
             deadline: Deadline | None = None) -> tuple[TimesModel, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
-    It goes on from the layer that answers for the new records or, where several do, from the newest of these.
+    The training continues from the layer that answers for the new records or, of several, from the newest of these.
 
     The report compares before and after on the held-out problems of the new records, and on old held-out problems whose
     predictions can change, at most `options.evaluated` of each device. With `scratch` it also has the shares of a
@@ -194,10 +194,10 @@ def _changing(former: TimesModel, selection: Selection, rehearsal: Data) -> Rehe
 
 def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions,
               deadline: Deadline | None = None) -> Trees | None:
-    """The trees of a ranker and `options.added` further ones, fitted to what these leave of the measured times.
+    """The trees of a ranker and `options.added` further ones, which are fitted to the errors of the former.
 
-    They are of the kernel families of the new records' backends; new families get `options.trees.rounds`. At the
-    deadline there are fewer. None if the options have no teacher.
+    Only the kernel families of the new records' backends are fitted; a new family gets `options.trees.rounds` trees.
+    The deadline may end the fit earlier. None if the options have no teacher.
     """
     if not options.teacher:
         return None

@@ -39,11 +39,11 @@ MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
 class FactVectors:
     """The encoder's input: the vectors of source positions, each remembered by the name and value of its fact.
 
-    They are what `seqtune.predictor.times.translator.SourceWords` computes, centred.
+    They are what `seqtune.predictor.times.translator.SourceWords` computes, centred. At most `most` are remembered.
     """
 
-    def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, tensors: Tensors, vocabulary: Vocabulary, most: int = MOST_REMEMBERED) -> None:
+        self._vocabulary, self._most = vocabulary, most
         self._name, self._word = tensors["source.name.weight"], tensors["source.word.weight"]
         self._code, self._mix = Linear.of(tensors, "source.code"), Linear.of(tensors, "source.mix")
         self._remembered: dict[tuple[str, Value], Floats] = {}
@@ -63,7 +63,7 @@ class FactVectors:
         """Vectors of these facts and of others. Threads share the dictionary, so it only grows, or is replaced."""
         remembered = self._remembered
         fresh = [fact for fact in facts if fact not in remembered]
-        if len(remembered) + len(fresh) > MOST_REMEMBERED:
+        if len(remembered) + len(fresh) > self._most:
             remembered = self._remembered = {}
             fresh = list(facts)
         if fresh:

@@ -39,7 +39,7 @@ class CrossValidation:
 
     outcomes: Sequence[Outcome]
     folds: int  # finished
-    of: int
+    planned: int
     near: bool  # whether some fitted problems were near held-out ones, since there were too few others
 
     def rows(self) -> list[EvaluationRow]:
@@ -49,10 +49,10 @@ class CrossValidation:
     @property
     def description(self) -> str:
         """One sentence that says how the figures came about."""
-        part = "" if self.folds == self.of else f" ({self.folds} finished)"
+        part = "" if self.folds == self.planned else f" ({self.folds} finished)"
         near = ("; fitted problems are near held-out ones, so the figures are for problems like these" if self.near
                 else ", and no problem near it")
-        return (f"each problem is answered by a model that was trained without it{near}: {self.of} folds{part}, "
+        return (f"each problem is answered by a model that was trained without it{near}: {self.planned} folds{part}, "
                 f"{len({outcome.problem for outcome in self.outcomes})} problems")
 
     def to_json(self) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """SmallOptions: the training's options for few problems, such as those of one kernel family on one device.
 
 Thirty problems with some dozen configurations each are 1,000 to 3,000 rows. The further problems that a teacher labels
-take most of a training's time with the usual options: 300 of them made one six times as long and changed the share of
-its first proposals by 0.003 (docs/results/index.md), since the teacher knows only what the rows say. A small
-network with many short epochs learns the same in a fraction of a minute. There is no validation part, since every
-problem counts: cross-validation evaluates instead.
+take most of a training's time with the usual options: 300 of these problems made a training six times as long and
+changed the share of its first proposals by 0.003 (docs/results/index.md), since the teacher knows only what the rows
+say. A small network with many short epochs learns the same in a fraction of a minute. There is no validation part,
+since every problem counts: cross-validation evaluates instead.
 """
 
 from __future__ import annotations

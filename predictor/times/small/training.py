@@ -3,7 +3,8 @@
 1. Data whose times have nothing to do with the configurations are refused (see `sufficiency`).
 2. A checkpoint is trained on all problems, with options for few of them.
 3. Cross-validation repeats the training without a fold of the problems; its figures become part of the checkpoint's
-   metrics. Ctrl-C there keeps the checkpoint and the finished folds, or where states are saved these, to go on.
+   metrics. Ctrl-C then keeps the checkpoint with the finished folds or, where states are saved, the finished folds,
+   from which the same call goes on.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
     validated = None if report["interrupted"] and not options.end_now else cross_validate(folds, options, say)
     if validated is not None:
         report["cross_validation"] = validated.to_json()
-        report["interrupted"] = validated.folds < validated.of
+        report["interrupted"] = validated.folds < validated.planned
         remarks += _compared(validated.rows())
     report["remarks"] = remarks
     for remark in remarks:

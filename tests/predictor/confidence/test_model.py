@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.predictor.confidence import fitting
-from seqtune.predictor.confidence.fitting import fit_confidence, observe_with
+from seqtune.predictor.confidence.fitting import FOLDS, fit_confidence, observe, observe_with, parts_by_problem
 from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.times.model import TimesModel
@@ -109,29 +107,19 @@ def test_a_device_where_more_is_lost_is_expected_to_lose_more_but_not_all_that_f
 
 
 @pytest.mark.usefixtures("fake_kernel")
-def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen() -> None:
     with registered():
         tasks = measured_tasks(data(12, held_out=2, sampled=60), held_out=False)
     assert fit_confidence(tasks[:5], OPTIONS) is None  # too few
-    monkeypatch.setattr(fitting, "LEAST_TASKS", 8)
-    judged: list[tuple[set[str], set[str]]] = []
-
-    def watched(trees: Trees, left_out: Sequence[object]) -> list[fitting.ObservedProposals]:
-        judged.append((fitted[-1], {measured.problem.key for measured in left_out}))  # type: ignore[attr-defined]
-        return observe_with(trees, left_out)  # type: ignore[arg-type]
-
-    fitted: list[set[str]] = []
-
-    def fit_trees(parts: Sequence[object], options: TreesOptions) -> Trees:
-        fitted.append({measured.problem.key for measured in parts})  # type: ignore[attr-defined]
-        return Trees(parts, options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(fitting, "observe_with", watched)
-    monkeypatch.setattr(fitting, "Trees", fit_trees)
-    model = fit_confidence(tasks, OPTIONS)
+    parts = parts_by_problem(tasks, 0)
+    assert len(parts) == FOLDS
+    for part, observed in zip(parts, (observe(tasks, [part], OPTIONS) for part in parts), strict=True):
+        left_out, fitting = ([task for task in tasks if part(task) == is_left_out] for is_left_out in (True, False))
+        assert not {task.problem for task in left_out} & {task.problem for task in fitting}
+        for ours, theirs in zip(observed, observe_with(Trees(fitting, OPTIONS), left_out), strict=True):
+            np.testing.assert_array_equal(ours.regrets, theirs.regrets)
+    model = fit_confidence(tasks, OPTIONS, least=8)
     assert model is not None
-    assert len(judged) >= 3
-    assert all(not learned & left_out for learned, left_out in judged[:3])
     assert model.knows(tasks[0].device)
     stranger = replace(tasks[0].device, l2_bytes=12345)
     assert not model.knows(stranger)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seqtune.data.journal.journal import Journal
+from seqtune.data.journal.journal import Journal, default_path
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneWarning
 from seqtune.kernels.task import Task
@@ -56,8 +57,14 @@ def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TimesModel:
     return checkpoint()
 
 
+def loaded_again(model: TimesModel) -> TimesModel:
+    """The model as another process has it, which remembers no evidence."""
+    assert model.ranker is not None
+    return replace(model, ranker=replace(model.ranker))
+
+
 def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
-        model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        model: TimesModel, tmp_path: Path) -> None:
     path = tmp_path / "probes.sqlite"
     assert device_evidence(model, MIDDLE, path) is None, "a missing journal is no evidence, and is not created"
     assert not path.exists()
@@ -65,26 +72,24 @@ def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
     evidence = device_evidence(model, MIDDLE, path)
     assert evidence is not None
     assert evidence.measurements > 60
-    files = list((tmp_path / "cache" / "seqtune" / "corrections").glob("*.safetensors"))
-    assert len(files) == 1
-    monkeypatch.setattr("seqtune.predictor.correction.device_evidence._known", {})
-    monkeypatch.setattr("seqtune.predictor.correction.correction.Correction.fit", None)  # another fit would fail
-    again = device_evidence(model, MIDDLE, path)
+    (file,) = (tmp_path / "cache" / "seqtune" / "corrections").glob("*.safetensors")
+    written = file.stat()
+    again = device_evidence(loaded_again(model), MIDDLE, path)
     assert again is not None
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == (written.st_mtime_ns, written.st_ino), "no second fit"
     assert again.measurements == evidence.measurements
     task = Task.of(PROBLEMS[8], MIDDLE)
     assert again.correction.changes(task, np.arange(5)) == pytest.approx(
         evidence.correction.changes(task, np.arange(5)), abs=1e-5)
 
 
-def test_a_damaged_cache_is_fitted_again(model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_fitted_again(model: TimesModel, tmp_path: Path) -> None:
     path = tmp_path / "probes.sqlite"
     evidence_journal(path)
     device_evidence(model, MIDDLE, path)
     (file,) = (tmp_path / "cache" / "seqtune" / "corrections").glob("*.safetensors")
     file.write_bytes(b"no archive")
-    monkeypatch.setattr("seqtune.predictor.correction.device_evidence._known", {})
-    assert device_evidence(model, MIDDLE, path) is not None
+    assert device_evidence(loaded_again(model), MIDDLE, path) is not None
 
 
 def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
@@ -108,9 +113,10 @@ def test_a_named_journal_that_is_damaged_is_refused(model: TimesModel, tmp_path:
 
 def test_a_default_journal_that_is_damaged_is_left_out_with_a_warning(
         model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "damaged.sqlite"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    path = default_path()
+    path.parent.mkdir()
     path.write_bytes(b"x" * 500)
-    monkeypatch.setattr("seqtune.data.journal.journal.default_path", lambda: path)
     with pytest.warns(SeqtuneWarning, match="not corrected by earlier measurements"):
         assert device_evidence(model, MIDDLE, None) is None
 

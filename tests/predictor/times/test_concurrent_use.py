@@ -11,7 +11,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.spaces import value_tables
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays import numpy_translator
-from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
+from seqtune.predictor.times.arrays.numpy_translator import FactVectors, NumpyTranslator
 from seqtune.predictor.times.translator import Translator
 from tests.support.learning.interruptions import interrupted
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
@@ -20,10 +20,14 @@ VOCABULARY = Vocabulary.build([DIRECT], [WIDE, MIDDLE])
 FIRST, SECOND = parse_problem("conv2d c=16 h=14 k=32 r=3"), parse_problem("conv2d c=30 h=28 k=48 r=5")
 
 
+def _translator() -> Translator:
+    torch.manual_seed(0)
+    return Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16)
+
+
 @pytest.fixture
 def arrays() -> NumpyTranslator:
-    torch.manual_seed(0)
-    model = Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16)
+    model = _translator()
     return NumpyTranslator(model.size, model.arrays(), VOCABULARY)
 
 
@@ -35,9 +39,8 @@ def test_the_vectors_of_a_query_stay_its_own(arrays: NumpyTranslator, remembered
     assert all(np.array_equal(array, expected) for array, expected in zip(vectors, alone, strict=True))
 
 
-def test_the_vectors_of_facts_stay_their_own(arrays: NumpyTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_translator, "MOST_REMEMBERED", 3)
-    read = arrays._facts.read
+def test_the_vectors_of_facts_stay_their_own() -> None:
+    read = FactVectors(_translator().arrays(), VOCABULARY, most=3).read
     alone = read([(FIRST, WIDE)])[0]
     vectors, *_ = interrupted(lambda: read([(FIRST, WIDE)]), lambda: read([(SECOND, MIDDLE)]), numpy_translator)
     assert np.array_equal(vectors, alone)

@@ -19,10 +19,9 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import TreesMethod, random_log_share
 from seqtune.predictor.times.checkpoint_parts import CheckpointTrees
-from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes
+from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
@@ -102,7 +101,7 @@ def test_a_failing_pick_counts_as_the_default() -> None:
     failing = [measured for measured in measured_tasks(DATA, held_out=True) if np.isinf(measured.seconds).sum() >= 2]
     assert failing, "the synthetic kernel fails somewhere"
     for measured in failing:
-        found = module._replayed(measured, {"trees": _Failing()}, ["trees"], (0, 3))
+        found = replayed([measured], {"trees": _Failing()}, ["trees"], (0, 3))[0]
         default = measured.time(measured.task.default)
         assert found.log_shares["trees", 0] == pytest.approx(math.log(measured.best / default))
         assert found.log_shares["trees", 3] == pytest.approx(0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +21,9 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor import checkpoint_folder as checkpoint_files
-from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.checkpoint_folder import LARGEST_JSON, LARGEST_WEIGHTS, find
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times import model as checkpoints
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Translator
 from tests.support.interpreter import loaded_after
@@ -75,15 +74,15 @@ def test_a_loaded_checkpoint_can_be_trained_and_saved_again(folder: Path) -> Non
     assert [path.name for path in folder.parent.iterdir()] == ["toy"], "nothing is left beside it"
 
 
-def test_saving_writes_all_or_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_writes_all_or_nothing(folder: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    def full(*given: object, **named: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoints, "save_arrays", full)
-    with pytest.raises(SeqtuneError, match="No space left on device"):
-        made(1).save(folder)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))  # bytes of a file: config.json fits, no weights do
+    try:
+        with pytest.raises(SeqtuneError, match="File too large"):
+            made(1).save(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
 
@@ -114,11 +113,11 @@ def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> No
 
 def test_names_are_looked_up_among_the_shipped_and_the_users_own(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_files, "SHIPPED", tmp_path / "shipped")
-    monkeypatch.setattr(checkpoint_files, "user_folder", lambda: tmp_path / "own")
-    made(1).save(tmp_path / "shipped" / "default")
-    made(2).save(tmp_path / "own" / "mine")
-    assert TimesModel.load().seed == 1
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    shipped = TimesModel.load()
+    for name in ("default", "mine"):
+        made(2).save(tmp_path / "seqtune" / "checkpoints" / name)
+    assert TimesModel.load().vocabulary == shipped.vocabulary
     assert TimesModel.load("mine").seed == 2
     with pytest.raises(CheckpointError, match="default, mine"):
         TimesModel.load("other")
@@ -272,9 +271,9 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("limit", "file"), [
-    ("LARGEST_JSON", "seqtune.json"), ("LARGEST_WEIGHTS", "model.safetensors")])
-def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_files, limit, 100)
+    (LARGEST_JSON, "seqtune.json"), (LARGEST_WEIGHTS, "model.safetensors")])
+def test_an_enormous_file_is_not_read(limit: int, file: str, folder: Path) -> None:
+    os.truncate(folder / file, limit + 1)  # a sparse file
     with pytest.raises(CheckpointError, match=rf"{file} .*bytes"):
         TimesModel.load(folder)
 

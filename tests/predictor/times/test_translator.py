@@ -211,19 +211,17 @@ def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -
     assert beam_search(TranslatorWords(grown, larger), task_of(SearchSpace(new, problem, device)), 3, 3)
 
 
-def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator) -> None:
     """All hypotheses and problems go through the decoder together: its time is that of the longest sentence."""
     steps: list[int] = []
-    advance = TranslatorWords.advance
 
-    def counted(self: TranslatorWords, state: Any, said: Allowed, allowed: Allowed) -> Any:
-        steps.append(len(said.words))
-        return advance(self, state, said, allowed)
+    class Counted(TranslatorWords):
+        def advance(self, state: Any, words: Allowed, allowed: Allowed) -> Any:
+            steps.append(len(words.words))
+            return super().advance(state, words, allowed)
 
-    monkeypatch.setattr(TranslatorWords, "advance", counted)
     tasks = [task_of(SearchSpace(KERNEL, problem, DEVICE)) for problem in PROBLEMS[:3]]
-    for candidates in beam_search_many(TranslatorWords(translator, VOCABULARY), tasks, 5, 5):
+    for candidates in beam_search_many(Counted(translator, VOCABULARY), tasks, 5, 5):
         assert len(candidates) == 5
     assert 0 < len(steps) <= len(KERNEL.parameters)
     assert max(steps) > 3, "hypotheses of several problems are in one step"
