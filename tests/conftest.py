@@ -183,7 +183,7 @@ def label_data(label_files: list[Path]) -> Dataset:
 
 @pytest.fixture(scope="session")
 def label_parts(label_data: Dataset) -> Parts:
-    """The labels by kernel: to learn from, and to judge with."""
+    """The labels by kernel: to learn from, and to evaluate on."""
     from tests.support import label_toys
 
     return label_toys.parts(label_data)

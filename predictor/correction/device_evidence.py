@@ -1,7 +1,7 @@
 """DeviceEvidence: what the journal knows of this device, as corrections of a predictor's proposals.
 
 A fitted correction is kept in the user's cache folder, under a name that holds all that it depends on: the trees and
-the judge, the device and the state of the journal. So only the first prediction after a measurement fits it.
+the judge, the device and the state of the journal. Only the first prediction after a measurement fits a correction.
 """
 
 from __future__ import annotations

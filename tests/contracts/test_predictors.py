@@ -38,9 +38,9 @@ def baseline(name: str) -> tuple[Predictor, tuple[Task, ...]]:
     """A fitted baseline and tasks that it has not seen."""
     toy = data(6, held_out=2, sampled=40)
     with registered():
-        fitting, judged = (measured_tasks(toy, held_out=part) for part in (False, True))
+        fitting, held_out = (measured_tasks(toy, held_out=part) for part in (False, True))
     trees = cache(lambda: Trees(fitting, TreesOptions(rounds=10, models=1, threads=1)))
-    return BASELINES[name].fit(fitting, trees), tuple(measured.task for measured in judged[:3])
+    return BASELINES[name].fit(fitting, trees), tuple(measured.task for measured in held_out[:3])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Labels and solver timings as arrays, what models see of their queries, and how answers are judged."""
+"""Labels and solver timings as arrays, what models see of their queries, and how answers are scored."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ EPOCHS = 40
 LEAST_EXAMPLES = 1200  # seen in a training, in more epochs if there are fewer than 30 tasks
 
 
-def problems_of(tasks: Sequence[MeasuredTask]) -> int:
+def problem_count(tasks: Sequence[MeasuredTask]) -> int:
     """The number of distinct problems."""
     return len({measured.problem.key for measured in tasks})
 
 
 def is_small(tasks: Sequence[MeasuredTask]) -> bool:
     """Return whether there are so few problems that these options suit them."""
-    return problems_of(tasks) < SMALL
+    return problem_count(tasks) < SMALL
 
 
 def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> TrainingOptions:

@@ -25,7 +25,7 @@ from ..shares import OURS, EvaluationRow
 from ..training import train_model
 from .cross_validation import cross_validate
 from .folds import folds_of
-from .options import problems_of
+from .options import problem_count
 from .sufficiency import USEFUL, Relation, relation
 
 SHOWN = 10  # epochs that are reported
@@ -79,7 +79,7 @@ def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
         how = "are unrelated to" if related.missing else "cannot be distinguished from chance by"
         remarks.append(f"the times {how} the configurations: the rank correlation on unseen problems is "
                        f"{related.correlation:.2f}, and chance gives up to {2 * related.error:.2f}")
-    count = problems_of(training)
+    count = problem_count(training)
     if count < USEFUL:
         remarks.append(f"{count} problems; {USEFUL} give a useful predictor")
     return remarks

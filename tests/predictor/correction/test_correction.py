@@ -59,8 +59,8 @@ def corrected(device: Device) -> Correction:
 
 
 def mean_shares(device: Device) -> tuple[float, float]:
-    judged = [measured(problem, device, 10_000) for problem in PROBLEMS[28:]]
-    before, after = (float(np.exp(np.mean([share_of(correction, task) for task in judged])))
+    held_out = [measured(problem, device, 10_000) for problem in PROBLEMS[28:]]
+    before, after = (float(np.exp(np.mean([share_of(correction, task) for task in held_out])))
                      for correction in (None, corrected(device)))
     return before, after
 

@@ -96,12 +96,12 @@ def test_noise_is_told_from_times_that_depend_on_the_configuration() -> None:
     assert not few.missing  # a few measurements cannot show that there is no relation
 
 
-def test_every_problem_is_judged_once_by_models_that_saw_no_problem_near_it() -> None:
+def test_every_problem_is_held_out_once_from_models_that_saw_no_problem_near_it() -> None:
     tasks = measured_tasks(data(20, held_out=0, sampled=5), held_out=False)
     folds = folds_of(tasks, seed=1)
     assert len(folds) == FOLDS
-    judged = [(measured.problem, measured.device) for fold in folds for measured in fold.held_out]
-    assert sorted(map(str, judged)) == sorted(str((measured.problem, measured.device)) for measured in tasks)
+    held_out = [(measured.problem, measured.device) for fold in folds for measured in fold.held_out]
+    assert sorted(map(str, held_out)) == sorted(str((measured.problem, measured.device)) for measured in tasks)
     for fold in folds:
         assert not fold.near
         assert not any(near(seen.problem, unseen.problem) for seen in fold.fitting for unseen in fold.held_out)
