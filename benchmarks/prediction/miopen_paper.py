@@ -99,7 +99,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
     options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
     ours: dict[str, Callable[[], LabelPredictor]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
-        "transformer": lambda: Beam(LabelWords(checkpoint.model, checkpoint.vocabulary)),
+        "transformer": lambda: Beam(LabelWords(checkpoint.network, checkpoint.vocabulary)),
         "chains": lambda: Beam(ChainWords(checkpoint.chains, checkpoint.vocabulary)),
     }
     rows: list[Row] = []

@@ -214,7 +214,7 @@ class LabelModel:
             self.next_word(), tasks[begin:begin + beam.TASKS], max(WIDTH, count), count)]
 
     @cached_property
-    def model(self) -> LabelTranslator:
+    def network(self) -> LabelTranslator:
         """The translator as a torch module, as training and benchmarks need it."""
         from .translator import LabelTranslator
 

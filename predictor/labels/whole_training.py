@@ -76,7 +76,7 @@ def _finished(checkpoint: LabelModel, labels: dict[str, Labels], timings: Solver
     say("finishing on all problems")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
                      state=None if options.state is None else options.state / FINISH)
-    start = LabelTrainingResult(checkpoint.model, checkpoint.vocabulary, {})
+    start = LabelTrainingResult(checkpoint.network, checkpoint.vocabulary, {})
     trained = train_network(known_labels, timings, finish, progress, start, say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains = checkpoint.chains

@@ -227,7 +227,7 @@ class TimesModel:
         return NumpyJudge(self.state, self._words) if self.size.judge else None
 
     @cached_property
-    def model(self) -> Translator:
+    def network(self) -> Translator:
         """The translator as a torch module in evaluation mode, as training needs it; it does not share the state."""
         from .translator import Translator
 

@@ -35,10 +35,10 @@ def labels() -> LabelModel:
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
     "times.NumpyTranslator": lambda: TimesModel.load("default").next_word(),
-    "times.TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").model,
+    "times.TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").network,
                                                      TimesModel.load("default").vocabulary),
     "labels.NumpyTranslator": lambda: NumpyTranslator(labels().size, labels().state, labels().vocabulary),
-    "labels.LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
+    "labels.LabelWords": lambda: LabelWords(labels().network, labels().vocabulary),
     "labels.ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),
     "sequence.Average": lambda: labels().next_word(),
 }

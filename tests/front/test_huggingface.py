@@ -136,7 +136,7 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
         torch.testing.assert_close(logits.flatten(), wanted)
         huggingface.TranslatorModel.of(translator).save_pretrained(theirs)
         (theirs / "seqtune.json").write_bytes((ours / "seqtune.json").read_bytes())
-        torch.testing.assert_close(TimesModel.load(theirs).model(source, words, resolved, choices), wanted)
+        torch.testing.assert_close(TimesModel.load(theirs).network(source, words, resolved, choices), wanted)
 
 
 def test_the_pretrained_model_trains_the_translator_itself(translator: Translator) -> None:

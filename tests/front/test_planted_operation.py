@@ -161,7 +161,7 @@ def test_a_checkpoint_of_today_still_loads_and_grows_by_it() -> None:
     vocabulary = checkpoint.vocabulary.extended([ROW_SUM_KERNEL], [], [])
     assert vocabulary.quantities[:len(before)] == before  # operations added since the training come between
     assert vocabulary.quantities[-2:] == ("row_sum.rows", "row_sum.columns")
-    grown = checkpoint.model.grown(vocabulary)
-    old, new = checkpoint.model.target.fit.weight, grown.target.fit.weight
+    grown = checkpoint.network.grown(vocabulary)
+    old, new = checkpoint.network.target.fit.weight, grown.target.fit.weight
     assert bool((new[:, :old.shape[1]] == old).all())
     assert not bool(new[:, old.shape[1]:].any())

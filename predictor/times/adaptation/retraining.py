@@ -123,11 +123,11 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
     _check_time(promised, evaluating + JOINING * (time.monotonic() - trees_began))
     torch.manual_seed(options.seed)
-    model = start.model.grown(vocabulary)
+    model = start.network.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
     examples = retraining_examples(selection, teacher, vocabulary, options, deadline)
     state = fit(model, vocabulary, examples, [], options, on_progress, began,
-                anchor=start.model.grown(vocabulary).eval() if same else None,
+                anchor=start.network.grown(vocabulary).eval() if same else None,
                 deadline=time.monotonic() + deadline.left - SLACK * evaluating)
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before

@@ -24,9 +24,9 @@ from tests.support.label_toys import MLIR, QUICK, Parts
 def test_a_translator_learns_all_solvers_and_devices_at_once(label_checkpoint: Path, label_parts: Parts) -> None:
     loaded = LabelModel.load(label_checkpoint)
     torch.manual_seed(0)
-    untrained = LabelTranslator(loaded.model.size, loaded.vocabulary).eval()
+    untrained = LabelTranslator(loaded.network.size, loaded.vocabulary).eval()
     before, alone = (score_labels(Beam(LabelWords(model, loaded.vocabulary)), label_parts[1])
-                     for model in (untrained, loaded.model))
+                     for model in (untrained, loaded.network))
     with_trees = score_labels(Beam(loaded.next_word()), label_parts[1])
     assert all(row.score.invalid == 0 for row in (*before, *alone, *with_trees))
     # 0.71 to 0.84 over seeds and instruction sets; a translator that learned nothing has none right

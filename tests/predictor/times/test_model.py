@@ -67,7 +67,7 @@ def test_what_was_saved_comes_back_and_answers_the_same(folder: Path) -> None:
 
 def test_a_loaded_checkpoint_can_be_trained_and_saved_again(folder: Path) -> None:
     loaded = TimesModel.load(folder)
-    assert all(weight.requires_grad for weight in loaded.model.parameters())
+    assert all(weight.requires_grad for weight in loaded.network.parameters())
     loaded.metrics = {"share": 0.95}
     loaded.save(folder)
     assert TimesModel.load(folder).metrics == {"share": 0.95}

@@ -37,7 +37,7 @@ def _share(checkpoint: TimesModel, where: Data = DATA) -> float:
 
 
 def _weights(checkpoint: TimesModel) -> torch.Tensor:
-    return torch.cat([tensor.flatten().float() for tensor in checkpoint.model.state_dict().values()])
+    return torch.cat([tensor.flatten().float() for tensor in checkpoint.network.state_dict().values()])
 
 
 @pytest.mark.slow
