@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
@@ -15,7 +15,7 @@ from seqtune.errors import FormatError
 OTHERS = 0.1  # share of all CPUs' time that other processes may use; a desktop at rest uses 0.01 to 0.03
 STOLEN = 0.02  # share that the hypervisor may give to other machines
 SHORTEST = 0.2  # seconds; the system counts in hundredths, so the load of a shorter time is not known
-SETTLED = 0.5  # seconds, of which the load is known to 2 % on two CPUs
+KNOWN_WELL = 0.5  # seconds, of which the load is known to 2 % on two CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,42 +48,46 @@ class Load:
         return f"other processes had {self.others:.0%} of the CPUs{stolen}"
 
 
+@dataclass(frozen=True, slots=True)
+class CpuSeconds:
+    """The CPU seconds of this machine so far, of all CPUs together."""
+
+    busy: float  # since the start of the machine
+    stolen: float  # withheld by the hypervisor
+    own: float  # of this process and all its descendants, including those that have ended
+
+    @classmethod
+    def now(cls) -> CpuSeconds:
+        """Read the system's counters."""
+        times = psutil.cpu_times()._asdict()
+        # Linux counts the time of guests as time of the user, too
+        busy = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+        own = sum(os.times()[:4])
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):  # the child has ended meanwhile; its parent counts its time
+                own += sum(child.cpu_times()[:4])
+        return cls(busy, times.get("steal", 0.0), own)
+
+
 class LoadMeter:
     """Measures the load from its creation on."""
 
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._busy, self._stolen = _busy_and_stolen()
-        self._own = _own_seconds()
+    def __init__(self, count: Callable[[], CpuSeconds] = CpuSeconds.now,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._count, self._clock = count, clock
+        self._begin, self._first = clock(), count()
 
-    def settled(self) -> Load:
-        """The load so far; waits, if need be, until it is known well."""
-        time.sleep(max(0.0, self._begin + SETTLED - time.monotonic()))
+    def well_known_load(self) -> Load:
+        """The load so far; waits, if need be, until KNOWN_WELL seconds have passed."""
+        time.sleep(max(0.0, self._begin + KNOWN_WELL - self._clock()))
         return self.load()
 
     def load(self) -> Load:
-        """The load so far."""
-        elapsed = time.monotonic() - self._begin
+        """The load so far; none if it is not known because too little time has passed."""
+        elapsed = self._clock() - self._begin
         if elapsed < SHORTEST:
             return Load()
         capacity = elapsed * (os.cpu_count() or 1)
-        busy, stolen = _busy_and_stolen()
-        others = busy - self._busy - (_own_seconds() - self._own)
-        return Load(min(1.0, max(0.0, others / capacity)), min(1.0, max(0.0, (stolen - self._stolen) / capacity)))
-
-
-def _busy_and_stolen() -> tuple[float, float]:
-    """The seconds that all CPUs together have worked since the start, and that the hypervisor has withheld."""
-    times = psutil.cpu_times()._asdict()
-    # Linux counts the time of guests as time of the user, too
-    busy = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-    return busy, times.get("steal", 0.0)
-
-
-def _own_seconds() -> float:
-    """The CPU seconds of this process and all its descendants so far, including those that have ended."""
-    own = sum(os.times()[:4])
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile; its parent counts it
-            own += sum(child.cpu_times()[:4])
-    return own
+        first, now = self._first, self._count()
+        others, stolen = now.busy - first.busy - (now.own - first.own), now.stolen - first.stolen
+        return Load(min(1.0, max(0.0, others / capacity)), min(1.0, max(0.0, stolen / capacity)))

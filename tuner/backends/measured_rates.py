@@ -22,7 +22,7 @@ from seqtune.errors import SeqtuneError, SeqtuneWarning
 from seqtune.kernels.files import read_bounded, write_whole
 
 if TYPE_CHECKING:
-    from ..load import Load
+    from ..load import Load, LoadMeter
 
 Rates = TypeVar("Rates")  # any value that JSON can hold
 
@@ -30,70 +30,108 @@ WATCHED = " | measured quietly"  # ends the keys of rates that hold; earlier ver
 DISTURBED = " | disturbed"  # ends the keys of rates that hold while the machine is busy
 MOST_BYTES = 8_000_000  # of a cache file; an entry has some hundred
 MINUTES = 10  # in which a background job ends, or goes on for so long that five seconds of measuring do not matter
+ATTEMPTS = 3  # times of measuring; a job of a second or two has ended by then
+PAUSE = 1.0  # seconds before another attempt
+GLANCE = 0.25  # seconds of rest that show whether the machine is busy; a load meter needs 0.2
 
-_disturbed: dict[str, Load] = {}  # the keys of the rates in this process that were disturbed, and the load
+
+def open_load_meter() -> LoadMeter:
+    """A load meter that begins now."""
+    from ..load import LoadMeter  # loads psutil, which most processes do not need
+
+    return LoadMeter()
 
 
-def cached_rates(file: str, key: str, read: Callable[[Any], Rates], measure: Callable[[], Rates]) -> Rates:
-    """Return the rates that the cache file holds under the key, or else measure them and add them to the file.
+class RateCache:
+    """Measured rates in a folder, one file per backend, and the load under which this process measured some of them."""
 
-    `read` makes rates from JSON; it raises LookupError, ValueError or TypeError where the JSON is damaged. The key
-    holds all that the rates depend on: model, toolchain, threads. If the file cannot be written, each process measures
-    again. The first rates that were disturbed cause a SeqtuneWarning.
-    """
-    path = Path(user_cache_dir("seqtune")) / file
-    cache = _read_cache(path)
-    with suppress(LookupError, ValueError, TypeError):
-        return read(cache[key + WATCHED])
-    with suppress(LookupError, ValueError, TypeError):
-        entry = cache[key + DISTURBED]
-        rates, age = read(entry["rates"]), time.time() - float(entry["measured_at"])
-        from ..load import Load  # loads psutil, which most processes do not need
-        from .watch import busy
+    def __init__(self, folder: Path | None = None, *, clock: Callable[[], float] = time.time,
+                 sleep: Callable[[float], None] = time.sleep,
+                 open_meter: Callable[[], LoadMeter] = open_load_meter) -> None:
+        """`folder` is the user's cache folder by default; `clock` returns seconds since 1970."""
+        self.folder = folder
+        self.disturbed: dict[str, Load] = {}  # key of rates of this process that were disturbed -> the load
+        self._clock, self._sleep, self._open_meter = clock, sleep, open_meter
 
-        load = Load(float(entry["others"]), float(entry["stolen"]))
-        if 0 <= age < 60 * MINUTES and (_disturbed or busy()):
-            _warn(key, load)
-            return rates
-    rates, load = _measure(measure)
-    if load.heavy:
-        _warn(key, load)
-    _write(path, key, rates, load)
-    return rates
+    def rates(self, file: str, key: str, read: Callable[[Any], Rates], measure: Callable[[], Rates]) -> Rates:
+        """Return the rates that the file holds under the key, or else measure them and add them to the file.
+
+        `read` makes rates from JSON; it raises LookupError, ValueError or TypeError where the JSON is damaged. The key
+        holds all that the rates depend on: model, toolchain, threads. If the file cannot be written, each process
+        measures again. The first rates that were disturbed cause a SeqtuneWarning.
+        """
+        path = (Path(user_cache_dir("seqtune")) if self.folder is None else self.folder) / file
+        cache = _read_cache(path)
+        with suppress(LookupError, ValueError, TypeError):
+            return read(cache[key + WATCHED])
+        with suppress(LookupError, ValueError, TypeError):
+            entry = cache[key + DISTURBED]
+            rates, age = read(entry["rates"]), self._clock() - float(entry["measured_at"])
+            from ..load import Load
+
+            load = Load(float(entry["others"]), float(entry["stolen"]))
+            if 0 <= age < 60 * MINUTES and (self.disturbed or self._is_busy()):
+                self._note(key, load)
+                return rates
+        rates, load = self._measure(measure)
+        if load.heavy:
+            self._note(key, load)
+        self._write(path, key, rates, load)
+        return rates
+
+    def doubt(self) -> str | None:
+        """One line about the rates of this process that were measured while the machine was busy, or None."""
+        if not self.disturbed:
+            return None
+        return (f"rates of {len(self.disturbed)} device{'s' * (len(self.disturbed) > 1)} were measured while "
+                f"{next(iter(self.disturbed.values()))}; they are measured again once the machine is quiet")
+
+    def _is_busy(self) -> bool:
+        """Whether the machine is under a heavy load now, by a quarter of a second in which this process rests."""
+        meter = self._open_meter()
+        self._sleep(GLANCE)
+        return meter.load().heavy
+
+    def _measure(self, measure: Callable[[], Rates]) -> tuple[Rates, Load]:
+        """Measure until the load is light, ATTEMPTS times at most; return the rates under the least load, and the load.
+
+        Where another device of this process was disturbed to the end, measure only once.
+        """
+        results: list[tuple[Rates, Load]] = []
+        for attempt in range(1 if self.disturbed else ATTEMPTS):
+            if attempt:
+                self._sleep(PAUSE)
+            meter = self._open_meter()
+            rates = measure()
+            results.append((rates, meter.load()))
+            if not results[-1][1].heavy:
+                break
+        return min(results, key=lambda pair: (pair[1].heavy, pair[1].others + pair[1].stolen))
+
+    def _note(self, key: str, load: Load) -> None:
+        first = not self.disturbed
+        self.disturbed[key] = load
+        if first:
+            warnings.warn(f"the rates of devices were measured while {load}: proposals may be worse until they are "
+                          "measured again on a quiet machine, which happens by itself", SeqtuneWarning, stacklevel=3)
+
+    def _write(self, path: Path, key: str, rates: Any, load: Load) -> None:
+        """Add the rates to the file. Other processes may have written meanwhile, so the file is read again."""
+        with suppress(OSError, SeqtuneError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            cache = _read_cache(path)
+            cache.pop(key + DISTURBED, None)
+            entry = {key + WATCHED: rates} if not load.heavy else {
+                key + DISTURBED: {"rates": rates, "measured_at": self._clock(), **asdict(load)}}
+            write_whole(path, json.dumps({**cache, **entry}, indent=1))
+
+
+RATES = RateCache()  # of this process, in the user's cache folder
 
 
 def doubt() -> str | None:
-    """One line about the rates in this process that were measured while the machine was busy, or None."""
-    if not _disturbed:
-        return None
-    return (f"rates of {len(_disturbed)} device{'s' * (len(_disturbed) > 1)} were measured while "
-            f"{next(iter(_disturbed.values()))}; they are measured again once the machine is quiet")
-
-
-def _measure(measure: Callable[[], Rates]) -> tuple[Rates, Load]:
-    """Measure, again where it was disturbed; but where a device before was disturbed to the end, only once."""
-    from .watch import ATTEMPTS, watched
-
-    return watched(measure, 1 if _disturbed else ATTEMPTS)
-
-
-def _warn(key: str, load: Load) -> None:
-    first = not _disturbed
-    _disturbed[key] = load
-    if first:
-        warnings.warn(f"the rates of devices were measured while {load}: proposals may be worse until they are "
-                      "measured again on a quiet machine, which happens by itself", SeqtuneWarning, stacklevel=3)
-
-
-def _write(path: Path, key: str, rates: Any, load: Load) -> None:
-    """Add the rates to the file. Other processes may have written meanwhile, so it is read again."""
-    with suppress(OSError, SeqtuneError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cache = _read_cache(path)
-        cache.pop(key + DISTURBED, None)
-        entry = {key + WATCHED: rates} if not load.heavy else {
-            key + DISTURBED: {"rates": rates, "measured_at": time.time(), **asdict(load)}}
-        write_whole(path, json.dumps({**cache, **entry}, indent=1))
+    """One line about the rates of this process that were measured while the machine was busy, or None."""
+    return RATES.doubt()
 
 
 def _read_cache(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.launches.call import TensorMapArgument
-from seqtune.tuner.backends.cuda.driver import ATTRIBUTES
+from seqtune.tuner.backends.cuda.discovery import GpuDiscovery
+from seqtune.tuner.backends.cuda.driver import ATTRIBUTES, Driver
+from seqtune.tuner.backends.measured_rates import RateCache
 
 MAP_BYTES = 128
 FLUSH_SECONDS, KERNEL_SECONDS = 50e-6, 5e-6
 LARGE = 1 << 20  # bytes; the scratch memory that overwrites a cache is never read
+RATES = {"peak_gflops": 60_000.0, "mma_gflops": 600_000.0, "bandwidth_gbs": 4000.0, "busy_mhz": 1800.0}
 H200 = {"MULTIPROCESSOR_COUNT": 132, "CLOCK_RATE": 1_980_000, "L2_CACHE_SIZE": 60 << 20, "WARP_SIZE": 32,
         "MAX_THREADS_PER_BLOCK": 1024, "MAX_THREADS_PER_MULTIPROCESSOR": 2048, "MAX_BLOCKS_PER_MULTIPROCESSOR": 32,
         "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10,
@@ -225,3 +229,9 @@ class FakeLibCuda:
     def tensor_map(self, argument: TensorMapArgument, address: int) -> bytes:
         self.cuda.log.append(("map", (argument.buffer.name, argument.buffer.dtype)))
         return address.to_bytes(8, "little") + bytes(120)
+
+
+def discovery_of(cuda: FakeCuda, library: FakeLibCuda, folder: Path) -> GpuDiscovery:
+    """The GPUs of the stand-ins, with rates that are given; they are kept in the folder."""
+    driver = Driver(cuda, library)  # type: ignore[arg-type]
+    return GpuDiscovery(lambda: driver, RateCache(folder), lambda device, number, _: dict(RATES))

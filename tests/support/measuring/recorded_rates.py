@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from unittest import mock
 
 from tests.support.paths import ROOT
 
@@ -41,18 +42,21 @@ def keep() -> None:
 def _write() -> None:
     from seqtune.tuner.backends.llvm import facts
     from seqtune.tuner.backends.llvm.compiler import instruction_sets
+    from seqtune.tuner.backends.measured_rates import RateCache
     from seqtune.tuner.backends.opencl import discovery, probe
     from seqtune.tuner.load import Load, LoadMeter
 
-    opencl = probe.Rates(vector_bits=256, vector_registers=16, **OPENCL)
-    with (mock.patch.object(LoadMeter, "load", return_value=Load()),
-          mock.patch.object(facts, "probe", lambda _, threads, caches: cpu_rates(threads)),
-          mock.patch.object(probe, "measure", return_value=opencl)):
-        for name in instruction_sets():
-            for threads in range(1, max(MOST_THREADS, os.cpu_count() or 1) + 1):
-                facts.measured_rates(name, threads)
-        if discovery.unavailable() is None:
-            discovery.devices()
+    class QuietMeter(LoadMeter):
+        def load(self) -> Load:
+            return Load()
+
+    cache, opencl = RateCache(open_meter=QuietMeter), probe.Rates(vector_bits=256, vector_registers=16, **OPENCL)
+    for name in instruction_sets():
+        for threads in range(1, max(MOST_THREADS, os.cpu_count() or 1) + 1):
+            facts.measured_rates(name, threads, cache, lambda _, threads, caches: cpu_rates(threads))
+    with suppress(Exception):  # no OpenCL, or no platform: pyopencl has exceptions of its own
+        discovery.discover(discovery.load(), partial(discovery.device_facts, rates_of=partial(
+            probe.measured_facts, cache=cache, measure=lambda cl, handle: opencl)))
 
 
 if __name__ == "__main__":

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from seqtune.api import devices
 from seqtune.errors import SeqtuneWarning
-from seqtune.tuner.backends import measured_rates, turns, watch
-from seqtune.tuner.backends.measured_rates import DISTURBED, MINUTES, WATCHED, cached_rates, doubt
+from seqtune.tuner.backends.measured_rates import DISTURBED, GLANCE, MINUTES, RATES, WATCHED, RateCache
 from seqtune.tuner.load import SHORTEST, Load, LoadMeter
 
 QUIET, BUSY, STEALING = Load(0.02), Load(0.6), Load(stolen=0.3)
+
+
+class Meter(LoadMeter):
+    """A meter of a made-up load."""
+
+    def __init__(self, load: Callable[[], Load]) -> None:
+        self.load = load  # type: ignore[method-assign]
 
 
 class Machine:
@@ -24,39 +30,29 @@ class Machine:
     def __init__(self, folder: Path, *loads: Load) -> None:
         self.path, self.loads = folder / "rates.json", list(loads)
         self.measured, self.now, self.slept = 0, 1e9, list[float]()
+        self.restart()
 
     def restart(self) -> None:
         """Begin a new process."""
-        measured_rates._disturbed.clear()
+        self.cache = RateCache(self.path.parent, clock=lambda: self.now, sleep=self.slept.append,
+                               open_meter=lambda: Meter(self._load))
 
     def rates(self, key: str = "key") -> float:
         """The rate under a key: as many as there were measurements when it was measured."""
-        return cached_rates(self.path.name, key, float, self._measure)
+        return self.cache.rates(self.path.name, key, float, self._measure)
 
     def _measure(self) -> float:
         self.measured += 1
         return float(self.measured)
 
-    def load(self) -> Load:
+    def _load(self) -> Load:
         return self.loads[min(self.measured, len(self.loads)) - 1]
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+def machine(tmp_path: Path) -> Callable[..., Machine]:
     """A maker of machines."""
-    def make(*loads: Load) -> Machine:
-        machine = Machine(tmp_path, *loads)
-        monkeypatch.setattr(measured_rates, "user_cache_dir", lambda _: str(tmp_path))
-        monkeypatch.setattr(measured_rates, "_disturbed", {})
-        monkeypatch.setattr(LoadMeter, "load", lambda meter: machine.load())
-        monkeypatch.setattr("time.time", lambda: machine.now)
-        monkeypatch.setattr(watch, "busy", lambda: machine.load().heavy)
-        monkeypatch.setattr(watch, "watched", lambda measure, attempts: WATCH(measure, attempts, machine.slept.append))
-        return machine
-    return make
-
-
-WATCH = watch.watched
+    return lambda *loads: Machine(tmp_path, *loads)
 
 
 def test_rates_of_a_quiet_machine_are_measured_once_and_kept(machine: Callable[..., Machine]) -> None:
@@ -65,7 +61,7 @@ def test_rates_of_a_quiet_machine_are_measured_once_and_kept(machine: Callable[.
     quiet.now += 1e8
     quiet.restart()
     assert quiet.rates() == 1.0
-    assert doubt() is None
+    assert quiet.cache.doubt() is None
     assert quiet.slept == []
 
 
@@ -86,7 +82,7 @@ def test_rates_of_a_busy_machine_serve_for_minutes_and_say_so_once(machine: Call
         rates = busy.rates(), busy.rates("other")
     assert rates == (2.0, 4.0), "the least disturbed of three attempts, and one attempt for the next device"
     assert len(caught) == 1
-    assert str(doubt()).startswith("rates of 2 devices were measured while other processes had")
+    assert str(busy.cache.doubt()).startswith("rates of 2 devices were measured while other processes had")
     assert WATCHED not in busy.path.read_text()
     busy.restart()
     with pytest.warns(SeqtuneWarning):
@@ -105,7 +101,7 @@ def test_a_machine_that_became_quiet_measures_again_at_once_and_forgets_what_was
     recovering.measured += 1  # the load of now is the quiet one
     recovering.restart()
     assert recovering.rates() == 5.0
-    assert doubt() is None
+    assert recovering.cache.doubt() is None
     assert json.loads(recovering.path.read_text()) == {"key" + WATCHED: 5.0}
 
 
@@ -127,53 +123,38 @@ def test_a_damaged_entry_or_one_of_the_future_is_not_used(machine: Callable[...,
 
 
 @pytest.mark.parametrize("load", [QUIET, BUSY, STEALING])
-def test_a_glance_tells_whether_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
+def test_disturbed_rates_are_used_after_a_glance_at_a_machine_that_is_still_busy(tmp_path: Path, load: Load) -> None:
+    entry = {"rates": 7.0, "measured_at": 1e9, "others": 0.6, "stolen": 0.0}
+    (tmp_path / "rates.json").write_text(json.dumps({"key" + DISTURBED: entry}))
     slept: list[float] = []
-    monkeypatch.setattr(LoadMeter, "load", lambda meter: load if slept else Load())
-    assert watch.busy(slept.append) == load.heavy
-    assert slept == [watch.GLANCE]
-    assert watch.GLANCE > SHORTEST
-
-
-def test_turns_go_on_until_the_best_agree_or_the_time_is_over() -> None:
-    values, now = iter([5.0, 9.0, 4.0, 6.0, 4.1, 4.0]), [0.0]
-
-    def turn() -> dict[str, float]:
-        now[0] += 1.0
-        return {"kernel": next(values)}
-
-    def agree(taken: object) -> bool:
-        assert isinstance(taken, list)
-        return turns.best_agree([turn["kernel"] for turn in taken], 0.05)
-
-    assert len(turns.in_turns(turn, agree, 3, 60.0, lambda: now[0], lambda seconds: None)) == 5
-    values = iter([5.0, 9.0, 4.0, 6.0, 8.0])
-    assert len(turns.in_turns(turn, agree, 3, 3.5, lambda: now[0], lambda seconds: None)) == 4
-    assert turns.best_agree([5.0, 9.8, 10.0], 0.05, largest=True)
+    cache = RateCache(tmp_path, clock=lambda: 1e9, sleep=slept.append,
+                      open_meter=lambda: Meter(lambda: load if slept else Load()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeqtuneWarning)
+        assert cache.rates("rates.json", "key", float, lambda: 8.0) == (7.0 if load.heavy else 8.0)
+    assert slept[0] == GLANCE > SHORTEST
 
 
 def test_devices_say_that_their_rates_were_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", list)
     assert "doubt" in devices().to_json()
-    monkeypatch.setattr(measured_rates, "_disturbed", {"key": BUSY})
+    monkeypatch.setitem(RATES.disturbed, "key", BUSY)
     assert devices().doubt == ("rates of 1 device were measured while other processes had 60% of the CPUs; they are "
                                "measured again once the machine is quiet")
 
 
-def test_rates_of_a_cpu_are_measured_again_where_its_caches_differ(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_of_a_cpu_are_measured_again_where_its_caches_differ(tmp_path: Path) -> None:
     """Machines of one model may share a home folder."""
-    from seqtune.tuner.backends.llvm import facts
+    from seqtune.kernels.devices.device import MEASURED
+    from seqtune.tuner.backends.llvm.facts import measured_rates
 
-    asked: list[str] = []
+    machine, measured = Machine(tmp_path, QUIET), list[int]()
 
-    def cached(file: str, key: str, read: object, measure: object) -> dict[str, float]:
-        asked.append(key)
-        return {}
+    def measure(instruction_set: str, threads: int, sizes: Mapping[int, int]) -> dict[str, float]:
+        measured.append(sizes[2])
+        return dict.fromkeys(MEASURED, float(sizes[2]))
 
-    monkeypatch.setattr(facts, "cached_rates", cached)
     for second in (1 << 18, 1 << 20, 1 << 18):
-        monkeypatch.setattr(facts, "caches", lambda second=second: {1: 1 << 15, 2: second, 3: 0})
-        facts.measured_rates("sse", 1)
-    assert asked[0] != asked[1]
-    assert asked[0] == asked[2]
+        rates = measured_rates("sse", 1, machine.cache, measure, {1: 1 << 15, 2: second, 3: 0})
+        assert rates == dict.fromkeys(MEASURED, float(second))
+    assert measured == [1 << 18, 1 << 20]

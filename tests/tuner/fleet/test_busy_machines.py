@@ -144,5 +144,5 @@ def test_a_load_is_a_message_that_is_checked() -> None:
     for content in contents:
         with pytest.raises(FormatError, match="not a load"):
             Load.from_json(content)
-    load = LoadMeter().settled()
+    load = LoadMeter().well_known_load()
     assert 0 <= load.others <= 1

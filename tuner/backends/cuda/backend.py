@@ -19,7 +19,7 @@ from ..called_executable import CalledExecutable
 from ..stored_operands import StoredOperands
 from .calls import CudaCalls
 from .compiler import CubinCompiler, Image
-from .discovery import devices, number_of, unavailable
+from .discovery import THIS_MACHINE, GpuDiscovery, devices, unavailable
 from .driver import Gpu
 
 __all__ = ["CudaBackend", "devices", "unavailable"]
@@ -34,13 +34,13 @@ class CudaBackend:
     checks_itself = False
     reference_work = None  # a GPU is not slowed down unnoticed, as the CPUs of a virtual machine are
 
-    def __init__(self, device: Device) -> None:
-        names = [present.name for present in devices()]
+    def __init__(self, device: Device, machine: GpuDiscovery = THIS_MACHINE) -> None:
+        names = [present.name for present in machine.devices()]
         if device.name not in names:
-            raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or unavailable()}")
+            raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or machine.unavailable()}")
         self.device = device
         self.compiler = CubinCompiler(device)
-        self.gpu = Gpu(number_of(device.name))
+        self.gpu = Gpu(machine.number_of(device.name), machine.driver())
         self.operands = StoredOperands()
         self._modules: dict[KernelSource, tuple[Any, Image]] = {}
         self._flushed = L2_OVERWRITES * device.l2_bytes  # bytes

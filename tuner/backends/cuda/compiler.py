@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -100,44 +101,6 @@ def target(device: Device) -> str:
     return "sm_90a" if number == "90" else f"sm_{number}"
 
 
-class CubinCompiler:
-    """Compiles sources for one device. Threads may share a compiler. Raises UnavailableError."""
-
-    def __init__(self, device: Device, cache: ImageCache | None = None) -> None:
-        self.device = device
-        self.target = target(device)
-        self.cache = cache or ImageCache("cubin")
-
-    def compile(self, source: KernelSource) -> Image:
-        """Compile a source, or take it from the cache. Raises BuildError with the compiler's first error."""
-        options = (f"--gpu-architecture={self.target}", *OPTIONS, *source.options)
-        key = json.dumps([version(), options, source.text])
-        cached = self.cache.get(key)
-        if cached is not None:
-            cubin, facts = cached
-            with suppress(FormatError, LookupError, ValueError, TypeError, AttributeError):  # damaged: compiled again
-                return Image(cubin, read_resources(cubin, {
-                    str(entry): (int(stores), int(loads)) for entry, (stores, loads) in facts["spills"].items()}))
-        cubin, messages = run_nvrtc(source.text, options)
-        spills = read_spills(messages)
-        try:
-            image = Image(cubin, read_resources(cubin, spills))
-        except FormatError as error:
-            raise BuildError(str(error)) from None
-        self.cache.put(key, cubin, {"spills": spills})
-        return image
-
-    def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
-        """Compile a configuration and return the needs of its launches. Raises BuildError."""
-        call = call_of(kernel, problem, self.device, configuration)
-        return compiled_steps(self.compile(call.source), call)
-
-
-def compiled_steps(image: Image, call: Call) -> tuple[CompiledStep, ...]:
-    """The needs of each different launch of a call. Raises BuildError if the image lacks its entry."""
-    return tuple(dict.fromkeys(image.needs(step) for step in call.steps))
-
-
 def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
     """Compile a text to a cubin; returns it and the compiler's messages. Raises BuildError."""
     nvrtc = load()
@@ -168,3 +131,44 @@ def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise BuildError(f"NVRTC failed: {status.name}")
     return values[0] if values else None
+
+
+class CubinCompiler:
+    """Compiles sources for one device. Threads may share a compiler. Raises UnavailableError."""
+
+    def __init__(self, device: Device, cache: ImageCache | None = None,
+                 run: Callable[[str, tuple[str, ...]], tuple[bytes, str]] = run_nvrtc) -> None:
+        """`run` compiles a text with options; returns the image and the compiler's messages."""
+        self.device = device
+        self.target = target(device)
+        self.cache = cache or ImageCache("cubin")
+        self._run = run
+
+    def compile(self, source: KernelSource) -> Image:
+        """Compile a source, or take it from the cache. Raises BuildError with the compiler's first error."""
+        options = (f"--gpu-architecture={self.target}", *OPTIONS, *source.options)
+        key = json.dumps([version(), options, source.text])
+        cached = self.cache.get(key)
+        if cached is not None:
+            cubin, facts = cached
+            with suppress(FormatError, LookupError, ValueError, TypeError, AttributeError):  # damaged: compiled again
+                return Image(cubin, read_resources(cubin, {
+                    str(entry): (int(stores), int(loads)) for entry, (stores, loads) in facts["spills"].items()}))
+        cubin, messages = self._run(source.text, options)
+        spills = read_spills(messages)
+        try:
+            image = Image(cubin, read_resources(cubin, spills))
+        except FormatError as error:
+            raise BuildError(str(error)) from None
+        self.cache.put(key, cubin, {"spills": spills})
+        return image
+
+    def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
+        """Compile a configuration and return the needs of its launches. Raises BuildError."""
+        call = call_of(kernel, problem, self.device, configuration)
+        return compiled_steps(self.compile(call.source), call)
+
+
+def compiled_steps(image: Image, call: Call) -> tuple[CompiledStep, ...]:
+    """The needs of each different launch of a call. Raises BuildError if the image lacks its entry."""
+    return tuple(dict.fromkeys(image.needs(step) for step in call.steps))

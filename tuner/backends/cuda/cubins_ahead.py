@@ -37,10 +37,10 @@ class CubinsAhead:
     missing, or a kernel crashes it. Threads may share it.
     """
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, program: Sequence[str] = PROGRAM) -> None:
+        self.device, self._program = device, program
         self._lock = threading.RLock()
-        self._process: _Process | None = None
+        self._process: CompilerProcess | None = None
         self._started: dict[str, Future[bool]] = {}  # digest of the source -> whether the cache has its image
 
     def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[bool]]:
@@ -58,7 +58,7 @@ class CubinsAhead:
             for key, source in sources.items():
                 if key not in self._started:
                     if self._process is None:
-                        self._process = _Process(self.device)
+                        self._process = CompilerProcess(self.device, self._program)
                     self._started[key] = self._process.compile(key, source)
             return [self._started[key] for key in sources]
 
@@ -72,12 +72,12 @@ class CubinsAhead:
                 self._process = None
 
 
-class _Process:
-    """One process that compiles, and the futures of what it was sent. Threads exchange the lines with it."""
+class CompilerProcess:
+    """A process that compiles, and the futures of the sources that it was sent. Threads exchange the lines with it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, program: Sequence[str] = PROGRAM) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", *PROGRAM], env={**os.environ, "PYTHONPATH": python_path()},
+            [sys.executable, "-P", *program], env={**os.environ, "PYTHONPATH": python_path()},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._lock = threading.Lock()
         self._ended = False
@@ -107,7 +107,7 @@ class _Process:
         return alive
 
     def _end(self) -> None:
-        """Reap the process, which has ended or closed its output, and settle the futures."""
+        """Reap the process, which has ended or closed its output, and give up the sources that it has not answered."""
         with self._lock:
             self._ended = True
             waiting, self._waiting = self._waiting, {}
@@ -126,7 +126,7 @@ class _Process:
                 pipe.flush()
 
     def _read(self) -> None:
-        """Settle the futures of the sources that are answered, and the others when the process ends."""
+        """Set the results of the sources that are answered, and give up the others when the process ends."""
         assert self._process.stdout is not None
         with suppress(ValueError, LookupError, TypeError), self._process.stdout as pipe:  # no answer: it is given up
             for line in pipe:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.devices.accelerators import ARCHITECTURES, KIBI, Architecture, described, limit_facts, slug
 from seqtune.kernels.devices.device import Device
 
 from ..backend import BuildError, LaunchError
-from ..measured_rates import cached_rates
+from ..measured_rates import RATES, RateCache
 from . import compiler
-from .driver import GpuFacts, gpus
-from .rates import RATES, measure
+from .driver import Driver, GpuFacts, gpus, load
+from .rates import RATE_NAMES, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,59 +25,58 @@ class PresentGpu:
     number: int
 
 
-def unavailable() -> str | None:
-    """The reason in one line why this machine has no CUDA device, or None."""
-    try:
-        present = gpus()
-        compiler.version()
-    except UnavailableError as error:
-        return str(error)
-    known = [gpu for gpu in present if gpu.capability in compiler.architectures()]
-    if not known:
-        models = ", ".join(f"{gpu.model} (sm_{gpu.capability})" for gpu in present)
-        return f"NVRTC {compiler.version()} compiles for none of {models}" if present else "the driver shows no GPU"
-    return None
+class GpuDiscovery:
+    """The CUDA devices of a machine, found once, because measuring their rates takes seconds."""
 
+    def __init__(self, load_driver: Callable[[], Driver] = load, cache: RateCache = RATES,
+                 measure: Callable[[Device, int, Driver], dict[str, float]] = measure) -> None:
+        self.driver = load_driver  # raises UnavailableError
+        self._cache, self._measure = cache, measure
 
-def devices() -> list[Device]:
-    """All CUDA devices, in the driver's order. Rates are measured once, and later read from the user's cache folder."""
-    return [] if unavailable() is not None else [gpu.device for gpu in _discover()]
+    def unavailable(self) -> str | None:
+        """The reason in one line why this machine has no CUDA device, or None."""
+        try:
+            present = gpus(self.driver().cuda)
+            compiler.version()
+        except UnavailableError as error:
+            return str(error)
+        known = [gpu for gpu in present if gpu.capability in compiler.architectures()]
+        if not known:
+            models = ", ".join(f"{gpu.model} (sm_{gpu.capability})" for gpu in present)
+            return f"NVRTC {compiler.version()} compiles for none of {models}" if present else "the driver shows no GPU"
+        return None
 
+    def devices(self) -> list[Device]:
+        """All CUDA devices, in the driver's order. Rates are measured once, and later read from the cache."""
+        return [] if self.unavailable() is not None else [gpu.device for gpu in self._present]
 
-def number_of(name: str) -> int:
-    """The driver's number of the device with this name, one of `devices`."""
-    return next(gpu.number for gpu in _discover() if gpu.device.name == name)
+    def number_of(self, name: str) -> int:
+        """The driver's number of the device with this name, one of `devices`."""
+        return next(gpu.number for gpu in self._present if gpu.device.name == name)
 
+    @cached_property
+    def _present(self) -> tuple[PresentGpu, ...]:
+        """A device for every GPU that NVRTC compiles for; equal models are numbered: `cuda:h200`, `cuda:h200-2`."""
+        named: dict[str, PresentGpu] = {}
+        for gpu in gpus(self.driver().cuda):
+            if gpu.capability in compiler.architectures():
+                name, count = f"cuda:{slug(gpu.model)}", 2
+                while name in named:
+                    name, count = f"cuda:{slug(gpu.model)}-{count}", count + 1
+                named[name] = PresentGpu(self._device(gpu, name), gpu.number)
+        return tuple(named.values())
 
-@lru_cache(maxsize=1)
-def _discover() -> tuple[PresentGpu, ...]:
-    """Discover the devices once per process, because measuring takes seconds."""
-    return discover(gpus())
-
-
-def discover(present: list[GpuFacts]) -> tuple[PresentGpu, ...]:
-    """A device for every GPU that NVRTC compiles for; equal models are numbered: `cuda:h200`, `cuda:h200-2`."""
-    named: dict[str, PresentGpu] = {}
-    for gpu in present:
-        if gpu.capability in compiler.architectures():
-            name, count = f"cuda:{slug(gpu.model)}", 2
-            while name in named:
-                name, count = f"cuda:{slug(gpu.model)}-{count}", count + 1
-            named[name] = PresentGpu(_device(gpu, name), gpu.number)
-    return tuple(named.values())
-
-
-def _device(gpu: GpuFacts, name: str) -> Device:
-    """The device with its rates; zero where they cannot be measured: the kernels may still run."""
-    toolchain = f"NVRTC {compiler.version()}, driver of CUDA {gpu.driver}, L2 flushed"
-    device = facts(gpu, name, toolchain)
-    try:
-        rates = cached_rates("cuda.json", f"{gpu.model} | {toolchain} | {device.compute_units}",
-                             lambda rates: {rate: float(rates[rate]) for rate in RATES},
-                             lambda: measure(device, gpu.number))
-    except (SeqtuneError, BuildError, LaunchError):
-        rates = dict.fromkeys(RATES, 0.0)
-    return facts(gpu, name, toolchain, rates)
+    def _device(self, gpu: GpuFacts, name: str) -> Device:
+        """The device with its rates; zero where they cannot be measured: the kernels may still run."""
+        toolchain = f"NVRTC {compiler.version()}, driver of CUDA {gpu.driver}, L2 flushed"
+        device = facts(gpu, name, toolchain)
+        try:
+            rates = self._cache.rates("cuda.json", f"{gpu.model} | {toolchain} | {device.compute_units}",
+                                      lambda rates: {rate: float(rates[rate]) for rate in RATE_NAMES},
+                                      lambda: self._measure(device, gpu.number, self.driver()))
+        except (SeqtuneError, BuildError, LaunchError):
+            rates = dict.fromkeys(RATE_NAMES, 0.0)
+        return facts(gpu, name, toolchain, rates)
 
 
 def facts(gpu: GpuFacts, name: str, toolchain: str, rates: dict[str, float] | None = None) -> Device:
@@ -85,7 +85,7 @@ def facts(gpu: GpuFacts, name: str, toolchain: str, rates: dict[str, float] | No
     limits = _limits(gpu)
     units = given.get("MULTIPROCESSOR_COUNT", 1)
     clock_mhz = given.get("CLOCK_RATE", 0) // 1000 or (int(dict(table.extra)["clock_mhz"]) if table else 0)
-    measured = rates or dict.fromkeys(RATES, 0.0)
+    measured = rates or dict.fromkeys(RATE_NAMES, 0.0)
     tensor_gflops = float(dict(table.extra)["tensor_gflops"]) if table else max(
         measured["mma_gflops"], limits.tensor_flop * units * clock_mhz / 1000)
     return Device(
@@ -113,3 +113,7 @@ def _limits(gpu: GpuFacts) -> Architecture:
         given.get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", base.block_shared),
         given.get("RESERVED_SHARED_MEMORY_PER_BLOCK", base.reserved_shared), base.l1_bytes or 128 * KIBI,
         given.get("MAX_REGISTERS_PER_MULTIPROCESSOR", base.unit_registers), given.get("WARP_SIZE", base.warp_size))
+
+
+THIS_MACHINE = GpuDiscovery()
+devices, unavailable = THIS_MACHINE.devices, THIS_MACHINE.unavailable

@@ -42,9 +42,17 @@ class GpuFacts:
     driver: str  # the newest version of CUDA that it supports, as in "13.0"
 
 
-def load() -> Any:
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """NVIDIA's driver: pycuda's module, and the functions that pycuda does not offer."""
+
+    cuda: Any  # the module pycuda.driver
+    library: LibCuda
+
+
+def load(open_library: Callable[[], LibCuda] = LibCuda) -> Driver:
     """Import pycuda and initialise the driver. Raises UnavailableError."""
-    LibCuda()
+    library = open_library()
     try:
         import pycuda.driver as cuda
     except ImportError as error:
@@ -53,12 +61,11 @@ def load() -> Any:
         cuda.init()
     except cuda.Error as error:
         raise UnavailableError(f"the NVIDIA driver finds no GPU ({one_line(error, 100)})") from None
-    return cuda
+    return Driver(cuda, library)
 
 
-def gpus() -> list[GpuFacts]:
-    """The GPUs that the driver shows, in its order. Raises UnavailableError."""
-    cuda = load()
+def gpus(cuda: Any) -> list[GpuFacts]:
+    """The GPUs that the driver shows to pycuda's module, in the driver's order."""
     version = cuda.get_driver_version()
     return [_facts(cuda, number, f"{version // 1000}.{version % 1000 // 10}") for number in range(cuda.Device.count())]
 
@@ -81,9 +88,8 @@ def _three(sizes: Grid) -> tuple[int, int, int]:
 class Gpu:
     """An opened GPU with a stream. Not thread-safe; use it from the thread that opened it, and close it."""
 
-    def __init__(self, number: int) -> None:
-        self.cuda = load()
-        self.extras = LibCuda()
+    def __init__(self, number: int, driver: Driver) -> None:
+        self.cuda, self.library = driver.cuda, driver.library
         self._context = self.cuda.Device(number).retain_primary_context()  # shared with other libraries: PyTorch
         self._context.push()
         self._stream = self.cuda.Stream()
@@ -115,7 +121,7 @@ class Gpu:
 
     def free(self, address: int) -> None:
         """Free memory that `allocate` returned."""
-        with suppress(self.cuda.Error):  # of a dead context; its end frees the memory
+        with suppress(self.cuda.Error):  # the context is dead, and its end frees the memory
             self._memory.pop(address).free()
 
     def write(self, address: int, array: NDArray[Any]) -> None:
@@ -164,12 +170,12 @@ class Gpu:
         buffer, and the driver places them itself only if it gets them one by one.
         """
         with self._checked():
-            function = self.extras.function(cubin, entry, shared)
+            function = self.library.function(cubin, entry, shared)
         memory, pointers = parameter_pointers(arguments)
 
         def launch(keep: object = memory) -> None:
             with self._checked():
-                self.extras.launch(function, _three(grid), _three(block), shared, self._stream.handle, pointers)
+                self.library.launch(function, _three(grid), _three(block), shared, self._stream.handle, pointers)
 
         return launch
 
@@ -181,7 +187,7 @@ class Gpu:
     def tensor_map(self, argument: TensorMapArgument, address: int) -> bytes:
         """The bytes of a CUtensorMap for the buffer at an address; see LibCuda."""
         with self._checked():
-            return self.extras.tensor_map(argument, address)
+            return self.library.tensor_map(argument, address)
 
     def timed_graph(self, before: Callable[[], None], work: Callable[[], None], repeats: int) -> TimedGraph:
         """A graph that runs `before` and then `work`, `repeats` times, with an event on both sides of each `work`."""
@@ -191,31 +197,31 @@ class Gpu:
         def repeat() -> None:
             for begin, end in events:
                 before()
-                self.extras.record_in_graph(begin, handle)
+                self.library.record_in_graph(begin, handle)
                 work()
-                self.extras.record_in_graph(end, handle)
+                self.library.record_in_graph(end, handle)
 
         with self._checked():
-            events += [(self.extras.event(), self.extras.event()) for _ in range(repeats)]
+            events += [(self.library.event(), self.library.event()) for _ in range(repeats)]
             self._capturing = True
             try:
-                return TimedGraph(self.extras.capture(handle, repeat), tuple(events))
+                return TimedGraph(self.library.capture(handle, repeat), tuple(events))
             finally:
                 self._capturing = False
 
     def run_graph(self, graph: TimedGraph) -> float:
         """Run a graph; returns the seconds of all its `work`."""
         with self._checked():
-            self.extras.launch_graph(graph.handle, self._stream.handle)
+            self.library.launch_graph(graph.handle, self._stream.handle)
             self._stream.synchronize()
-            return sum(self.extras.seconds_between(begin, end) for begin, end in graph.events)
+            return sum(self.library.seconds_between(begin, end) for begin, end in graph.events)
 
     def free_graph(self, graph: TimedGraph) -> None:
         """Free a graph and its events."""
         with suppress(DriverError):
-            self.extras.free_graph(graph.handle)
+            self.library.free_graph(graph.handle)
             for event in (event for pair in graph.events for event in pair):
-                self.extras.free_event(event)
+                self.library.free_event(event)
 
     def close(self) -> None:
         """Free all memory and leave the context."""
@@ -226,7 +232,7 @@ class Gpu:
         for address in list(self._memory):
             self.free(address)
         with suppress(self.cuda.Error, DriverError):
-            self.extras.free_modules()
+            self.library.free_modules()
             del self._stream
             self._context.pop()
             self._context.detach()

@@ -30,11 +30,11 @@ class DriverError(Exception):
 class LibCuda:
     """The driver's library. Raises UnavailableError if it is not installed."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: str = LIBRARY) -> None:
         try:
-            self._library = ctypes.CDLL(LIBRARY)
+            self._library = ctypes.CDLL(library)
         except OSError:
-            raise UnavailableError(f"no NVIDIA driver ({LIBRARY}) is installed here; pip install 'seqtune[nvrtc]' to "
+            raise UnavailableError(f"no NVIDIA driver ({library}) is installed here; pip install 'seqtune[nvrtc]' to "
                                    "compile without one, 'seqtune[cuda]' to measure with one") from None
 
         self._modules: dict[bytes, ctypes.c_void_p] = {}

@@ -11,9 +11,9 @@ from seqtune.kernels.launches.implementation import KernelSource
 
 from .clock import clock_mhz
 from .compiler import CubinCompiler
-from .driver import Gpu
+from .driver import Driver, Gpu
 
-RATES = ("peak_gflops", "mma_gflops", "bandwidth_gbs", "busy_mhz")  # busy_mhz: 0 where the clock cannot be read
+RATE_NAMES = ("peak_gflops", "mma_gflops", "bandwidth_gbs", "busy_mhz")  # busy_mhz: 0 where the clock cannot be read
 LOOPS = 4096  # of 64 multiply-adds a thread: about 1 ms
 BLOCKS, THREADS = 16, 256  # for each unit; of a block
 SWEEP_BYTES = 1 << 30  # many times any L2 cache
@@ -74,10 +74,10 @@ extern "C" __global__ void __launch_bounds__(256) sweep(float *y, const float4 *
 """
 
 
-def measure(device: Device, number: int) -> dict[str, float]:
-    """Measure the rates by name of RATES: GFLOP/s, GB/s and MHz. Raises SeqtuneError, LaunchError, BuildError."""
+def measure(device: Device, number: int, driver: Driver) -> dict[str, float]:
+    """Measure the rates by name of RATE_NAMES: GFLOP/s, GB/s and MHz. Raises SeqtuneError, LaunchError, BuildError."""
     image = CubinCompiler(device).compile(KernelSource(_TEXT))
-    with closing(Gpu(number)) as gpu:
+    with closing(Gpu(number, driver)) as gpu:
         return _measure(gpu, image.cubin, device, number)
 
 

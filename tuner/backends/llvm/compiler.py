@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,9 +48,9 @@ def host_features() -> dict[str, bool]:
         return {"neon": True} if platform.machine() in ("arm64", "aarch64") else {}
 
 
-def instruction_sets() -> list[str]:
-    """The instruction sets of this CPU, best first."""
-    features = host_features()
+def instruction_sets(features: Mapping[str, bool] | None = None) -> list[str]:
+    """The instruction sets of a CPU with these features (None: this CPU's), best first."""
+    features = host_features() if features is None else features
     return [name for name, (needed, *_) in INSTRUCTION_SETS.items() if all(map(features.get, needed))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import llvmlite.binding as llvm
 
 from seqtune.kernels.devices.device import MEASURED
 
-from ..measured_rates import cached_rates
+from ..measured_rates import RATES, RateCache
 from .compiler import toolchain
 from .probe import Rates, probe
 
@@ -46,9 +47,15 @@ def caches() -> dict[int, int]:
     return sizes
 
 
-def measured_rates(instruction_set: str, threads: int) -> Rates:
-    """The device's measured facts by name; measured once for a CPU and a toolchain, then read from the user's cache."""
-    sizes = " ".join(f"l{level}={size}" for level, size in sorted(caches().items()))
+def measured_rates(instruction_set: str, threads: int, cache: RateCache = RATES,
+                   measure: Callable[[str, int, Mapping[int, int]], Rates] = probe,
+                   cache_sizes: Mapping[int, int] | None = None) -> Rates:
+    """The device's measured facts by name; measured once for a CPU and a toolchain, then read from the cache.
+
+    `cache_sizes` are those of `caches` by default.
+    """
+    levels = caches() if cache_sizes is None else cache_sizes
+    sizes = " ".join(f"l{level}={size}" for level, size in sorted(levels.items()))
     key = f"{cpu_model()} | {sizes} | {cpu_name()} | {toolchain()} | {instruction_set}:{threads}"
-    return cached_rates("cpu-rates.json", key, lambda rates: {name: float(rates[name]) for name in MEASURED},
-                        lambda: probe(instruction_set, threads, caches()))
+    return cache.rates("cpu-rates.json", key, lambda rates: {name: float(rates[name]) for name in MEASURED},
+                       lambda: measure(instruction_set, threads, levels))

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ..turns import Turn, best_agree, in_turns
+from ..repetition import Values, best_agree, repeat_until_agreement
 from .compiler import INSTRUCTION_SETS, Compiler
 from .threads import Threads, make_job
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
 STREAM_BYTES = 1 << 27  # bytes read to measure the memory's bandwidth; more than common last-level caches hold
 SHARED_BYTES = 1 << 24  # bytes read of a last-level cache at most: a cloud machine's share of a large one is unknown
-AGREEMENT = 0.03  # the two fastest rounds, and the two best turns, differ by less
+AGREEMENT = 0.03  # the two fastest rounds, and the two best repetitions, differ by less
 ROUNDS = (4, 60)  # least and most rounds of one rate
 SECONDS = 0.05  # for one rate at most, since the rounds on a busy machine may never agree
-TURNS = 5  # least number of times that all rates are measured: of five, up to two were in a bad tenth of a second
-TURN_SECONDS = 1.0  # after which no further turn begins
+REPETITIONS = 5  # least number of times that all rates are measured: of five, up to two were in a bad tenth of a second
+REPETITION_SECONDS = 1.0  # after which no further repetition begins
 TIMES = ("gather_nanoseconds",)  # of the rates whose best value counts, those that are times
 TYPICAL = ("bandwidth_gbs", "wake_microseconds")  # the median counts: neighbours on the host decide about the best
 ROUND_SECONDS = 5e-4  # of one round: long against waking threads and reading clocks, short against interruptions
@@ -35,27 +35,27 @@ Rates = dict[str, float]
 def probe(instruction_set: str, threads: int, caches: Mapping[int, int]) -> Rates:
     """Measure the rates of a device, by the names of the facts of `Device`; 0: not known. `caches`: level -> bytes.
 
-    All rates are measured in several turns, and the best of each counts; of the rates in TYPICAL, the median.
+    All rates are measured several times, and the best of each counts; of the rates in TYPICAL, the median.
     """
     prober = _Prober(instruction_set, threads, caches)
     try:
-        turns = in_turns(prober.turn, _agree, TURNS, TURN_SECONDS)
+        measured = repeat_until_agreement(prober.measure, _agree, REPETITIONS, REPETITION_SECONDS)
     finally:
         prober.close()
-    rates = {name: float(np.median([turn[name] for turn in turns])) if name in TYPICAL else _best(name, turns)
-             for name in turns[0]}
+    rates = {name: float(np.median([rates[name] for rates in measured])) if name in TYPICAL else _best(name, measured)
+             for name in measured[0]}
     return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
 
-def _best(name: str, turns: Sequence[Turn]) -> float:
+def _best(name: str, measured: Sequence[Values]) -> float:
     """The best value of a rate: times are the better the shorter."""
-    return (min if name in TIMES else max)(turn[name] for turn in turns)
+    return (min if name in TIMES else max)(rates[name] for rates in measured)
 
 
-def _agree(turns: Sequence[Turn]) -> bool:
+def _agree(measured: Sequence[Values]) -> bool:
     """Whether the two best values of every rate agree whose best value counts."""
-    return all(best_agree([turn[name] for turn in turns], AGREEMENT, name not in TIMES)
-               for name in turns[0] if name not in TYPICAL)
+    return all(best_agree([rates[name] for rates in measured], AGREEMENT, name not in TIMES)
+               for name in measured[0] if name not in TYPICAL)
 
 
 class _Prober:
@@ -74,7 +74,7 @@ class _Prober:
         self._pool.close()
         self._compiler.close()
 
-    def turn(self) -> Rates:
+    def measure(self) -> Rates:
         """Measure each rate once."""
         steps, gathers = 20_000, max(1, self.caches[1] // 2 // (4 * STRIDE * self.lanes))
         l3 = min(self.caches[3] // (4 * self.threads), SHARED_BYTES)
@@ -104,11 +104,11 @@ class _Prober:
         arguments = np.array([steps, passes], np.int64)
         job = make_job((self._stream.ctypes.data, 0, 0, self._sums.ctypes.data, 0), arguments,
                        [(self._module.address(entry), self.threads, 1)] * phases)
-        return settled(lambda: self._pool.run(job.ctypes.data), rounds)
+        return fastest_round(lambda: self._pool.run(job.ctypes.data), rounds)
 
 
-def settled(work: Callable[[], None], rounds: tuple[int, int] = ROUNDS,
-            clock: Callable[[], float] = time.perf_counter) -> float:
+def fastest_round(work: Callable[[], None], rounds: tuple[int, int] = ROUNDS,
+                  clock: Callable[[], float] = time.perf_counter) -> float:
     """The seconds of the fastest round of `work`, repeated until the two fastest agree or the time is over.
 
     `rounds` are the least and the most.

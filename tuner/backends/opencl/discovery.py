@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +16,7 @@ from seqtune.kernels.devices.device import Device
 from ..backend import BuildError
 from ..llvm.facts import caches, cpu_name
 from . import pocl, vendors
-from .probe import measured
+from .probe import Rates, measured_facts
 from .programs import error_line
 
 # A platform's name -> the base of its device's name: two runtimes on one CPU are two devices.
@@ -89,8 +89,45 @@ def _discover() -> Discovery:
     return discover(load())
 
 
-def discover(cl: Any) -> Discovery:
-    """Find every device of pyopencl's platforms that can run a kernel, GPUs first."""
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _devices_of(cl: Any, platform: Any) -> list[Any]:
+    with suppress(cl.Error):
+        return list(platform.get_devices())
+    return []
+
+
+def device_facts(cl: Any, name: str, platform: Any, handle: Any,
+                 rates_of: Callable[[Any, Any, str], Rates] = measured_facts) -> Device:
+    """The device of a handle, by the driver's words and by measuring. Raises BuildError if it runs no kernel."""
+    cpu = bool(handle.type & cl.device_type.CPU)
+    architecture = cpu_name() if cpu else _slug(handle.name)
+    if platform.name == pocl.NAME:
+        architecture = pocl.repair(handle.version.split()[-1] if "HSTR" in handle.version else
+                                   handle.version + handle.driver_version, handle.int_ptr)
+    version = re.search(r"(PoCL \S+).*?(LLVM [\d.]+)", platform.version)  # without a match, the whole line
+    toolchain = " ".join(version.groups() if version else (platform.name, platform.version, handle.driver_version))
+    toolchain = f"{toolchain} for {architecture}"
+    rates = rates_of(cl, handle, f"{handle.name} | {toolchain} | {handle.max_compute_units}")
+    return Device(
+        name=name, backend="opencl", architecture=architecture, instruction_set="opencl-c-1.2",
+        model=handle.name.removeprefix("pthread-").strip(), threads=handle.max_compute_units if cpu else 0,
+        compute_units=handle.max_compute_units,
+        vector_bits=rates.vector_bits if cpu else 128,  # a GPU's widest load is float4
+        vector_registers=rates.vector_registers if cpu else 64,
+        l1_bytes=caches()[1] if cpu else 0, l2_bytes=caches()[2] if cpu else handle.global_mem_cache_size,
+        l3_bytes=caches()[3] if cpu else 0,
+        local_memory=handle.local_mem_size, max_work_group=handle.max_work_group_size,
+        peak_gflops=rates.peak_gflops, bandwidth_gbs=rates.bandwidth_gbs, toolchain=toolchain)
+
+
+def discover(cl: Any, facts: Callable[[Any, str, Any, Any], Device] = device_facts) -> Discovery:
+    """Find every device of pyopencl's platforms that can run a kernel, GPUs first.
+
+    `facts` makes the device of a handle, from pyopencl, name, platform and handle.
+    """
     handles = [(platform, handle) for platform in cl.get_platforms() for handle in _devices_of(cl, platform)
                if platform.name != pocl.NAME or pocl.unavailable() is None]
     handles.sort(key=lambda pair: (not pair[1].type & cl.device_type.GPU, pair[0].name != pocl.NAME))
@@ -102,39 +139,7 @@ def discover(cl: Any) -> Discovery:
         while name in usable:
             name, count = f"opencl:{base}-{count}", count + 1
         try:
-            usable[name] = _facts(cl, name, platform, handle), handle
+            usable[name] = facts(cl, name, platform, handle), handle
         except (BuildError, cl.Error) as error:  # the device cannot run even the simplest kernel
             refused.append(f"{handle.name.strip()}: {error_line(error)}")
     return Discovery(usable, tuple(refused))
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def _devices_of(cl: Any, platform: Any) -> list[Any]:
-    with suppress(cl.Error):
-        return list(platform.get_devices())
-    return []
-
-
-def _facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
-    cpu = bool(handle.type & cl.device_type.CPU)
-    architecture = cpu_name() if cpu else _slug(handle.name)
-    if platform.name == pocl.NAME:
-        architecture = pocl.repair(handle.version.split()[-1] if "HSTR" in handle.version else
-                                   handle.version + handle.driver_version, handle.int_ptr)
-    version = re.search(r"(PoCL \S+).*?(LLVM [\d.]+)", platform.version)  # without a match, the whole line
-    toolchain = " ".join(version.groups() if version else (platform.name, platform.version, handle.driver_version))
-    toolchain = f"{toolchain} for {architecture}"
-    rates = measured(cl, handle, f"{handle.name} | {toolchain} | {handle.max_compute_units}")
-    return Device(
-        name=name, backend="opencl", architecture=architecture, instruction_set="opencl-c-1.2",
-        model=handle.name.removeprefix("pthread-").strip(), threads=handle.max_compute_units if cpu else 0,
-        compute_units=handle.max_compute_units,
-        vector_bits=rates.vector_bits if cpu else 128,  # a GPU's widest load is float4
-        vector_registers=rates.vector_registers if cpu else 64,
-        l1_bytes=caches()[1] if cpu else 0, l2_bytes=caches()[2] if cpu else handle.global_mem_cache_size,
-        l3_bytes=caches()[3] if cpu else 0,
-        local_memory=handle.local_mem_size, max_work_group=handle.max_work_group_size,
-        peak_gflops=rates.peak_gflops, bandwidth_gbs=rates.bandwidth_gbs, toolchain=toolchain)

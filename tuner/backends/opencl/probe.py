@@ -13,7 +13,7 @@ behind the arithmetic. On a Zen 4, 24 sums in 16 registers were 15 to 20 % slowe
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ import numpy as np
 from seqtune.kernels.c_text.text import head
 
 from ..backend import BuildError
-from ..measured_rates import cached_rates
-from ..turns import Turn, best_agree, in_turns
+from ..measured_rates import RATES, RateCache
+from ..repetition import Values, best_agree, repeat_until_agreement
 from .programs import build, error_line
 
 OPTIONS = ("-cl-fast-relaxed-math", "-cl-mad-enable")
@@ -35,10 +35,10 @@ ITEMS = 8  # work-items of `peak` for each compute unit of a CPU: a thread that 
 PASS_FLOPS = 256  # of `peak` in one pass of its loop, by one work-item
 BYTES = 128  # of their buffer: the widest variable twice
 PASSES = 50_000  # of a loop: 0.1 ms and more, while a launch takes 10 us
-SAMPLES = 5  # launches of each kernel in a turn: a tenth of a second in all, of which pauses between turns make more
-TURNS = 5  # least number of turns; of five, up to two were in a bad tenth of a second
-TURN_SECONDS = 2.0  # after which no further turn begins
-AGREEMENT = 0.05  # the two best turns of every kernel differ by less; launches are as short as 0.1 ms
+SAMPLES = 5  # launches of each kernel in a repetition: a tenth of a second in all; pauses between repetitions add to it
+REPETITIONS = 5  # at least; of five, up to two were in a bad tenth of a second
+REPETITION_SECONDS = 2.0  # after which no further repetition begins
+AGREEMENT = 0.05  # the two best repetitions of every kernel differ by less; launches are as short as 0.1 ms
 
 _RATES = """
 __kernel WIDE void peak(__global float *y, int count) {
@@ -71,38 +71,42 @@ class Rates:
     bandwidth_gbs: float
 
 
-def measured(cl: Any, handle: Any, key: str) -> Rates:
-    """The facts of pyopencl's device, from the user's cache or measured now. Raises BuildError."""
-    return Rates(**cached_rates("opencl.json", key, _from_json, lambda: asdict(measure(cl, handle))))
 
 
 def _from_json(rates: Any) -> dict[str, Any]:
     return {name: (int if name.startswith("vector") else float)(rates[name]) for name in Rates.__dataclass_fields__}
 
 
-def measure(cl: Any, handle: Any) -> Rates:
+def measure(cl: Any, handle: Any, clock: Callable[[], float] = time.perf_counter,
+            sleep: Callable[[float], None] = time.sleep) -> Rates:
     """Measure the facts on the device, in a second or two. Raises BuildError if it cannot run even these kernels.
 
-    The least time of each kernel over several turns counts, because other programs only add time.
+    The least time of each kernel over several repetitions counts, because other programs only add time.
     """
     try:
-        prober = _Prober(cl, handle)
-        turns = in_turns(prober.turn, _agree, TURNS, TURN_SECONDS)
+        prober = _Prober(cl, handle, clock)
+        measured = repeat_until_agreement(prober.measure, _agree, REPETITIONS, REPETITION_SECONDS, clock, sleep)
     except cl.Error as error:
         raise BuildError(error_line(error)) from None
-    return prober.rates({entry: min(turn[entry] for turn in turns) for entry in turns[0]})
+    return prober.rates({entry: min(seconds[entry] for seconds in measured) for entry in measured[0]})
 
 
-def _agree(turns: Sequence[Turn]) -> bool:
+def measured_facts(cl: Any, handle: Any, key: str, cache: RateCache = RATES,
+                   measure: Callable[[Any, Any], Rates] = measure) -> Rates:
+    """The facts of pyopencl's device, from the cache or measured now. Raises BuildError."""
+    return Rates(**cache.rates("opencl.json", key, _from_json, lambda: asdict(measure(cl, handle))))
+
+
+def _agree(measured: Sequence[Values]) -> bool:
     """Whether the two least times of every kernel agree."""
-    return all(best_agree([turn[entry] for turn in turns], AGREEMENT) for entry in turns[0])
+    return all(best_agree([seconds[entry] for seconds in measured], AGREEMENT) for entry in measured[0])
 
 
 class _Prober:
     """The programs and buffers with which a device is measured."""
 
-    def __init__(self, cl: Any, handle: Any) -> None:
-        self._cl, context = cl, cl.Context([handle])
+    def __init__(self, cl: Any, handle: Any, clock: Callable[[], float]) -> None:
+        self._clock, context = clock, cl.Context([handle])
         self._queue = cl.CommandQueue(context)
         self._cpu = bool(handle.type & cl.device_type.CPU)
         units, floats = handle.max_compute_units, min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB: no cache
@@ -125,16 +129,16 @@ class _Prober:
             self._launches |= {entry: (cl.Kernel(program, entry), (1,), (1,), vectors, np.int32(PASSES))
                                for entry in (*(f"fma{lanes}" for lanes in LANES), "shift_signed", "shift_unsigned")}
 
-    def turn(self) -> Turn:
+    def measure(self) -> Values:
         """The shortest seconds of a launch of each kernel, of SAMPLES launches."""
         return {entry: min(self._seconds(entry) for _ in range(SAMPLES)) for entry in self._launches}
 
     def _seconds(self, entry: str) -> float:
         kernel, items, local, *arguments = self._launches[entry]
-        begin = time.perf_counter()
+        begin = self._clock()
         kernel(self._queue, items, local, *arguments)
         self._queue.finish()
-        return time.perf_counter() - begin
+        return self._clock() - begin
 
     def rates(self, seconds: Mapping[str, float]) -> Rates:
         """The facts that follow from the seconds of each kernel."""

@@ -161,7 +161,7 @@ class RayMember:
                         began = time.monotonic()
                         if batch.number in self._cancelled:
                             break
-                load = Load() if meter is None else meter.settled()
+                load = Load() if meter is None else meter.well_known_load()
         except SeqtuneError as failure:
             error = one_line(failure)
         except Exception as failure:  # a mistake ends the batch, not the member

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import struct
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,10 +25,13 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError
 from seqtune.tuner.backends.called_executable import CalledExecutable
-from seqtune.tuner.backends.cuda import compiler, discovery, driver, libcuda
+from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.backend import CudaBackend
+from seqtune.tuner.backends.cuda.discovery import GpuDiscovery
+from seqtune.tuner.backends.cuda.driver import load
+from seqtune.tuner.backends.cuda.libcuda import LibCuda
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare
-from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, MAP_BYTES, FakeCuda, FakeLibCuda
+from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, MAP_BYTES, FakeCuda, FakeLibCuda, discovery_of
 
 TEXT = """
 struct __align__(64) Map { char bytes[128]; };
@@ -76,9 +82,10 @@ KERNEL = Kernel.of(
 class Machine:
     """The stand-in with the kernel `product`, which may do a mischief."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.cuda = FakeCuda({"product": self.product})
-        self.extras = FakeLibCuda(self.cuda)
+        self.library = FakeLibCuda(self.cuda)
+        self.gpus = discovery_of(self.cuda, self.library, folder)
         self.mischief = ""
         self.dtype = "fp32"
 
@@ -104,25 +111,18 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     try:
         compiler.version()
     except UnavailableError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    made = Machine()
-    monkeypatch.setattr(driver, "load", lambda: made.cuda)
-    monkeypatch.setattr(driver, "LibCuda", lambda: made.extras)
-    rates = {"peak_gflops": 60_000.0, "mma_gflops": 600_000.0, "bandwidth_gbs": 4000.0, "busy_mhz": 1800.0}
-    monkeypatch.setattr(discovery, "measure", lambda device, number: rates)
-    discovery._discover.cache_clear()
-    yield made
-    discovery._discover.cache_clear()
+    return Machine(tmp_path)
 
 
 @pytest.fixture
 def backend(machine: Machine) -> Iterator[CudaBackend]:
-    opened = CudaBackend(discovery.devices()[0])
+    opened = CudaBackend(machine.gpus.devices()[0], machine.gpus)
     yield opened
     opened.close()
     if not machine.cuda.broken:
@@ -142,9 +142,9 @@ def built(backend: CudaBackend, dtype: str = "fp32",
 
 def test_the_drivers_facts_make_the_devices_and_equal_models_are_numbered(machine: Machine) -> None:
     machine.cuda.attributes |= {"MULTIPROCESSOR_COUNT": 130}
-    first, second = discovery.devices()
+    first, second = machine.gpus.devices()
     assert (first.name, second.name) == ("cuda:h200", "cuda:h200-2")
-    assert discovery.number_of(second.name) == 1
+    assert machine.gpus.number_of(second.name) == 1
     assert (first.compute_units, first.local_memory, first.peak_gflops) == (130, 227 << 10, 60_000.0)
     assert first.names()["clock_mhz"] == 1980
     assert first.names()["mma_gflops"] == 600_000.0
@@ -155,7 +155,7 @@ def test_the_drivers_facts_make_the_devices_and_equal_models_are_numbered(machin
 
 def test_what_the_driver_does_not_tell_comes_from_the_table(machine: Machine) -> None:
     machine.cuda.attributes = {"MULTIPROCESSOR_COUNT": 132}
-    facts = discovery.devices()[0]
+    facts = machine.gpus.devices()[0]
     assert (facts.l2_bytes, facts.local_memory) == (60 << 20, 227 << 10)
     assert (facts.names()["unit_threads"], facts.names()["clock_mhz"]) == (2048, 1830)
 
@@ -199,7 +199,7 @@ def test_times_are_the_gpus_and_leave_out_the_flush_of_its_cache(machine: Machin
     executable = built(backend)
     for launches in (1, 3, 10, 25):
         assert executable.time(launches) == pytest.approx(launches * KERNEL_SECONDS)
-    assert len(machine.extras.graphs) == 2  # of 1 and of 10 launches
+    assert len(machine.library.graphs) == 2  # of 1 and of 10 launches
     operands, expected = prepare(problem_of())
     measurement = check_and_time(executable, operands, expected, Options(samples=3))
     assert measurement.status is Status.CORRECT
@@ -271,31 +271,29 @@ def test_a_broken_context_is_a_lost_device(machine: Machine, backend: CudaBacken
 
 
 def test_a_gpu_of_another_machine_is_refused(machine: Machine) -> None:
-    other = replace(discovery.devices()[0], name="cuda:elsewhere")
+    other = replace(machine.gpus.devices()[0], name="cuda:elsewhere")
     with pytest.raises(DeviceError, match="no device 'cuda:elsewhere'; found cuda:h200, cuda:h200-2"):
-        CudaBackend(other)
+        CudaBackend(other, machine.gpus)
 
 
 def test_a_missing_driver_and_a_missing_pycuda_are_one_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoDriver:
-        def __init__(self) -> None:
-            raise UnavailableError("no NVIDIA driver (libcuda.so.1) is installed here")
+    def no_driver() -> LibCuda:
+        raise UnavailableError("no NVIDIA driver (libcuda.so.1) is installed here")
 
-    monkeypatch.setattr(driver, "LibCuda", NoDriver)
-    assert discovery.unavailable() == "no NVIDIA driver (libcuda.so.1) is installed here"
-    monkeypatch.setattr(driver, "LibCuda", lambda: None)
+    assert GpuDiscovery(partial(load, no_driver)).unavailable() == "no NVIDIA driver (libcuda.so.1) is installed here"
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    reason = discovery.unavailable()
+    without_pycuda = GpuDiscovery(partial(load, lambda: LibCuda(ctypes.util.find_library("c") or "")))
+    reason = without_pycuda.unavailable()
     assert reason is not None
     assert "pycuda is not installed" in reason
     assert "pip install 'seqtune[cuda]'" in reason
     assert "\n" not in reason
-    assert discovery.devices() == []
+    assert without_pycuda.devices() == []
 
 
 def test_a_machine_without_driver_or_compiler_is_told_which_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libcuda, "LIBRARY", "libcuda-that-is-nowhere.so.1")
-    assert discovery.unavailable() == (
+    nowhere = GpuDiscovery(partial(load, partial(LibCuda, "libcuda-that-is-nowhere.so.1")))
+    assert nowhere.unavailable() == (
         "no NVIDIA driver (libcuda-that-is-nowhere.so.1) is installed here; pip install 'seqtune[nvrtc]' to compile "
         "without one, 'seqtune[cuda]' to measure with one")
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +19,7 @@ from seqtune.tuner.backends.cuda.compiler import CubinCompiler
 from seqtune.tuner.backends.cuda.resources import read_resources, read_spills
 from seqtune.tuner.backends.image_cache import ImageCache
 
+Run = Callable[[str, tuple[str, ...]], tuple[bytes, str]]
 KERNEL = r"""
 extern "C" __global__ void __launch_bounds__(128) tile(const float *x, float *y, int n) {
   __shared__ float part[300];
@@ -42,10 +44,10 @@ def cache(tmp_path: Path) -> ImageCache:
     return ImageCache("cubin", tmp_path / "cubin")
 
 
-def compiler_for(model: str, cache: ImageCache) -> CubinCompiler:
+def compiler_for(model: str, cache: ImageCache, run: Run = compiler.run_nvrtc) -> CubinCompiler:
     device = described("cuda", model)
     assert device is not None
-    return CubinCompiler(device, cache)
+    return CubinCompiler(device, cache, run)
 
 
 @pytest.mark.parametrize(("model", "target"), [
@@ -90,22 +92,20 @@ def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: ImageCac
 
 
 def test_an_image_is_compiled_once_unless_text_options_or_architecture_differ(
-        cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+        cache: ImageCache) -> None:
     calls: list[tuple[str, ...]] = []
-    run = compiler.run_nvrtc
 
     def counting(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
         calls.append(options)
-        return run(text, options)
+        return compiler.run_nvrtc(text, options)
 
-    monkeypatch.setattr(compiler, "run_nvrtc", counting)
-    h200 = compiler_for("h200", cache)
+    h200 = compiler_for("h200", cache, counting)
     first = h200.compile(KernelSource(KERNEL))
     assert h200.compile(KernelSource(KERNEL)) == first
     assert len(calls) == 1
     h200.compile(KernelSource(KERNEL + "\n"))
     h200.compile(KernelSource(KERNEL, ("-DX=1",)))
-    compiler_for("a100", cache).compile(KernelSource(KERNEL))
+    compiler_for("a100", cache, counting).compile(KernelSource(KERNEL))
     assert len(calls) == 4
 
 

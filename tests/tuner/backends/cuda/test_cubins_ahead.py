@@ -18,16 +18,15 @@ import pytest
 from seqtune.errors import UnavailableError
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.launches.call import Call
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.cuda import compiler, cubins_ahead, cubins_process
+from seqtune.tuner.backends.cuda import compiler, cubins_process
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead, is_ours
+from seqtune.tuner.backends.cuda.cubins_ahead import CompilerProcess, CubinsAhead, is_ours
 from tests.support.paths import ROOT
 
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
@@ -54,19 +53,18 @@ def configurations(count: int) -> list[Configuration]:
     return [space[row * 97 % len(space)] for row in range(count)]
 
 
-def settled(futures: Sequence[Future[bool]]) -> list[bool]:
+def results_of(futures: Sequence[Future[bool]]) -> list[bool]:
     _, late = wait(futures, timeout=SECONDS)
     assert not late
     return [future.result() for future in futures]
 
 
-def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", REFUSES))
-    cubins, chosen = CubinsAhead(h100()), configurations(3)
+def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker() -> None:
+    cubins, chosen = CubinsAhead(h100(), ("-c", REFUSES)), configurations(3)
     stray = [Configuration.of("cuda.gemm", {}), Configuration.of("stranger.k", {})]  # without a source, not known here
     compiling = cubins.start(PROBLEM, [*chosen, *stray])
     assert 0 < len(compiling) == len(set(compiling)) <= 3
-    assert settled(compiling) == [False] * len(compiling)
+    assert results_of(compiling) == [False] * len(compiling)
     assert cubins.start(PROBLEM, chosen) == compiling
     cubins.stop()
     assert cubins.start(PROBLEM, chosen) == compiling  # after its end, too
@@ -74,44 +72,49 @@ def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker(monkeypat
 
 
 @pytest.mark.parametrize("program", [CRASHES, "import sys; sys.exit(1)", BABBLES], ids=["crash", "exit", "babble"])
-def test_a_process_that_ends_by_itself_is_the_last_one(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", program))
-    cubins, chosen = CubinsAhead(h100()), configurations(4)
+def test_a_process_that_ends_by_itself_is_the_last_one(program: str) -> None:
+    cubins, chosen = CubinsAhead(h100(), ("-c", program)), configurations(4)
     first = cubins.start(PROBLEM, chosen[:1])
-    assert settled(first) == [False]
-    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", "import sys; sys.exit('started again')"))
+    assert results_of(first) == [False]
     cubins.stop()
     later = cubins.start(PROBLEM, chosen)
     assert len(later) > 1
     assert all(future.done() and future.result() is False for future in later)
 
 
-def large_call(family: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Call:
-    """A call whose source is larger than what a pipe takes at once."""
-    return Call(KernelSource(f"{configuration.brief()} {'x' * 300_000}"), ())
+def test_a_process_that_hangs_is_killed_although_it_does_not_even_read() -> None:
+    process = CompilerProcess(h100(), ("-c", HANGS))
+    compiling = process.compile("key", KernelSource("x" * 300_000))  # more than a pipe takes at once
+    assert not compiling.done()
+    assert process.kill()
+    assert results_of([compiling, process.compile("later", KernelSource(""))]) == [False, False]
 
 
-def test_a_process_that_hangs_is_killed_and_a_new_one_compiles_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", HANGS))
-    monkeypatch.setattr(cubins_ahead, "call_of", large_call)
-    cubins, chosen = CubinsAhead(h100()), configurations(3)
+def test_after_a_process_that_hangs_a_new_one_compiles_other_sources(tmp_path: Path) -> None:
+    hangs_once = f"""
+import pathlib, time
+started = pathlib.Path({str(tmp_path / "started")!r})
+if not started.exists():
+    started.touch()
+    time.sleep(600)
+{REFUSES.replace("False", "True")}"""
+    cubins, chosen = CubinsAhead(h100(), ("-c", hangs_once)), configurations(3)
     hanging = cubins.start(PROBLEM, chosen[:2])
-    process: Any = cubins._process
+    while not (tmp_path / "started").exists():
+        time.sleep(0.01)
     assert [future.done() for future in hanging] == [False, False]
     cubins.stop()
-    assert process._process.returncode is not None
-    assert settled(hanging) == [False, False]
-    monkeypatch.setattr(cubins_ahead, "PROGRAM", ("-c", REFUSES.replace("False", "True")))
-    assert settled(cubins.start(PROBLEM, chosen)) == [False, False, True]  # what was given up stays so
+    assert results_of(hanging) == [False, False]
+    assert results_of(cubins.start(PROBLEM, chosen)) == [False, False, True]  # what was given up stays so
     cubins.stop()
 
 
 def test_a_caller_ends_although_its_process_hangs() -> None:
     program = f"""
-from seqtune.tuner.backends.cuda import cubins_ahead
+from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 from tests.tuner.backends.cuda import test_cubins_ahead as tests
-cubins_ahead.PROGRAM = ("-c", {HANGS.replace("600", "20")!r})
-print(len(cubins_ahead.CubinsAhead(tests.h100()).start(tests.PROBLEM, tests.configurations(1))))
+ahead = CubinsAhead(tests.h100(), ("-c", {HANGS.replace("600", "20")!r}))
+print(len(ahead.start(tests.PROBLEM, tests.configurations(1))))
 """
     began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT, text=True,
@@ -169,14 +172,13 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
         pytest.skip(str(error))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cubins, (configuration,) = CubinsAhead(h100()), configurations(1)
-    assert settled(cubins.start(PROBLEM, [configuration])) == [True]
+    assert results_of(cubins.start(PROBLEM, [configuration])) == [True]
     cubins.stop()
 
     def fail(*arguments: Any) -> Any:
         raise BuildError("compiled twice")
 
-    monkeypatch.setattr(compiler, "run_nvrtc", fail)
-    assert CubinCompiler(h100()).steps(PROBLEM, kernel("cuda.gemm"), configuration)
+    assert CubinCompiler(h100(), run=fail).steps(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:

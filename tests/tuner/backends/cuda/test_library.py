@@ -17,10 +17,10 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError, Executable, build_executable
-from seqtune.tuner.backends.cuda import compiler, discovery, driver
+from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.backend import CudaBackend
 from seqtune.tuner.measuring.expected_outputs import prepare_arrays
-from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, FakeCuda, FakeLibCuda
+from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, FakeCuda, FakeLibCuda, discovery_of
 from tests.support.libraries.stencil import write
 
 LIBRARY = """name = "gpu"
@@ -71,17 +71,12 @@ def scale(cuda: FakeCuda, arguments: bytes) -> None:
 
 
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaBackend]:
+def backend(tmp_path: Path) -> Iterator[CudaBackend]:
     cuda = FakeCuda({"scale": scale})
-    monkeypatch.setattr(driver, "load", lambda: cuda)
-    monkeypatch.setattr(driver, "LibCuda", lambda: FakeLibCuda(cuda))
-    monkeypatch.setattr(discovery, "measure", lambda device, number: {
-        "peak_gflops": 1.0, "mma_gflops": 1.0, "bandwidth_gbs": 1.0, "busy_mhz": 1.0})
-    discovery._discover.cache_clear()
-    opened = CudaBackend(discovery.devices()[0])
+    gpus = discovery_of(cuda, FakeLibCuda(cuda), tmp_path)
+    opened = CudaBackend(gpus.devices()[0], gpus)
     yield opened
     opened.close()
-    discovery._discover.cache_clear()
     assert cuda.memory == {}
 
 

@@ -23,12 +23,12 @@ from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends import measured_rates as rates
 from seqtune.tuner.backends.backend import BuildError, LaunchError
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.llvm import compiler as llvm_compiler
-from seqtune.tuner.backends.llvm import facts as llvm_facts
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
+from seqtune.tuner.backends.llvm.compiler import instruction_sets
+from seqtune.tuner.backends.llvm.facts import measured_rates
+from seqtune.tuner.backends.measured_rates import RateCache
 from seqtune.tuner.measuring.reference import make_operands
 from seqtune.tuner.processes import unpin, usable_processors
 from tests.support.exactness import check
@@ -177,10 +177,9 @@ OUTSIDE = {
 }
 
 
-def planted(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Problem, Kernel, Configuration]:
-    monkeypatch.setattr(llvm_direct, "PLANTED", Planted(text), raising=False)
+def planted(text: str) -> tuple[Problem, Kernel, Configuration]:
     problem = conv(c=4, h=2, w=2, k=4, r=1, s=1)
-    family = replace(kernel("llvm.direct"), implementation="seqtune.kernels.llvm.direct:PLANTED")
+    family = replace(kernel("llvm.direct"), implementation=Planted(text))
     return problem, family, SearchSpace(family, problem, DEVICES[0]).default
 
 
@@ -188,11 +187,11 @@ def planted(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Problem, Kernel
     "this is not IR", MAIN.format("%v = load <4 x flaot>, ptr %x"), "define void @other() {\n  ret void\n}",
     "declare void @nowhere_to_be_found()\n" + MAIN.format("call void @nowhere_to_be_found()"),
 ])
-def test_a_source_that_does_not_build_is_a_build_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_does_not_build_is_a_build_error(text: str) -> None:
     opened = LLVMBackend(DEVICES[0])
     try:
         with pytest.raises(BuildError) as caught:
-            opened.build(*planted(text, monkeypatch))
+            opened.build(*planted(text))
         assert "\n" not in str(caught.value)
     finally:
         opened.close()
@@ -206,9 +205,9 @@ def test_a_kernel_that_is_called_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", list(OUTSIDE))
-def test_a_write_outside_a_buffer_is_found_and_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_outside_a_buffer_is_found_and_named(name: str) -> None:
     opened = LLVMBackend(DEVICES[0])
-    problem, family, configuration = planted(MAIN.format(OUTSIDE[name]), monkeypatch)
+    problem, family, configuration = planted(MAIN.format(OUTSIDE[name]))
     executable = opened.build(problem, family, configuration)
     operands = make_operands(problem)
     executable.load(operands)
@@ -283,27 +282,23 @@ def test_a_device_of_another_machine_is_refused() -> None:
         LLVMBackend(replace(DEVICES[0], threads=4096))
 
 
-def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
-    measured = dict.fromkeys(MEASURED, 12.5)
-    monkeypatch.setattr(llvm_facts, "probe", lambda *_: measured)
+def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path) -> None:
+    measured, cache = dict.fromkeys(MEASURED, 12.5), RateCache(tmp_path)
     (tmp_path / "cpu-rates.json").write_text("{ damaged")
-    assert llvm_facts.measured_rates("sse", 1) == measured
-    monkeypatch.setattr(llvm_facts, "probe", lambda *_: pytest.fail("measured twice"))
-    assert llvm_facts.measured_rates("sse", 1) == measured
+    assert measured_rates("sse", 1, cache, lambda *_: measured) == measured
+    assert measured_rates("sse", 1, cache, lambda *_: pytest.fail("measured twice")) == measured
     older = {key: [12.5, 3.5] for key in json.loads((tmp_path / "cpu-rates.json").read_text())}
     (tmp_path / "cpu-rates.json").write_text(json.dumps(older))
-    monkeypatch.setattr(llvm_facts, "probe", lambda *_: measured)
-    assert llvm_facts.measured_rates("sse", 1) == measured, "a version before the probe kept two rates"
+    assert measured_rates("sse", 1, cache, lambda *_: measured) == measured, (
+        "a version before the probe kept two rates")
 
 
 @pytest.mark.parametrize(("has", "sets"), [
     (("sse4.2", "fma"), ["sse"]), (("sse4.2", "avx2"), ["sse"]), (("sse4.2", "avx2", "fma"), ["avx2", "sse"]),
     (("avx2", "fma", "avx512f"), ["avx2"]), (("avx512f", "avx512vl"), ["avx512"]), (("neon",), ["neon"])])
 def test_an_instruction_set_is_available_if_the_cpu_has_all_features_that_it_needs(
-        has: tuple[str, ...], sets: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_compiler, "host_features", lambda: {**dict.fromkeys(has, True), "xop": False})
-    assert llvm_compiler.instruction_sets() == sets
+        has: tuple[str, ...], sets: list[str]) -> None:
+    assert instruction_sets({**dict.fromkeys(has, True), "xop": False}) == sets
 
 
 def test_devices_have_names_rates_and_caches() -> None:

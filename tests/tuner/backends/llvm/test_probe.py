@@ -7,18 +7,18 @@ import pytest
 from seqtune.kernels.devices.device import MEASURED
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import instruction_sets
-from seqtune.tuner.backends.llvm.probe import ROUNDS, SECONDS, probe, settled
+from seqtune.tuner.backends.llvm.probe import ROUNDS, SECONDS, fastest_round, probe
 
 
 def rounds_of(*durations: float) -> tuple[float, int]:
-    """The result of `settled`, and the number of rounds, where rounds take these seconds and then the last again."""
+    """The result of `fastest_round`, and the number of rounds: each takes these seconds, further ones the last."""
     now, count = [0.0], [0]
 
     def work() -> None:
         now[0] += durations[min(count[0], len(durations) - 1)]
         count[0] += 1
 
-    return settled(work, clock=lambda: now[0]), count[0]
+    return fastest_round(work, clock=lambda: now[0]), count[0]
 
 
 def test_interrupted_rounds_do_not_count() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.backend import LaunchError
-from seqtune.tuner.backends.opencl import reference_work
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.backends.opencl.probe import ITEMS, PASS_FLOPS
 from seqtune.tuner.backends.opencl.reference_work import LAUNCHES, LEAST, MOST, OpenCLReferenceWork
@@ -26,10 +25,13 @@ class Driver:
     class Error(Exception):
         pass
 
-    mem_flags = SimpleNamespace(READ_WRITE=1)
+    mem_flags, CompilerWarning = SimpleNamespace(READ_WRITE=1), UserWarning
 
     def __init__(self, launch: float = LAUNCH, slower: float = 1.0) -> None:
         self.now, self.launch, self.slower, self.fails = 0.0, launch, slower, False
+
+    def Program(self, context: object, text: str) -> Any:
+        return SimpleNamespace(build=lambda options: text)
 
     def Buffer(self, *_: object) -> object:
         return object()
@@ -53,11 +55,6 @@ class Driver:
 
     def work(self) -> OpenCLReferenceWork:
         return OpenCLReferenceWork(self, None, self, DEVICE, lambda: self.now)
-
-
-@pytest.fixture(autouse=True)
-def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference_work, "build", lambda *_: None)
 
 
 @pytest.mark.parametrize(("launch", "work"), [(0.0, LEAST), (LAUNCH, LEAST), (2 * LEAST / LAUNCHES, 2 * LEAST),
