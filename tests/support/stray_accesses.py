@@ -26,7 +26,8 @@ from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import Executable
 from seqtune.tuner.backends.called_executable import CalledExecutable
-from seqtune.tuner.backends.llvm.backend import LLVMBackend, device_of
+from seqtune.tuner.backends.llvm.backend import LLVMBackend
+from seqtune.tuner.backends.llvm.discovery import device_of
 from seqtune.tuner.backends.opencl.calls import OpenCLCalls
 from seqtune.tuner.backends.opencl.discovery import load
 from seqtune.tuner.backends.opencl.group_limits import GroupLimits

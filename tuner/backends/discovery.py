@@ -6,8 +6,8 @@ A GPU of the table of accelerators is a device everywhere: one can predict and c
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import lru_cache
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
 from seqtune.kernels.devices import accelerators
@@ -20,14 +20,16 @@ from .backend import BACKENDS
 EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
 # backend -> "module:attribute" of a function from a name to the device, or None. It finds devices that are not listed,
 # too, and does not measure those that nobody named.
-NAMED = {"llvm": "seqtune.tuner.backends.llvm.backend:device_of"}
+NAMED = {"llvm": "seqtune.tuner.backends.llvm.discovery:device_of"}
 
 
-@lru_cache(maxsize=16)
-def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
-    """Find one backend's devices, best first, or the reason why it has none. Rates are measured once per process."""
+Found = tuple[tuple[Device, ...], str | None]  # a backend's devices, best first, and the reason why it has none
+
+
+def _find(module_name: str) -> Found:
+    """Ask a backend's module for its devices."""
     try:
-        module = importlib.import_module(BACKENDS[backend].partition(":")[0])
+        module = importlib.import_module(module_name)
         reason = module.unavailable()
         return ((), str(reason)) if reason else (tuple(module.devices()), None)
     except ImportError as error:
@@ -38,19 +40,91 @@ def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
         return (), one_line(f"{type(error).__name__}: {error}")
 
 
-def devices() -> list[Device]:
-    """All devices of this machine, backend by backend, the best of each backend first."""
-    return [device for backend in BACKENDS for device in _discover(backend)[0]]
+class Discovery:
+    """Finds the devices of a table of backends, those of each backend once: finding them may measure their rates."""
 
+    def __init__(self, backends: Mapping[str, str] = BACKENDS, named: Mapping[str, str] = NAMED) -> None:
+        self._backends, self._named = backends, named
+        self._found: dict[str, Found] = {}
 
-def why_unavailable() -> dict[str, str]:
-    """The reasons why backends have no device: name of the backend -> reason."""
-    reasons: dict[str, str] = {}
-    for backend in BACKENDS:
-        present, reason = _discover(backend)
-        if not present:
-            reasons[backend] = reason or "no device found"
-    return reasons
+    def _discover(self, backend: str) -> Found:
+        """Find one backend's devices once."""
+        if backend not in self._found:
+            self._found[backend] = _find(self._backends[backend].partition(":")[0])
+        return self._found[backend]
+
+    def devices(self) -> list[Device]:
+        """All devices of this machine, backend by backend, the best of each backend first."""
+        return [device for backend in self._backends for device in self._discover(backend)[0]]
+
+    def why_unavailable(self) -> dict[str, str]:
+        """The reasons why backends have no device: name of the backend -> reason."""
+        reasons: dict[str, str] = {}
+        for backend in self._backends:
+            present, reason = self._discover(backend)
+            if not present:
+                reasons[backend] = reason or "no device found"
+        return reasons
+
+    def find(self, name: str) -> Device:
+        """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`).
+
+        Some devices are found by their names alone and not listed: llvm devices on some of the cores (`llvm:avx2:3`).
+        A GPU that is not in this machine is found by its name in the table of accelerators (`cuda:h200`);
+        `check_present` tells whether a device is here. Only the backend in the name is opened, unless it has no such
+        device. Raises DeviceError.
+        """
+        backend, _, rest = name.strip().lower().partition(":")
+        reason: str | None = None
+        if (named := self._device_named(backend, name.strip().lower())) is not None:
+            return named
+        if backend in self._backends:
+            present, reason = self._discover(backend)
+            for device in present:
+                if device.name.lower() == name.strip().lower():
+                    return device
+            if rest.isdecimal() and len(rest) < 6 and int(rest) < len(present):
+                return present[int(rest)]
+            for device in present:
+                if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
+                    return device
+            reason = reason or (None if present else "no device found")
+        if (gpu := accelerators.described(backend, rest)) is not None:
+            return gpu
+        if reason is None and (extra := EXTRAS.get(name.strip().lower())) is not None:
+            raise DeviceError(f"no device {name!r:.60} here: its runtime is an extra, pip install 'seqtune[{extra}]'")
+        unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
+        if backend in accelerators.BACKENDS:
+            raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")
+        if unavailable:
+            raise DeviceError(f"no device {name!r:.60}: {unavailable}")
+        models = [gpu.name for other in accelerators.BACKENDS
+                  if (gpu := accelerators.described(other, name)) is not None]
+        if models:
+            raise DeviceError(f"no device {name!r:.60}; name the backend, too: {' or '.join(models)}")
+        listed = ", ".join(device.name for device in self.devices()) or "none"
+        raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
+
+    def _device_named(self, backend: str, name: str) -> Device | None:
+        """The device of this name by the backend's own function; None if it has no such function or device."""
+        if backend not in self._named:
+            return None
+        try:
+            device: Device | None = resolve(self._named[backend])(name)  # type: ignore[operator]
+        except ImportError:  # `_find` says what is missing
+            return None
+        return device
+
+    def check_present(self, device: Device) -> None:
+        """Check that kernels can run on the device here. Raises DeviceError if only the table of accelerators has it.
+        """
+        if accelerators.described(device.backend, device.name.partition(":")[2]) is None:
+            return
+        present, reason = self._discover(device.backend) if device.backend in self._backends else ((), None)
+        if all(other.name != device.name for other in present):
+            why = f" ({device.backend} is unavailable: {reason})" if reason else ""
+            raise DeviceError(f"{device.name} is not in this machine{why}; one can predict and compile for it, and not "
+                              "measure on it")
 
 
 def described() -> list[Device]:
@@ -66,67 +140,6 @@ def _described(backend: str) -> list[Device]:
     return [device for device in devices if device is not None and can_compile(device)]
 
 
-def find(name: str) -> Device:
-    """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
-
-    Some devices are found by their names alone and not listed: llvm devices on some of the cores (`llvm:avx2:3`). A
-    GPU that is not in this machine is found by its name in the table of accelerators (`cuda:h200`); `check_present`
-    tells whether a device is here. Only the backend in the name is opened, unless it has no such device. Raises
-    DeviceError.
-    """
-    backend, _, rest = name.strip().lower().partition(":")
-    reason: str | None = None
-    if (named := _named(backend, name.strip().lower())) is not None:
-        return named
-    if backend in BACKENDS:
-        present, reason = _discover(backend)
-        for device in present:
-            if device.name.lower() == name.strip().lower():
-                return device
-        if rest.isdecimal() and len(rest) < 6 and int(rest) < len(present):
-            return present[int(rest)]
-        for device in present:
-            if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
-                return device
-        reason = reason or (None if present else "no device found")
-    if (gpu := accelerators.described(backend, rest)) is not None:
-        return gpu
-    if reason is None and (extra := EXTRAS.get(name.strip().lower())) is not None:
-        raise DeviceError(f"no device {name!r:.60} here: its runtime is an extra, pip install 'seqtune[{extra}]'")
-    unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
-    if backend in accelerators.BACKENDS:
-        raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")
-    if unavailable:
-        raise DeviceError(f"no device {name!r:.60}: {unavailable}")
-    models = [gpu.name for other in accelerators.BACKENDS if (gpu := accelerators.described(other, name)) is not None]
-    if models:
-        raise DeviceError(f"no device {name!r:.60}; name the backend, too: {' or '.join(models)}")
-    listed = ", ".join(device.name for device in devices()) or "none"
-    raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
-
-
-def _named(backend: str, name: str) -> Device | None:
-    """The device of this name by the backend's own function; None if it has no such function or device."""
-    if backend not in NAMED:
-        return None
-    try:
-        device: Device | None = resolve(NAMED[backend])(name)  # type: ignore[operator]
-    except ImportError:  # `_discover` says what is missing
-        return None
-    return device
-
-
-def check_present(device: Device) -> None:
-    """Check that kernels can run on the device here. Raises DeviceError if only the table of accelerators has it."""
-    if accelerators.described(device.backend, device.name.partition(":")[2]) is None:
-        return
-    present, reason = _discover(device.backend) if device.backend in BACKENDS else ((), None)
-    if all(other.name != device.name for other in present):
-        why = f" ({device.backend} is unavailable: {reason})" if reason else ""
-        raise DeviceError(f"{device.name} is not in this machine{why}; one can predict and compile for it, and not "
-                          "measure on it")
-
-
 def _near(backend: str, model: str) -> str:
     """The described devices whose names are like this one's, for an error message."""
     names = [device.name for device in _described(backend)]
@@ -134,3 +147,8 @@ def _near(backend: str, model: str) -> str:
         accelerators.slug(model), [name.partition(":")[2] for name in names], 3, 0.5)
     listed = ", ".join(f"{backend}:{model}" for model in near) or f"{', '.join(names[:5])}, ..."
     return f"described GPUs are {listed} (seqtune devices --all lists them)"
+
+
+_THIS_MACHINE = Discovery()
+devices, why_unavailable = _THIS_MACHINE.devices, _THIS_MACHINE.why_unavailable
+find, check_present = _THIS_MACHINE.find, _THIS_MACHINE.check_present

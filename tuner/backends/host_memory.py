@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .backend import LaunchError
-from .reserved_memory import LINE, ReservedMemory, margins
+from .reserved_memory import GAPS, LINE, ReservedMemory, margins
 
 SPARE_BYTES = 1 << 28  # freed memory kept for the next executable, because its pages are mapped already
 MOST_SPARE = 64  # pieces: each takes 32 GiB of addresses, of which x86-64 has 128 TiB
@@ -17,8 +18,9 @@ MOST_SPARE = 64  # pieces: each takes 32 GiB of addresses, of which x86-64 has 1
 class HostMemory:
     """See `seqtune.tuner.backends.guarded_buffers.MemoryDriver`. Freed buffers are handed out again."""
 
-    def __init__(self, alignment: int = LINE) -> None:
-        self._alignment = alignment
+    def __init__(self, alignment: int = LINE, spare_bytes: int = SPARE_BYTES, most_spare: int = MOST_SPARE,
+                 gaps: Sequence[int] = GAPS) -> None:
+        self._alignment, self._spare_bytes, self._most_spare, self._gaps = alignment, spare_bytes, most_spare, gaps
         self._spare: list[ReservedMemory] = []
 
     def margins(self, size: int, number: int) -> tuple[int, int]:
@@ -30,7 +32,7 @@ class HostMemory:
         fits = [index for index, memory in enumerate(self._spare) if size <= memory.capacity <= 2 * size]
         try:
             if not fits:
-                return ReservedMemory(size)
+                return ReservedMemory(size, self._gaps)
             memory = self._spare.pop(min(fits, key=lambda index: self._spare[index].capacity))
             memory.resize(size)
         except MemoryError as error:
@@ -40,7 +42,8 @@ class HostMemory:
     def free(self, buffer: ReservedMemory) -> None:
         """Keep a buffer as a spare one, and give the oldest spare ones back to the system where they are too many."""
         self._spare.append(buffer)
-        while len(self._spare) > MOST_SPARE or sum(memory.capacity for memory in self._spare) > SPARE_BYTES:
+        while len(self._spare) > self._most_spare or sum(
+                memory.capacity for memory in self._spare) > self._spare_bytes:
             self._spare.pop(0)
 
     def write(self, buffer: ReservedMemory, offset: int, array: NDArray[Any]) -> None:

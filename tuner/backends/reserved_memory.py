@@ -12,6 +12,7 @@ import mmap
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -51,11 +52,14 @@ def margins(size: int, number: int, alignment: int = LINE) -> tuple[int, int]:
 class ReservedMemory:
     """Accessible `bytes` that end where a page ends. They are freed with the object and all arrays of them."""
 
-    def __init__(self, capacity: int) -> None:
-        """Reserve addresses for at least `capacity` bytes, and make that many accessible. Raises MemoryError."""
+    def __init__(self, capacity: int, gaps: Sequence[int] = GAPS) -> None:
+        """Reserve addresses for at least `capacity` bytes, and make that many accessible. Raises MemoryError.
+
+        `gaps` are the bytes of a gap; the first that the system grants count.
+        """
         self.capacity = -(-max(capacity, 1) // PAGE) * PAGE
         slack = HUGE_PAGE if self.capacity >= HUGE_FROM else 0
-        self._mapping, gap = _reserve(self.capacity + slack)
+        self._mapping, gap = _reserve(self.capacity + slack, gaps)
         base = int(np.frombuffer(self._mapping, np.uint8).ctypes.data) + gap
         if slack:
             base += -base % HUGE_PAGE
@@ -83,13 +87,13 @@ class ReservedMemory:
             __array_interface__={"data": (self.address, False), "shape": (size,), "typestr": "|u1", "version": 3}))
 
 
-def _reserve(size: int) -> tuple[mmap.mmap, int]:
+def _reserve(size: int, gaps: Sequence[int]) -> tuple[mmap.mmap, int]:
     """Map address space for `size` bytes between two gaps; return the mapping and the bytes of a gap."""
     if sys.platform == "win32":
         _warn()
         return mmap.mmap(-1, size), 0
     error: Exception | None = None
-    for gap in GAPS:
+    for gap in gaps:
         try:
             mapping = mmap.mmap(-1, size + 2 * gap, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, _NO_ACCESS)
         except (OSError, OverflowError, ValueError) as refusal:

@@ -29,6 +29,14 @@ SAVE_SECONDS = 10.0  # between two writes
 Key = tuple[str, str, str, str, str]  # host, Device.key, Device.fingerprint, Device.toolchain, Probe.key
 
 
+def boot_id() -> str:
+    """The identity of this start of the machine; empty where the system does not tell it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class RememberedReference:
     """A reference that a block has confirmed."""
@@ -44,7 +52,7 @@ class RememberedReference:
 
     @property
     def key(self) -> Key:
-        """A member with this key and control has this reference."""
+        """The host, device and control to which the reference belongs."""
         return self.host, self.device, self.fingerprint, self.toolchain, self.control
 
     @classmethod
@@ -65,7 +73,8 @@ class RememberedReference:
 class ReferenceMemory:
     """The references of all devices that have measured for one journal."""
 
-    def __init__(self, journal: Path, wall: Callable[[], float], clock: Callable[[], float]) -> None:
+    def __init__(self, journal: Path, wall: Callable[[], float], clock: Callable[[], float],
+                 boot: Callable[[], str] = boot_id, most_entries: int = MOST_ENTRIES) -> None:
         """Read the file. Raises FormatError if it is damaged.
 
         `wall` tells the seconds since 1970, `clock` those of the engine, which never jump.
@@ -73,7 +82,7 @@ class ReferenceMemory:
         self.path = journal.with_name(journal.name + SUFFIX)
         self.fault = ""  # why the file could not be written the last time
         self._wall, self._clock = wall, clock
-        self._boot = _boot()
+        self._boot, self._most_entries = boot(), most_entries
         self._entries = {entry.key: entry for entry in self._read()}
         self._changed = False
         self._saved = -math.inf  # engine's seconds
@@ -94,7 +103,7 @@ class ReferenceMemory:
         reference = seconds if known is None or differs(known, seconds) else known
         self._entries.pop(key, None)
         self._entries[key] = RememberedReference(*key, reference, self._wall(), self._clock())  # the newest is the last
-        if len(self._entries) > MOST_ENTRIES:
+        if len(self._entries) > self._most_entries:
             del self._entries[next(iter(self._entries))]
         self._changed = True
 
@@ -131,14 +140,6 @@ class ReferenceMemory:
         except (FormatError, ValueError) as error:
             raise FormatError(f"the controls of earlier runs in {self.path} cannot be read ({one_line(error, 160)}); "
                               "remove the file to begin without them") from None
-
-
-def _boot() -> str:
-    """The identity of this start of the machine; empty where the system does not tell it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _key(member: Member, probe: Probe) -> Key:

@@ -152,7 +152,7 @@ def bare() -> Answer:
 
 if __name__ == "__main__":
     control.BOUND = 1e9
-    ray_engine.TOGETHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
+    ray_engine.FURTHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
     setattr(fleet, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
     programs: dict[str, Callable[..., Answer]] = {
         "nodes": nodes, "stopped": stopped, "killed": killed, "finished": finished, "bare": bare}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
 
@@ -11,14 +10,16 @@ import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.devices.device import Device
-from seqtune.tuner.backends import discovery
+from seqtune.tuner.backends.discovery import Discovery, described
 
 BASE = Device("one:avx2:2", "one", "paper", "avx2")
 HERE = [replace(BASE, name=name) for name in ("one:avx512:2", "one:avx512:1", "one:avx2:2", "one:avx2:1")]
 
 
-def module(monkeypatch: pytest.MonkeyPatch, name: str, present: object, reason: str | None = None) -> str:
+def module(monkeypatch: pytest.MonkeyPatch, name: str, present: object, reason: str | None = None,
+           **attributes: object) -> str:
     backend = ModuleType(name)
+    vars(backend).update(attributes)
 
     def find() -> object:
         if isinstance(present, Exception):
@@ -31,9 +32,13 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, present: object, reason: 
     return f"{name}:Backend"
 
 
-@pytest.fixture(autouse=True)
-def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    table = {
+@pytest.fixture
+def discovery(monkeypatch: pytest.MonkeyPatch) -> Discovery:
+    return Discovery(table(monkeypatch))
+
+
+def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return {
         "one": module(monkeypatch, "fake_one", HERE),
         "two": module(monkeypatch, "fake_two", [], "no driver"),
         "three": module(monkeypatch, "fake_three", RuntimeError("the driver\nbroke")),
@@ -42,13 +47,9 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "six": module(monkeypatch, "fake_six", []),
         "seven": module(monkeypatch, "fake_seven", [replace(BASE, name="seven:gpu", backend="seven")]),
     }
-    monkeypatch.setattr("seqtune.tuner.backends.discovery.BACKENDS", table)
-    discovery._discover.cache_clear()
-    yield
-    discovery._discover.cache_clear()
 
 
-def test_every_backend_is_searched_and_a_broken_one_does_not_disable_the_others() -> None:
+def test_every_backend_is_searched_and_a_broken_one_does_not_disable_the_others(discovery: Discovery) -> None:
     assert [device.name for device in discovery.devices()] == [*(device.name for device in HERE), "seven:gpu"]
     assert discovery.why_unavailable() == {
         "two": "no driver", "three": "RuntimeError: the driver broke", "four": "no_such_module_here is not installed",
@@ -58,12 +59,12 @@ def test_every_backend_is_searched_and_a_broken_one_does_not_disable_the_others(
 @pytest.mark.parametrize(("name", "wanted"), [
     ("one:avx2:1", "one:avx2:1"), ("one:avx2", "one:avx2:2"), ("one", "one:avx512:2"), ("one:0", "one:avx512:2"),
     ("one:3", "one:avx2:1"), (" ONE:AVX2:1 ", "one:avx2:1"), ("seven:0", "seven:gpu")])
-def test_a_device_is_found_by_name_family_or_number(name: str, wanted: str) -> None:
+def test_a_device_is_found_by_name_family_or_number(name: str, wanted: str, discovery: Discovery) -> None:
     assert discovery.find(name).name == wanted
 
 
 @pytest.mark.parametrize("name", ["one:4", "one:avx", "one:avx2:3", "one:-1", "nine:0", "", "one:" + "9" * 9, "0"])
-def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
+def test_an_unknown_device_is_refused_with_those_found(name: str, discovery: Discovery) -> None:
     with pytest.raises(DeviceError) as caught:
         discovery.find(name)
     assert str(caught.value).startswith(f"no device {name!r}; found one:avx512:2, one:avx512:1")
@@ -71,10 +72,9 @@ def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
 
 
 def test_a_backend_may_find_devices_by_name_also_those_that_it_does_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(BASE, name="one:avx2:7")
-    monkeypatch.setattr(sys.modules["fake_one"], "named", lambda name: other if name == other.name else None,
-                        raising=False)
-    monkeypatch.setitem(discovery.NAMED, "one", "fake_one:named")
+    other, backends = replace(BASE, name="one:avx2:7"), table(monkeypatch)
+    module(monkeypatch, "fake_one", HERE, named=lambda name: other if name == other.name else None)
+    discovery = Discovery(backends, {"one": "fake_one:named"})
     assert discovery.find(" ONE:avx2:7") is other
     assert discovery.find("one:0") is HERE[0]
     with pytest.raises(DeviceError, match="no device 'one:avx2:8'; found one:avx512:2"):
@@ -82,20 +82,20 @@ def test_a_backend_may_find_devices_by_name_also_those_that_it_does_not_list(mon
 
 
 def test_a_function_of_names_that_cannot_be_imported_leaves_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(discovery.NAMED, "one", "no_such_module_here:named")
+    discovery = Discovery(table(monkeypatch), {"one": "no_such_module_here:named"})
     assert discovery.find("one:avx2") is HERE[2]
 
 
-def test_an_unavailable_backend_says_why() -> None:
+def test_an_unavailable_backend_says_why(discovery: Discovery) -> None:
     with pytest.raises(DeviceError, match="no device 'two:0': two is unavailable here: no driver"):
         discovery.find("two:0")
 
 
-def test_a_gpu_of_the_table_is_found_without_being_here_and_nothing_runs_on_it() -> None:
+def test_a_gpu_of_the_table_is_found_without_being_here_and_nothing_runs_on_it(discovery: Discovery) -> None:
     h200 = discovery.find("cuda:H200")
     assert (h200.name, h200.architecture, h200.compute_units) == ("cuda:h200", "sm_90", 132)
     assert discovery.find("triton:mi300x").compute_units == 304
-    assert h200 in discovery.described()
+    assert h200 in described()
     with pytest.raises(DeviceError, match="cuda:h200 is not in this machine; one can predict"):
         discovery.check_present(h200)
     discovery.check_present(HERE[0])
@@ -107,7 +107,7 @@ def test_a_gpu_of_the_table_is_found_without_being_here_and_nothing_runs_on_it()
 
 def test_a_gpu_that_is_here_is_present_and_hides_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     real = replace(BASE, name="cuda:h200", backend="cuda")
-    monkeypatch.setitem(vars(discovery)["BACKENDS"], "cuda", module(monkeypatch, "fake_cuda", [real]))
+    discovery = Discovery({"cuda": module(monkeypatch, "fake_cuda", [real])})
     assert discovery.find("cuda:h200") == discovery.find("cuda") == discovery.find("cuda:0") == real
     discovery.check_present(real)
     assert discovery.find("cuda:l4").name == "cuda:l4"
@@ -117,14 +117,14 @@ def test_a_gpu_that_is_here_is_present_and_hides_the_tables(monkeypatch: pytest.
 
 @pytest.mark.parametrize(("name", "near"), [
     ("cuda:h2000", "cuda:h200"), ("cuda:rtx4090ti", "cuda:rtx-4090"), ("triton:mi300", "triton:mi300x")])
-def test_an_unknown_gpu_is_refused_with_names_like_it(name: str, near: str) -> None:
+def test_an_unknown_gpu_is_refused_with_names_like_it(name: str, near: str, discovery: Discovery) -> None:
     with pytest.raises(DeviceError, match=f"no device {name!r}; described GPUs are .*{near}.*--all"):
         discovery.find(name)
 
 
 def test_a_backend_without_devices_says_so_beside_the_described_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = module(monkeypatch, "fake_cuda", [], "pycuda is not installed")
-    monkeypatch.setitem(vars(discovery)["BACKENDS"], "cuda", absent)
+    discovery = Discovery({"cuda": absent})
     with pytest.raises(DeviceError, match=r"'cuda:0'; described GPUs are .*; cuda is unavailable here: pycuda is not"):
         discovery.find("cuda:0")
     with pytest.raises(DeviceError, match=r"not in this machine \(cuda is unavailable: pycuda is not installed\)"):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.tuner.backends import image_cache
 from seqtune.tuner.backends.image_cache import ABANDONED, ImageCache
 
 
@@ -76,8 +75,7 @@ def test_a_folder_of_another_user_is_neither_read_nor_written(tmp_path: Path, mo
 
 def test_without_a_home_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(image_cache, "user_cache_dir", lambda _: "~/.cache/seqtune")
-    cache = ImageCache("object")
+    cache = ImageCache("object", Path("~/.cache/seqtune/object"))
     cache.put("key", b"image", {})
     assert cache.get("key") is None
     assert not os.listdir(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES, decode, element_type
-from seqtune.tuner.backends import host_memory, reserved_memory
+from seqtune.tuner.backends import reserved_memory
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.guarded_buffers import MARGIN, GuardedBuffers
 from seqtune.tuner.backends.host_memory import HostMemory
@@ -83,10 +85,8 @@ def test_freed_memory_is_handed_out_again_where_it_fits() -> None:
     assert host.allocate(10 * PAGE) is first
 
 
-def test_little_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_memory, "SPARE_BYTES", 3 * PAGE)
-    monkeypatch.setattr(host_memory, "MOST_SPARE", 2)
-    host = HostMemory()
+def test_little_freed_memory_is_kept() -> None:
+    host = HostMemory(spare_bytes=3 * PAGE, most_spare=2)
     pieces = [host.allocate(PAGE) for _ in range(3)]
     for memory in pieces:
         host.free(memory)
@@ -99,16 +99,14 @@ def test_little_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is reserved there")
 @pytest.mark.usefixtures("warned_anew")
-def test_a_system_that_refuses_addresses_gives_smaller_gaps_and_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reserved_memory, "GAPS", (1 << 62, 1 << 20))
+def test_a_system_that_refuses_addresses_gives_smaller_gaps_and_one_warning() -> None:
     with pytest.warns(SeqtuneWarning, match="on both sides of each buffer") as noted:
-        memory = [ReservedMemory(PAGE) for _ in range(3)]
+        memory = [ReservedMemory(PAGE, (1 << 62, 1 << 20)) for _ in range(3)]
     assert len(noted) == 1
     for piece in memory:
         piece.bytes.fill(1)
-    monkeypatch.setattr(reserved_memory, "GAPS", (1 << 62,))
     with pytest.raises(LaunchError, match="out of memory"):
-        HostMemory().allocate(PAGE)
+        HostMemory(gaps=(1 << 62,)).allocate(PAGE)
 
 
 def guarded(dtype: str) -> GuardedBuffers:
@@ -157,10 +155,21 @@ def test_a_canary_that_a_kernel_copies_or_adds_to_is_seen(element: int, dtype: s
     assert buffers.overrun() == "y"
 
 
-def calls(backend: OpenCLBackend) -> OpenCLCalls:
+class CopyingRuntime:
+    """pyopencl with a runtime that copies the memory of a buffer and does not use it in place."""
+
+    def __init__(self, cl: Any) -> None:
+        self._cl = cl
+        self.mem_flags = SimpleNamespace(READ_WRITE=cl.mem_flags.READ_WRITE, USE_HOST_PTR=cl.mem_flags.COPY_HOST_PTR)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cl, name)
+
+
+def calls(backend: OpenCLBackend, cl: Any = None) -> OpenCLCalls:
     if not backend.device.threads:
         pytest.skip(f"{backend.device.name} is no CPU")
-    return OpenCLCalls(backend.cl, backend.context, backend.queue, backend.limits, backend.program, on_cpu=True)
+    return OpenCLCalls(cl or backend.cl, backend.context, backend.queue, backend.limits, backend.program, on_cpu=True)
 
 
 @pytest.mark.device
@@ -178,10 +187,8 @@ def test_a_runtime_on_a_cpu_uses_our_memory_in_place(backend: OpenCLBackend) -> 
 
 @pytest.mark.device
 def test_a_runtime_that_copies_memory_is_named_and_keeps_wide_margins(
-        backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, flags = calls(backend), backend.cl.mem_flags
-    monkeypatch.setattr(driver, "_buffer_on", lambda memory: backend.cl.Buffer(
-        backend.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=memory.bytes))
+        backend: OpenCLBackend) -> None:
+    driver = calls(backend, CopyingRuntime(backend.cl))
     with pytest.warns(SeqtuneWarning, match="this OpenCL runtime copies the memory of buffers"):
         assert driver.margins(100, 1) == (MARGIN, MARGIN)
     driver.free(driver.allocate(100))

@@ -12,7 +12,6 @@ import pytest
 
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
-from seqtune.tuner.fleet import reference_memory
 from seqtune.tuner.fleet.control import probe
 from seqtune.tuner.fleet.member import MemberPhase
 from seqtune.tuner.fleet.options import FleetOptions
@@ -79,20 +78,18 @@ def test_half_of_a_group_that_has_changed_is_not_trusted(tmp_path: Path) -> None
     assert true
 
 
-def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Path,
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference_memory, "MOST_ENTRIES", 2)
+def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Path) -> None:
     control = probe(DEVICE, plan_of(problems(1)))
     assert control is not None
     clock, engine = [1e9], [5.0]
     first, second, third = members(3)
-    memory = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
+    memory = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0], most_entries=2)
     for number in range(5):
         memory.confirm(first, control, 1.0 + 0.1 * number)
     assert memory.seconds(first, control) == pytest.approx(1.3)  # 1.0 held until one differed by more than 20 %
     memory.confirm(second, control, 2.0)
     memory.save()
-    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
+    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0], most_entries=2)
     assert [again.seconds(member, control) for member in (first, second, third)] == [pytest.approx(1.3), 2.0, None]
     assert again.seconds(first, replace(control, kernel_version=99)) is None
     assert again.seconds(replace(first, device=replace(DEVICE, toolchain="t2")), control) is None
@@ -104,17 +101,15 @@ def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Pa
     assert again.seconds(second, control) is None
 
 
-def test_a_machine_that_was_started_anew_counts_by_its_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_was_started_anew_counts_by_its_clock(tmp_path: Path) -> None:
     control = probe(DEVICE, plan_of(problems(1)))
     assert control is not None
     member, = members(1)
-    monkeypatch.setattr(reference_memory, "_boot", lambda: "first")
-    memory = ReferenceMemory(tmp_path / "journal", lambda: 1e9, lambda: 1000.0)
+    memory = ReferenceMemory(tmp_path / "journal", lambda: 1e9, lambda: 1000.0, lambda: "first")
     memory.confirm(member, control, 1.0)
     memory.save()
-    monkeypatch.setattr(reference_memory, "_boot", lambda: "second")
     clock = [1e9 + 60]
-    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: 2e6)
+    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: 2e6, lambda: "second")
     assert again.seconds(member, control) == 1.0
     clock[0] += OLDEST
     assert again.seconds(member, control) is None

@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 
 from ...stand_ins import default_and_stand_ins, failed_default
 from ..backend import BuildError, LaunchError
-from ..llvm import backend as llvm
+from ..llvm import discovery as llvm
 from .executable import CommandExecutable
 from .programs import Programs
 

@@ -1,13 +1,8 @@
-"""The llvm backend: kernels in LLVM IR, compiled by llvmlite and run on this process's pinned threads.
-
-One CPU counts as several devices: each of its instruction sets, on any number of threads up to one per physical core.
-Those on all cores and on one core are listed.
-"""
+"""The llvm backend: kernels in LLVM IR, compiled by llvmlite and run on this process's pinned threads."""
 
 from __future__ import annotations
 
 import math
-import platform
 import time
 from functools import cached_property, lru_cache
 from typing import Any
@@ -30,60 +25,14 @@ from ..backend import LaunchError, wall_clock
 from ..guarded_buffers import GuardedBuffers
 from ..host_memory import HostMemory
 from ..stored_operands import StoredOperands
-from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, capabilities, instruction_sets, toolchain
-from .facts import caches, cpu_model, cpu_name, measured_rates
+from .compiler import CompiledModule, Compiler, capabilities, instruction_sets
+from .discovery import devices, unavailable
 from .reference_work import LLVMReferenceWork
 from .threads import Threads, make_job, phases_of, usable_cpus
 
+__all__ = ["LLVMBackend", "devices", "unavailable"]
+
 MOST_KEPT = 1 << 30  # bytes of operands in their stored forms: several packings of the largest weights
-
-
-def unavailable() -> str | None:
-    """The reason why this machine has no llvm device, or None."""
-    return None if instruction_sets() else f"LLVM finds no vector instructions on this CPU ({platform.machine()})"
-
-
-@lru_cache(maxsize=64)
-def _device(name: str, threads: int) -> Device:
-    """The device of an instruction set and a number of threads."""
-    _, _, bits, registers = INSTRUCTION_SETS[name]
-    return Device(
-        name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
-        model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
-        vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
-        toolchain=toolchain(), extra=capabilities(name),
-        **measured_rates(name, threads))  # type: ignore[arg-type]
-
-
-def _listed() -> list[tuple[str, int]]:
-    """Instruction set and threads of the listed devices, in the order of `devices`."""
-    return [(name, threads) for name in instruction_sets() for threads in dict.fromkeys((len(usable_cpus()), 1))]
-
-
-def devices() -> list[Device]:
-    """The listed devices of this CPU, on all cores and on one core; best first, which is the widest vectors on all."""
-    return [_device(name, threads) for name, threads in _listed()]
-
-
-def device_of(name: str) -> Device | None:
-    """The device of a name, without measuring the rates of others; None for other names.
-
-    A name has any number of threads up to one per core (`llvm:avx512:3`), is a family (`llvm:avx512`, `llvm`: the first
-    one listed) or a number in the list (`llvm:0`). Raises DeviceError for another number of threads.
-    """
-    _, _, rest = name.partition(":")
-    if rest.isdecimal() and len(rest) < 6 and int(rest) < len(_listed()):
-        return _device(*_listed()[int(rest)])
-    if ":" not in rest:
-        first = next((listed for listed in _listed() if rest in ("", listed[0])), None)
-        return None if first is None else _device(*first)
-    instruction_set, _, threads = rest.partition(":")
-    if instruction_set not in instruction_sets() or not (threads.isascii() and threads.isdecimal()):
-        return None
-    cores = len(usable_cpus())
-    if len(threads) > len(str(cores)) or not 1 <= int(threads) <= cores:
-        raise DeviceError(f"no device {name!r:.60}; this machine has {cores} cores for 1 to {cores} threads")
-    return _device(instruction_set, int(threads))
 
 
 @lru_cache(maxsize=256)  # computing a problem's shapes takes a millisecond

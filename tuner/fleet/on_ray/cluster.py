@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
-from . import head_probe
+from .head_probe import probe_head
 from .importing import check_token, import_ray
 from .local_folder import LocalFolder
 from .stderr_capture import StderrCapture
@@ -63,6 +63,14 @@ class FleetAddress:
         raise MisuseError(f"no fleet {text!r:.80}; give {FORMS}")
 
 
+def check_address(address: FleetAddress) -> None:
+    """Find out what is wrong before Ray does, which takes longer and says less. Raises MisuseError."""
+    if not address.local:
+        check_token()
+        if address.text.startswith("ray://"):
+            probe_head(address.text)
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A node's devices of one backend."""
@@ -76,10 +84,13 @@ class Offer:
 class RayCluster:
     """A connection to Ray. Closing it ends what it started."""
 
-    def __init__(self, address: FleetAddress, backend: str) -> None:
+    def __init__(self, address: FleetAddress, backend: str, import_ray: Callable[[bool], Any] = import_ray,
+                 check: Callable[[FleetAddress], None] = check_address,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         """Connect. Raises MisuseError where Ray is missing or no cluster answers."""
         self.address = address
         self.backend = backend
+        self._clock = clock
         self._folder: LocalFolder | None = None
         self._head: tuple[str, int] | None = None
         self._gone_since = math.inf  # seconds of the monotonic clock, since when the head does not answer
@@ -87,7 +98,7 @@ class RayCluster:
         self._own = not self.ray.is_initialized()
         self._stderr = StderrCapture()
         if self._own:
-            self._check()
+            check(address)
             with self._closed_on_failure():
                 self._start() if address.local else self._connect()
                 self._head = self._find_head()
@@ -134,7 +145,7 @@ class RayCluster:
 
     def lost(self, reason: str) -> SeqtuneError:
         """Note that the cluster is gone; return the error for the user."""
-        self._gone_since = min(self._gone_since, time.monotonic())
+        self._gone_since = min(self._gone_since, self._clock())
         return SeqtuneError(f"{GONE}: {reason}")
 
     def _find_head(self) -> tuple[str, int] | None:
@@ -155,20 +166,13 @@ class RayCluster:
         try:
             socket.create_connection(self._head, HEAD_SECONDS).close()
         except OSError as error:
-            self._gone_since = min(self._gone_since, time.monotonic())
-            if time.monotonic() - self._gone_since > GONE_SECONDS:
+            self._gone_since = min(self._gone_since, self._clock())
+            if self._clock() - self._gone_since > GONE_SECONDS:
                 raise SeqtuneError(f"{GONE}: its head at {self._head[0]}:{self._head[1]} has not answered for "
                                    f"{GONE_SECONDS:.0f} s ({error.strerror or error})") from None
             return False
         self._gone_since = math.inf
         return True
-
-    def _check(self) -> None:
-        """Find out what is wrong before Ray does, which takes longer and says less."""
-        if not self.address.local:
-            check_token()
-            if self.address.text.startswith("ray://"):
-                head_probe.probe(self.address.text)
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:

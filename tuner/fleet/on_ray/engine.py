@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
@@ -29,7 +29,7 @@ from .member import RayMember, hello
 
 POLL_SECONDS = 10.0  # until a member without news answers
 LOOK_SECONDS = 5.0  # between two looks for nodes that came
-TOGETHER_SECONDS = 5.0  # to wait for the others when a member is ready
+FURTHER_SECONDS = 5.0  # to wait for further members when one is ready
 START_SECONDS = 120.0  # until the first member is ready: imports, and the rates of its device
 CLOSE_SECONDS = 1.0  # that members have to remove their files
 MOST_STARTS = 4  # of one member: a device whose process dies again and again is left alone
@@ -52,16 +52,21 @@ class MemberActor:
 class RayEngine:
     """An Engine over Ray. `device` is a device's name, which every member resolves on its own machine."""
 
-    def __init__(self, address: FleetAddress, device: str, seconds: float = START_SECONDS) -> None:
-        """Connect, and wait until a member is ready. Raises MisuseError if there is none."""
-        self.device = device
+    def __init__(self, address: FleetAddress, device: str, seconds: float = START_SECONDS,
+                 look_seconds: float = LOOK_SECONDS,
+                 connect: Callable[[FleetAddress, str], RayCluster] = RayCluster) -> None:
+        """Connect, and wait at most `seconds` until a member is ready. Raises MisuseError if there is none.
+
+        There are `look_seconds` between two looks for nodes that came.
+        """
+        self.device, self._look_seconds = device, look_seconds
         self._actors: dict[str, MemberActor] = {}
         self._starts: dict[str, int] = {}
         self._reasons: dict[str, str] = {}  # name of an actor -> why its member failed to start
         self._refusals = Counter[str]()  # node -> its devices that do not take part
         self._events: list[Event] = []
         self._looked = -math.inf
-        self.cluster = RayCluster(address, device.partition(":")[0])
+        self.cluster = connect(address, device.partition(":")[0])
         try:
             self._greeting = json.dumps(hello(device, os.environ.get("RAY_AUTH_MODE", "")))
             self._actor_class = self.cluster.ray.remote(RayMember)
@@ -103,7 +108,7 @@ class RayEngine:
         deadline = time.monotonic() + seconds
         while True:
             self._look()
-            self._receive(max(0.0, min(deadline - time.monotonic(), LOOK_SECONDS)))
+            self._receive(max(0.0, min(deadline - time.monotonic(), self._look_seconds)))
             if self._events or time.monotonic() >= deadline:
                 events, self._events = self._events, []
                 return events
@@ -138,7 +143,7 @@ class RayEngine:
                 break
             self._receive(0.5)
             ready = len(self.members)
-            if ready and (first := min(first, time.monotonic())) + TOGETHER_SECONDS < time.monotonic():
+            if ready and (first := min(first, time.monotonic())) + FURTHER_SECONDS < time.monotonic():
                 return
             if ready == len(self._actors) > 0:
                 return
@@ -156,8 +161,8 @@ class RayEngine:
                        f"'{{\"seqtune_{backend}\": 1}}'")
 
     def _look(self) -> None:
-        """Start an actor for each device without one, at most every LOOK_SECONDS."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+        """Start an actor for each device without one, at most every `look_seconds`."""
+        if time.monotonic() - self._looked < self._look_seconds:
             return
         self._looked = time.monotonic()
         offers = self.cluster.offers()

@@ -16,7 +16,7 @@ _HEADER_BYTES = 9  # of a frame: length (3), type, flags, stream (4)
 _SETTINGS = 4
 
 
-def probe(address: str) -> None:
+def probe_head(address: str) -> None:
     """Raise MisuseError if nobody listens at `ray://HOST:PORT`, or something that does not speak gRPC."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:

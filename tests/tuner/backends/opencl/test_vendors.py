@@ -18,7 +18,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends import discovery as all_devices
+from seqtune.tuner.backends.discovery import Discovery
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery, pocl, programs, vendors
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
@@ -107,9 +107,10 @@ def test_two_runtimes_on_one_cpu_are_two_devices(tmp_path: Path, monkeypatch: py
 
 def test_a_device_whose_runtime_is_missing_is_refused_with_the_name_of_the_extra(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(all_devices, "_discover", lambda backend: ((CPU,), None))
+    here = types.SimpleNamespace(devices=lambda: [CPU], unavailable=lambda: None)
+    monkeypatch.setitem(sys.modules, "opencl_with_pocl", here)
     with pytest.raises(DeviceError, match=r"pip install 'seqtune\[intel-opencl\]'"):
-        all_devices.find("opencl:intel-cpu")
+        Discovery({"opencl": "opencl_with_pocl:Backend"}).find("opencl:intel-cpu")
 
 
 def test_remarks_of_the_compiler_do_not_become_a_warning() -> None:

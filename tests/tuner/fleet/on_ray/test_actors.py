@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from seqtune.errors import MisuseError
-from seqtune.tuner.fleet.on_ray import engine as ray_engine
 from seqtune.tuner.fleet.on_ray.cluster import FleetAddress, Offer
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 
@@ -57,13 +56,12 @@ class StandIn:
 def start(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
     """Start a fleet, which looks for devices without a pause; return why it has no member."""
     strategies = ModuleType("ray.util.scheduling_strategies")
-    monkeypatch.setattr(strategies, "NodeAffinitySchedulingStrategy", lambda node, soft: None, raising=False)
+    vars(strategies)["NodeAffinitySchedulingStrategy"] = lambda node, soft: None
     for module in (ModuleType("ray"), ModuleType("ray.util"), strategies):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(ray_engine, "RayCluster", lambda address, backend: stand_in)
-    monkeypatch.setattr(ray_engine, "LOOK_SECONDS", 0.0)
     with pytest.raises(MisuseError) as raised:
-        RayEngine(FleetAddress.parse("auto"), "llvm:0", seconds=1.0)
+        RayEngine(FleetAddress.parse("auto"), "llvm:0", seconds=1.0, look_seconds=0.0,
+                  connect=lambda address, backend: stand_in)  # type: ignore[arg-type,return-value]
     return str(raised.value)
 
 

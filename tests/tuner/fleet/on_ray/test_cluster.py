@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,21 +49,21 @@ def test_nobody_at_an_address_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with pytest.raises(MisuseError, match=f"nobody answers at ray://127.0.0.1:{port} "):
-        head_probe.probe(f"ray://127.0.0.1:{port}")
+        head_probe.probe_head(f"ray://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9)])
 def test_a_port_of_something_else_is_one_line(words: bytes) -> None:
     with server(words) as address, pytest.raises(MisuseError, match="is not the port of a Ray client server"):
-        head_probe.probe(address)
+        head_probe.probe_head(address)
 
 
 def test_a_server_of_grpc_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     with server(SETTINGS) as address:
-        head_probe.probe(address)
+        head_probe.probe_head(address)
     monkeypatch.setenv("RAY_USE_TLS", "1")  # Ray itself finds out about servers that speak TLS
     with server(b"") as address:
-        head_probe.probe(address)
+        head_probe.probe_head(address)
 
 
 def test_a_missing_or_an_empty_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +85,7 @@ def test_a_missing_or_an_empty_token_is_one_line(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("prefix", [local_folder.PREFIX, local_folder.MEMBER_PREFIX])
-def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(prefix: str,
-                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(prefix: str) -> None:
     first = LocalFolder(prefix)
     try:
         child = os.fork()
@@ -99,8 +97,7 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(prefix: str,
         assert left
         LocalFolder(prefix).remove()
         assert all(path.exists() for path in left)  # it could belong to a process that starts just now
-        monkeypatch.setattr(local_folder, "NEW", 0.0)
-        LocalFolder(prefix).remove()
+        LocalFolder(prefix, spared=0.0).remove()
         assert not any((path / "ray").exists() for path in left)
         assert first.path.exists()
     finally:
@@ -137,16 +134,13 @@ class FakeRay:
         return [{"NodeID": "n", "NodeManagerHostname": "host", "Alive": True, "Resources": {"seqtune_llvm": 2.0}}]
 
 
-def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: FakeRay())
-    monkeypatch.setattr(ray_cluster, "check_token", lambda: None)
-    monkeypatch.setattr(head_probe, "probe", lambda address: None)
+def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up() -> None:
     now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     offers = [Offer("n", "host", 2, (("seqtune_llvm", 1.0),))]
     with socket.create_server(("127.0.0.1", 0)) as head:
         host, port = head.getsockname()
-        cluster = RayCluster(FleetAddress.parse(f"ray://{host}:{port}"), "llvm")
+        cluster = RayCluster(FleetAddress.parse(f"ray://{host}:{port}"), "llvm", lambda local: FakeRay(),
+                             lambda address: None, lambda: now[0])
         assert cluster.offers() == offers
         assert not cluster.is_silent
     assert cluster.offers() == []
@@ -171,11 +165,10 @@ class LostMethod:
         raise Exception("Ray Client is not connected.")
 
 
-def test_a_connection_that_is_lost_while_something_is_sent_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: FakeRay())
-    monkeypatch.setattr(RayCluster, "_check", lambda cluster: None)
+def test_a_connection_that_is_lost_while_something_is_sent_is_one_line() -> None:
     engine = RayEngine.__new__(RayEngine)
-    engine.cluster = RayCluster(FleetAddress.parse("ray://127.0.0.1:1"), "llvm")
+    engine.cluster = RayCluster(FleetAddress.parse("ray://127.0.0.1:1"), "llvm", lambda local: FakeRay(),
+                                lambda address: None)
     actor = SimpleNamespace(cancel=LostMethod(), close=LostMethod())
     engine._actors = {"here": MemberActor("here", "n", actor, None, Member("here", DEVICE), {7: 1})}
     with pytest.raises(SeqtuneError, match=r"the Ray cluster does not answer any more: .*not connected"):
