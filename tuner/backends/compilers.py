@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from typing import Protocol
 
 from seqtune.kernels.devices.device import Device
@@ -11,6 +12,7 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 
+from ..processes import processors
 from .compiled_step import CompiledStep
 
 
@@ -49,3 +51,18 @@ def compiler_ahead(device: Device) -> CompilerAhead | None:
     """The compiler ahead of a device's backend, or None if the backend has none."""
     reference = COMPILERS_AHEAD.get(device.backend)
     return None if reference is None else resolve(reference)(device)  # type: ignore[operator]
+
+
+def compile_all(ahead: CompilerAhead, problem: Problem, configurations: Sequence[Configuration],
+                allowance: Callable[[], float], most_seconds: float, cores: int | None = None) -> None:
+    """Compile what the configurations need on all cores (None: this machine's), and give up what takes too long.
+
+    A kernel may take the seconds of `allowance`, which is asked only if something is compiled, and all together
+    `most_seconds`.
+    """
+    compiling = ahead.start(problem, configurations)
+    if compiling:
+        seconds = min(allowance() * math.ceil(len(compiling) / (cores or processors())), most_seconds)
+        _, late = wait(compiling, timeout=seconds if math.isfinite(seconds) else None)
+        if late:
+            ahead.stop()

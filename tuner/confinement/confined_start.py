@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -36,14 +36,11 @@ def needs_confinement(hello: Mapping[str, Any]) -> bool:
     return on_cpu and any("document" in library and not library["allowed"] for library in hello["libraries"])
 
 
-def warn_if_free() -> None:
+@lru_cache(maxsize=2)  # once in a process
+def warn_if_free(version: Callable[[], int] = landlock.version) -> None:
     """Issue a SeqtuneWarning, once in a process, where this system cannot confine a worker."""
-    if landlock.version() < landlock.OLDEST:
-        _warn()
-
-
-@lru_cache(maxsize=1)
-def _warn() -> None:
+    if version() >= landlock.OLDEST:
+        return
     warnings.warn("this system cannot confine kernels of a library file (it has no Landlock of Linux 5.19): they can "
                   "do what you can; run only files that you trust", SeqtuneWarning, stacklevel=2)
 
@@ -71,7 +68,7 @@ def cache_folder(hello: Mapping[str, Any]) -> Path:
     return _folder(hashlib.sha256("\0".join(names).encode()).hexdigest()[:16])  # 64 bits: no two libraries share one
 
 
-def _sweep(caches: Path) -> None:
+def sweep(caches: Path) -> None:
     """Remove the folders of libraries that were not measured for long."""
     for folder in caches.iterdir():
         with suppress(OSError):
@@ -86,7 +83,7 @@ def _folder(digest: str) -> Path:
         with suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
             os.utime(cache)
-            _sweep(cache.parent)
+            sweep(cache.parent)
     if not cache.is_absolute() or not os.access(cache, os.W_OK):
         cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-"))
         atexit.register(shutil.rmtree, cache, ignore_errors=True)

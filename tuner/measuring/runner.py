@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import wait
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -24,8 +23,7 @@ from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
-from ..backends.compilers import CompilerAhead, compiler_ahead
-from ..processes import processors
+from ..backends.compilers import CompilerAhead, compile_all, compiler_ahead
 from .deadline import Deadline, OutOfTime
 from .timing import Options
 from .worker.message import Message
@@ -64,19 +62,20 @@ class Runner:
 
     The worker gets the libraries in use and the import path of this process. `backend`, `kernels` (name ->
     "module:attribute") and `path` (folders to import from) add a backend or kernels from outside this package.
+    `ahead` compiles for that backend before the worker does. `limits` makes the time limits of a problem.
     """
 
     def __init__(self, device: Device, backend: str | None = None, kernels: Mapping[str, str] | None = None,
-                 path: Sequence[str] = ()) -> None:
-        self.device = device
+                 path: Sequence[str] = (), ahead: CompilerAhead | None = None,
+                 limits: Callable[[Problem, Options, float], Limits] = Limits.of) -> None:
+        self.device, self._limits = device, limits
         self._hello: Message = {
             "device": device.to_json(), "backend": backend, "libraries": messages_in_use(),
             "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
         self._failed_outputs: dict[Problem, list[str]] = {}  # why configurations could not compute expected outputs
         self._lost_workers = Counter[Problem]()  # by such configurations
-        # A backend from outside compiles by itself: nobody knows what it needs.
-        self._ahead: CompilerAhead | None = compiler_ahead(device) if backend is None else None
+        self._ahead = compiler_ahead(device) if backend is None else ahead
 
     def __enter__(self) -> Runner:
         return self
@@ -180,7 +179,7 @@ class Runner:
         """
         planned = math.inf if message["do"] == "compare" else max(0.0, options.planned - deadline.elapsed)
         worker = self._opened(min(deadline.left, planned))
-        limits = Limits.of(problem, options, worker.build_allowance)
+        limits = self._limits(problem, options, worker.build_allowance)
         left = replace(options, budget=deadline.left, planned=max(0.0, options.planned - deadline.elapsed))
         return WorkerRequest(worker, problem, limits, {
             **message, "problem": problem.to_json(), "options": left.to_json(),
@@ -206,13 +205,8 @@ class Runner:
         """
         if self._ahead is None or len(configurations) < 2:  # the worker compiles a single kernel as fast
             return
-        compiling = self._ahead.start(problem, configurations)
-        if compiling:
-            allowance = max(options.build_seconds, self.open(deadline.left))
-            seconds = min(allowance * math.ceil(len(compiling) / processors()), deadline.left)
-            _, late = wait(compiling, timeout=seconds if math.isfinite(seconds) else None)
-            if late:
-                self._ahead.stop()
+        compile_all(self._ahead, problem, configurations,
+                    lambda: max(options.build_seconds, self.open(deadline.left)), deadline.left)
 
     def _opened(self, seconds: float) -> WorkerProcess:
         self.start()

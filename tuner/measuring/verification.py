@@ -82,7 +82,8 @@ class Verdict:
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
            seconds: float = SECONDS, progress: Callable[[str], None] = lambda text: None,
-           clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple) -> Verdict:
+           clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple,
+           open_meter: Callable[[], LoadMeter] = LoadMeter) -> Verdict:
     """Measure the candidates and the default within `seconds`.
 
     Where the default fails, the first of `stand_ins()` that runs takes its place, if there is time to try it.
@@ -95,7 +96,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     Each batch is planned for an equal share of the time that is left. Where builds take long or the machine is loaded,
     it has fewer rounds, but at least FEWEST_ROUNDS. All batches are cut to the number of rounds of the shortest one.
     """
-    deadline, meter = Deadline(seconds, clock), LoadMeter()
+    deadline, meter = Deadline(seconds, clock), open_meter()
     distinct = list(dict.fromkeys([default, *candidates]))
     options = Options(patience=PATIENCE * seconds, longest_seconds=min(Options().longest_seconds, ALONE * seconds))
     least = launch_seconds(problem, measurer.device)

@@ -10,10 +10,10 @@ import pytest
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.operations.feature import Feature
+from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.cost_models import word_codes as word_codes_module
 from seqtune.tuner.cost_models.features import features
 from seqtune.tuner.cost_models.word_codes import declared_words, word_codes
 from tests.support.synthetic import WIDE
@@ -44,11 +44,13 @@ def test_a_word_has_its_place_among_them_whatever_else_is_there() -> None:
     assert word_codes(WORDY, "kind", np.array(["zen5"])).tolist() == [foreign[2]]
 
 
+CHANGED = SimpleNamespace(features=(Feature("layout", "", choices=("tiled",)),))
+
+
 def test_the_words_of_a_library_are_those_of_the_version_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library may be used again after its file has changed: the kernel is equal, the feature has other choices."""
     assert "NCHW" in declared_words(WORDY)["layout_or_body"]
-    changed = Feature("layout", "", choices=("tiled",))
-    monkeypatch.setattr(word_codes_module, "operation", lambda name: SimpleNamespace(features=(changed,)))
+    monkeypatch.setitem(OPERATIONS, WORDY.operation, f"{__name__}:CHANGED")
     assert declared_words(WORDY)["layout_or_body"] == ("row", "tap", "tiled")
 
 

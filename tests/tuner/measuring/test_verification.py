@@ -189,9 +189,13 @@ def test_the_error_of_the_check_survives_the_rounds() -> None:
 
 
 @pytest.mark.parametrize(("others", "loaded"), [(0.5, True), (0.0, False)])
-def test_a_verdict_under_load_is_marked(others: float, loaded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(others=others))
-    verdict = run([1.0, 0.5])
+def test_a_verdict_under_load_is_marked(others: float, loaded: bool) -> None:
+    class Meter(LoadMeter):
+        def load(self) -> Load:
+            return Load(others=others)
+
+    measurer = NoisyMeasurer({DEFAULT: 1.0, choice(1): 0.5}, 0)
+    verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=600.0, open_meter=Meter)
     assert (verdict.loaded, verdict.winner) == (loaded, choice(1))
 
 

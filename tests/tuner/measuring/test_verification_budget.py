@@ -115,9 +115,9 @@ def test_a_budget_too_small_for_all_leaves_the_slowest_out_of_the_rounds() -> No
     (1e-6, (1e-4, 1e-4), False),  # 1,024 FLOP at 1,000 FLOP/s: a launch takes a second at least
     (0.0, (0.015, 0.005), True), (0.0, (0.05, 0.005), False), (100.0, (0.015, 0.005), True)])
 def test_what_cannot_fit_into_the_budget_is_not_verified(
-        peak: float, times: tuple[float, float], fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        peak: float, times: tuple[float, float], fits: bool) -> None:
     measurer = NoisyMeasurer(dict(zip((DEFAULT, choice(1)), times, strict=True)), 0)
-    monkeypatch.setattr(measurer, "device", replace(measurer.device, peak_gflops=peak))
+    measurer.device = replace(measurer.device, peak_gflops=peak)
     if fits:
         assert verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=1.0, clock=lambda: 0.0).winner == choice(1)
     else:

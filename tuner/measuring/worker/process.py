@@ -52,10 +52,7 @@ class WorkerProcess:
         self._fault = ""  # why what it sent is no message, if so
         self._messages: queue.SimpleQueue[Message | FormatError | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
-        # Threads of NumPy would disturb kernels on the CPU; for a GPU they make the reference sixteen times as fast.
-        alone = {} if hello["device"]["backend"] in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
-        environment = {**PINNED, **os.environ, **alone,
-                       "PYTHONPATH": python_path()}
+        environment = environment_for(hello["device"]["backend"])
         words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker.worker"]
         self._cache = confined_start.cache_folder(hello) if confined_start.needs_confinement(hello) else None
         if self._cache is not None:
@@ -178,9 +175,16 @@ class WorkerProcess:
             cause += ", as by an access outside a buffer" if -code in STRAY else ""
         except ValueError:
             cause = f"signal {-code}"
-        said = f": {last[-1]}" if last and -code not in STRAY else ""  # Intel's runtime then asks to report a bug of it
-        text = one_line(f"the worker died ({cause}){said}")
+        message = f": {last[-1]}" if last and -code not in STRAY else ""  # Intel's runtime then asks for a bug report
+        text = one_line(f"the worker died ({cause}){message}")
         return text if self._cache is None else f"{text}; if it dies again, remove {self._cache}"
+
+
+def environment_for(backend: str) -> dict[str, str]:
+    """The variables of a worker for a device of this backend."""
+    # Threads of NumPy would disturb kernels on the CPU; for a GPU they make the reference sixteen times as fast.
+    alone = {} if backend in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
+    return {**PINNED, **os.environ, **alone, "PYTHONPATH": python_path()}
 
 
 def _warn(text: str) -> None:

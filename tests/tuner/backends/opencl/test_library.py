@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,23 +83,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+MakeLimits = Callable[[Problem, Options, float], Limits]
+
+
+def impatient(problem: Problem, options: Options, build_allowance: float) -> Limits:
     """A build has the 8 seconds of the options: PoCL's takes a tenth, and OpenCL's allowance of 30 is much to wait."""
-    def limits(problem: Problem, options: Options, build_allowance: float = 0.0) -> Limits:
-        return of(problem, options)
-
-    of = Limits.of
-    monkeypatch.setattr(Limits, "of", limits)
+    return Limits.of(problem, options)
 
 
-def measured(device: Device, *requests: Sequence[str]) -> dict[str, Measurement]:
+def measured(device: Device, *requests: Sequence[str], limits: MakeLimits = Limits.of) -> dict[str, Measurement]:
     """The measurements of deeds, by deed. A loop keeps a core busy until its limit, which is a short one.
 
     PoCL launches a kernel once to build it, so that the limit of a build counts.
     """
     found: dict[str, Measurement] = {}
-    with Runner(device) as runner:
+    with Runner(device, limits=limits) as runner:
         for deeds in requests:
             configurations = [Configuration("wrong.deeds", (("DEED", deed), ("group", 8))) for deed in deeds]
             options = Options(samples=1, build_seconds=8.0, run_seconds=4.0)
@@ -111,11 +109,10 @@ def measured(device: Device, *requests: Sequence[str]) -> dict[str, Measurement]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("impatient")
 def test_wrong_kernels_become_records_and_the_search_goes_on(device: Device, folder: Path) -> None:
     seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
     deeds = ["WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "COMPILE", "INTEGER"]
-    results = measured(device, deeds, ["LOOP"], ["GOOD"])
+    results = measured(device, deeds, ["LOOP"], ["GOOD"], limits=impatient)
     assert [result.status for result in results.values()] == [
         *[Status.CORRECTNESS] * 4, Status.CRASH, Status.COMPILE, Status.CORRECTNESS, Status.TIMEOUT, Status.CORRECT]
     assert "wrong result in y[" in results["WRONG"].message

@@ -19,7 +19,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options, check, prepare
-from seqtune.tuner.measuring.worker.process import WorkerProcess
+from seqtune.tuner.measuring.worker.process import environment_for
 from seqtune.tuner.measuring.worker.request import Limits
 from tests.support import planted
 
@@ -173,10 +173,12 @@ def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -
 
 @pytest.mark.parametrize(("model", "reason"), [("hungry", r"the worker died \(SIGKILL\)"), ("slow", "not within 0 s")])
 def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
-        model: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if model == "slow":
-        monkeypatch.setattr(Limits, "of", lambda *_: Limits(0.2, 3.0, 3.0))
-    with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH) as unable:
+        model: str, reason: str) -> None:
+    def limits(problem: Problem, options: Options, allowance: float) -> Limits:
+        return Limits(0.2, 3.0, 3.0) if model == "slow" else Limits.of(problem, options, allowance)
+
+    with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH,
+                limits=limits) as unable:
         for ask in (lambda: list(unable.measure(planted.PROBLEM, [planted.deed("good")], QUICK)),
                     lambda: unable.compare(planted.PROBLEM, [planted.deed("good")], 2, QUICK)):
             with pytest.raises(SeqtuneError, match=f"the operands of gemm m=8 .* cannot be prepared .*{reason}"):
@@ -253,29 +255,15 @@ def test_the_worker_ends_with_its_parent(name: str) -> None:
     worker.wait(timeout=60.0)  # the request would take 440 s, or for ever
 
 
-def started_with(backend: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of a worker for a device of this backend."""
-    environments: list[dict[str, str]] = []
-
-    def refuse(command: list[str], env: dict[str, str], **options: object) -> None:
-        environments.append(env)
-        raise OSError("planted")
-
-    monkeypatch.setattr("subprocess.Popen", refuse)
-    with pytest.raises(OSError, match="planted"):
-        WorkerProcess("a device", {"device": {"backend": backend}})
-    return environments[0]
-
-
 @pytest.mark.parametrize(("backend", "limited"), [("llvm", "1"), ("opencl", "1"), ("cuda", None), ("triton", None)])
 def test_numpys_threads_are_limited_where_kernels_run_on_the_cpu(
         backend: str, limited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    assert started_with(backend, monkeypatch).get("OPENBLAS_NUM_THREADS") == limited
+    assert environment_for(backend).get("OPENBLAS_NUM_THREADS") == limited
 
 
 def test_threads_of_intels_opencl_runtime_are_pinned_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SYCL_CPU_CU_AFFINITY", raising=False)
-    assert started_with("opencl", monkeypatch)["SYCL_CPU_CU_AFFINITY"] == "close"
+    assert environment_for("opencl")["SYCL_CPU_CU_AFFINITY"] == "close"
     monkeypatch.setenv("SYCL_CPU_CU_AFFINITY", "spread")
-    assert started_with("opencl", monkeypatch)["SYCL_CPU_CU_AFFINITY"] == "spread"
+    assert environment_for("opencl")["SYCL_CPU_CU_AFFINITY"] == "spread"
