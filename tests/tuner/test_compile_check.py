@@ -66,7 +66,6 @@ def _compiler(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     except UnavailableError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr("seqtune.kernels.launches.implementation.resolve", lambda name: globals()[name.split(":")[1]])
 
 
 def h200() -> Device:

@@ -6,6 +6,7 @@ tensors, which is how it is tested without one.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -38,11 +39,11 @@ class TritonCalls:
 
     compiles_at_launch = True
 
-    def __init__(self, torch_device: str, device: Device | None = None,
-                 flush: Callable[[], None] | None = None) -> None:
-        import torch
-
-        self._torch: Any = torch
+    def __init__(self, torch_device: str, device: Device | None = None, flush: Callable[[], None] | None = None,
+                 torch: Any = None, function_of: Callable[[str, str], Any] = function_of) -> None:
+        """`torch` is the module of PyTorch by default, `function_of` finds the Triton function of a module's entry."""
+        self._torch: Any = torch or importlib.import_module("torch")
+        self._function_of = function_of
         self._torch_device, self._device, self._flush = torch_device, device, flush
 
     @contextmanager
@@ -105,7 +106,7 @@ class TritonCalls:
                  addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step."""
         (module, constants), local = program, step.local_size or (1,)
-        function = function_of(module, step.entry)
+        function = self._function_of(module, step.entry)
         named = FUSION | {name: value for name, value in constants.items()
                           if name in OPTIONS or name in function.arg_names}
         grid = tuple(size // threads for size, threads in zip(step.global_size, local, strict=True))

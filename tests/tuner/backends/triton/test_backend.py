@@ -16,7 +16,6 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.launches.call import CallStep
 from seqtune.tuner.backends.backend import DeviceLost, LaunchError
-from seqtune.tuner.backends.triton import calls
 from seqtune.tuner.backends.triton.backend import TritonBackend
 from seqtune.tuner.backends.triton.calls import TritonCalls
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted
@@ -63,7 +62,7 @@ def test_without_a_gpu_the_reason_is_one_line() -> None:
 
 
 @needs("torch")
-def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device() -> None:
     answers: list[Exception] = []
 
     def synchronize(place: str) -> None:
@@ -79,9 +78,8 @@ def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device(monkeypat
         def __getitem__(self, grid: tuple[int, ...]) -> Any:
             return lambda *values, **named: refused()
 
-    monkeypatch.setattr(calls, "function_of", lambda module, entry: Launcher())
-    driver = TritonCalls("cuda:0", flush=lambda: None)
-    driver._torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize))
+    driver = TritonCalls("cuda:0", flush=lambda: None, function_of=lambda module, entry: Launcher(),
+                         torch=SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)))
     launch = driver.launcher(("product", {}), CallStep("product", (), (1,), (1,)), {})
     with pytest.raises(LaunchError, match="out of resource"):
         launch()
