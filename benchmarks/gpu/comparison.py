@@ -39,7 +39,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.backends.backend import Backend, BuildError, LaunchError, open_backend, wall_clock
 from seqtune.tuner.backends.discovery import check_present, find
 from seqtune.tuner.measuring.runner import Measurer
-from seqtune.tuner.measuring.timed_calls import Timed, time_in_turns
+from seqtune.tuner.measuring.timed_calls import Timed, time_in_rounds
 from seqtune.tuner.measuring.timing import Expected, check, prepare
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
@@ -197,7 +197,7 @@ def take_turns(problem: Problem, entries: Sequence[Entry], rounds: int, compiled
                 contestants.append(contestant)
                 timed[entry.method] = time
         seconds = {method: min(samples)
-                   for method, samples in time_in_turns(timed, rounds, SAMPLE_SECONDS).items()}
+                   for method, samples in time_in_rounds(timed, rounds, SAMPLE_SECONDS).items()}
     return [{"problem": problem.key, "method": contestant.method, "seconds": seconds[contestant.method],
              "error": contestant.error, **contestant.details} for contestant in contestants], notes
 

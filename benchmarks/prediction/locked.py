@@ -2,7 +2,7 @@
 
 Every locked problem (`benchmarks.data.locked_problems`) is first searched: completely if its space has at most
 --trials configurations, else by a local search of that many. Then all that any method proposes, the fastest eight of
-the search, the safe default and random configurations run in one contest (`seqtune.tuner.measuring.contest`): each has
+the search, the safe default and random configurations are compared (`seqtune.tuner.measuring.compared_times`): each has
 one time for all methods, the median over three builds. Shares are shown by kind of problem, with 95 % intervals and the
 ceiling: an oracle whose choice is measured again.
 

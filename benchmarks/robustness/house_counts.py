@@ -62,7 +62,7 @@ REASONS: Mapping[str, str] = {
     "tuner/backends/cuda/libcuda.py: {'fp32': 7, 'fp16': 6, 'bf16': 9}":
         "the numbers of CUtensorMapDataType, which only the driver's tensor maps use",
     "tuner/backends/guarded_buffers.py: GuardedBuffers": "the one",
-    "tuner/measuring/comparison.py: in_rounds": "the one",
+    "tuner/measuring/comparison.py: sample_in_rounds": "the one",
     "tuner/measuring/comparison.py": "the one",
     "tuner/strategies/t_test.py": "Droplet Search moves by it, as published; its samples are no pairs",
 }

@@ -19,13 +19,13 @@ from benchmarks.search.trials import SearchRun
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
-from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
+from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.run.finals import fastest_finalist, finalists_of, hold_finals
 from seqtune.tuner.run.plan import Finals
 
-CONTEST = ContestOptions(builds=7, rounds=30)  # twice as many as usual: answers often differ by less than 1 %, and the
+CONTEST = CompareOptions(builds=7, rounds=30)  # twice as many as usual: answers often differ by less than 1 %, and the
 #                                                 same kernel of 0.2 ms by up to 7 % between builds of PoCL
 Answers = dict[str, list[int | None]]  # "trials" or "seconds" -> the answer at each moment
 
@@ -76,7 +76,7 @@ def held(task: Task, runs: Mapping[Search, SearchRun], at: Mapping[str, Sequence
     answers = {run: _answers(run, searched, at, task, measurer) for run, searched in runs.items()}
     numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
                       if number is not None})
-    contest = hold_contest(measurer, task.problem, [task[number] for number in numbers], CONTEST, renew)
+    contest = compare_all(measurer, task.problem, [task[number] for number in numbers], CONTEST, renew)
     return AnswerContest(answers, {number: contest.seconds[task[number]] for number in numbers})
 
 

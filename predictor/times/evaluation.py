@@ -22,7 +22,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.tuner.measuring.contest import Contest, hold_contest, retest_log_share
+from seqtune.tuner.measuring.compared_times import ComparedTimes, compare_all, retest_log_share
 from seqtune.tuner.measuring.runner import Runner
 
 from ..model import Predictor
@@ -35,7 +35,7 @@ METHODS = (OURS, "transformer", "random", *BASELINES)
 OLD_NAMES = {"seq2seq": OURS}  # names of methods in earlier versions, still understood
 COUNTS = (0, 3, 5)
 
-Measure = Callable[[Problem, Device, Sequence[Configuration]], Contest]
+Measure = Callable[[Problem, Device, Sequence[Configuration]], ComparedTimes]
 OnSkip = Callable[[Problem, str], None]  # receives a problem on which nothing ran, and the reason
 
 
@@ -62,9 +62,9 @@ class LiveContest:
     def __exit__(self, *error: object) -> None:
         self.runner.close()
 
-    def __call__(self, problem: Problem, device: Device, proposals: Sequence[Configuration]) -> Contest:
+    def __call__(self, problem: Problem, device: Device, proposals: Sequence[Configuration]) -> ComparedTimes:
         self.progress(f"{problem.brief()}: a first look at {len(proposals)} configurations")
-        return hold_contest(self.runner, problem, proposals, renew=self.runner.close, progress=self.progress)
+        return compare_all(self.runner, problem, proposals, renew=self.runner.close, progress=self.progress)
 
 
 def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,

@@ -31,7 +31,7 @@ from seqtune.predictor.times.adaptation.report import RetrainingReport, comparis
 from seqtune.predictor.times.evaluation import LiveContest
 from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.measuring.contest import Contest
+from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
@@ -155,8 +155,8 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
                                Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
         Dataset.from_journal(journal, held_out=[held.key]).write(tmp_path / "data.parquet")
 
-    def measured(self: object, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> Contest:
-        return Contest(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {}, {})
+    def measured(self: object, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> ComparedTimes:
+        return ComparedTimes(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {}, {})
 
     monkeypatch.setattr(LiveContest, "__call__", measured)
     told: list[str] = []

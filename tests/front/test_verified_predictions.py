@@ -19,7 +19,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times import evaluation
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.measuring.contest import ContestOptions, hold_contest
+from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
 
@@ -114,7 +114,7 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
 def test_a_live_evaluation_measures_what_the_methods_propose(
         run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "hold_contest", partial(hold_contest, options=ContestOptions(builds=2, rounds=1)))
+    monkeypatch.setattr(evaluation, "compare_all", partial(compare_all, options=CompareOptions(builds=2, rounds=1)))
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
     problems.write_text("gemm m=20 n=20 k=20\n")
     run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", str(journal))

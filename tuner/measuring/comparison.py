@@ -55,8 +55,8 @@ class Rule:
     batches: int = 1  # parts of the rounds, equally long, in each of which the median lead must exceed the margin
 
 
-def in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed: int,
-              goes_on: Callable[[int], bool] = lambda whole: True) -> list[tuple[float, ...]]:
+def sample_in_rounds(take: Callable[[int], float | None], count: int, rounds: int, seed: int,
+                     goes_on: Callable[[int], bool] = lambda whole: True) -> list[tuple[float, ...]]:
     """Sample each index below `count` once in a round, in a new random order; return the samples by index and round.
 
     `take` is called with an index and returns seconds, or None where the kernel does not run, or no longer. `goes_on`

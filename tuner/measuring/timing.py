@@ -24,7 +24,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError, OutputCheck, SelfChecked, TimeLimit
-from .comparison import in_rounds
+from .comparison import sample_in_rounds
 from .expected_outputs import Expectation
 from .pace import Pace
 from .reference import make_operands, reference
@@ -263,10 +263,10 @@ def _samples(take: Callable[[], float], options: Options, best: float, pace: Pac
     return tuple(samples)
 
 
-def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expectation, rounds: int,
-                   options: Options, at: Callable[[int], None] = lambda index: None,
-                   pace: Pace | None = None) -> list[Measurement | None]:
-    """Check each finalist again, then time all in `rounds` rounds of one sample each (see `comparison.in_rounds`).
+def check_and_compare(executables: Sequence[Executable | None], operands: Operands, expected: Expectation, rounds: int,
+                      options: Options, at: Callable[[int], None] = lambda index: None,
+                      pace: Pace | None = None) -> list[Measurement | None]:
+    """Check each executable, then time all in `rounds` rounds of one sample each (see `comparison.sample_in_rounds`).
 
     The orders of the rounds are drawn from `options.order_seed`. A launch before each sample refills the caches, so
     that these times can be compared with those of `check_and_time`. `at` is called with the index of the executable
@@ -305,8 +305,8 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             return None
 
     with pace.waiting() as waiting:
-        samples = in_rounds(take, len(executables), rounds, options.order_seed,
-                            lambda whole: whole < options.fewest_rounds or not pace.is_over)
+        samples = sample_in_rounds(take, len(executables), rounds, options.order_seed,
+                                   lambda whole: whole < options.fewest_rounds or not pace.is_over)
     return [
         replace(checked, samples=samples[index],
                 disturbed=min(len(samples[index]), samplers[index].disturbed + disturbed[index]))

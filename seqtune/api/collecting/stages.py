@@ -17,7 +17,7 @@ from seqtune.data.record import COMPARED
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.measuring.contest import ContestOptions, hold_contest, store_contest
+from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all, store_compared_times
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.run.local_run import tune
@@ -41,7 +41,7 @@ MOST_REFUSED = 20  # problems that cannot be measured at all; then something is 
 # Features that the source of an operation's kernels depends on.
 SOURCES = {"conv2d": ("layout", "r", "s", "stride_w"), "gemm": ("trans_a", "trans_b", "k"),
            "attention": ("layout", "mask", "causal", "head_dim")}
-BUILDS = ContestOptions(builds=2, rounds=9, seconds=4.0)
+BUILDS = CompareOptions(builds=2, rounds=9, seconds=4.0)
 
 
 class Stage(Protocol):
@@ -180,11 +180,11 @@ class Contests:
         generator = np.random.default_rng(collection.seed_of(task.problem))
         others = generator.permutation(ran[FASTEST:])[:OTHERS]
         chosen = [task[number] for number in (*ran[:FASTEST].tolist(), *others.tolist())]
-        contest = hold_contest(collection.measurer, task.problem, chosen, BUILDS, renew=collection.renew)
-        store_contest(collection.journal, task.problem, task.device,
-                      {kernel.name: kernel.version for kernel in task.kernels}, contest)
+        compared = compare_all(collection.measurer, task.problem, chosen, BUILDS, renew=collection.renew)
+        store_compared_times(collection.journal, task.problem, task.device,
+                             {kernel.name: kernel.version for kernel in task.kernels}, compared)
         collection.runs[task.problem].add(CONTEST)
-        return f"{len(chosen)} configurations, best {contest.best * 1e6:.1f} us"
+        return f"{len(chosen)} configurations, best {compared.best * 1e6:.1f} us"
 
 
 STAGES: tuple[Stage, ...] = (Trials(), Suspects(), Active(), Contests())

@@ -28,7 +28,7 @@ from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, in
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
-from seqtune.tuner.measuring.contest import Contest
+from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.synthetic import Data, data, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel", "few_trees")
@@ -45,11 +45,11 @@ def _checkpoint() -> TimesModel:
     return TimesModel.of_translator(translator.eval(), vocabulary)
 
 
-def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
+def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:
     times = {configuration: time_of(problem, device, configuration) for configuration in configurations}
     builds = {configuration: (Measurement(Status.CORRECT, (time,)),) * 3 for configuration, time in times.items()
               if math.isfinite(time)}
-    return Contest(times, builds, {}, {})
+    return ComparedTimes(times, builds, {}, {})
 
 
 def test_every_device_method_and_number_has_a_row() -> None:
@@ -119,7 +119,7 @@ def test_where_a_space_was_not_exhausted_all_methods_choose_among_what_was_measu
 def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
     asked: dict[tuple[str, str], list[Configuration]] = {}
 
-    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:
         assert len(set(configurations)) == len(configurations)
         asked[problem.key, device.name] = list(configurations)
         return _measure(problem, device, configurations)
@@ -145,10 +145,10 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
     broken, unprepared, good = [one.problem for one in measured_tasks(DATA, held_out=True) if one.device == place][:3]
     queries = [(problem, place) for problem in (broken, unprepared, good)]
 
-    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:
         if problem == unprepared:
             raise SeqtuneError("the operands cannot be prepared")
-        failed = Contest(dict.fromkeys(configurations, math.inf), {}, {}, {})
+        failed = ComparedTimes(dict.fromkeys(configurations, math.inf), {}, {}, {})
         return failed if problem == broken else _measure(problem, device, configurations)
 
     told: list[tuple[Problem, str]] = []
@@ -160,7 +160,7 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
     with pytest.raises(SeqtuneError, match="operands"):
         evaluate(DATA, None, ("default",), measure=measure, queries=queries[:2])
 
-    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
+    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:
         raise UnavailableError("it does not open")
 
     with pytest.raises(UnavailableError):

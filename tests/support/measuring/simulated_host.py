@@ -23,7 +23,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import Executable, OutputCheck
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.pace import Pace
-from seqtune.tuner.measuring.timing import Options, check_and_time, time_in_rounds
+from seqtune.tuner.measuring.timing import Options, check_and_compare, check_and_time
 from seqtune.tuner.measuring.waiting import Waiting
 
 SHORTEST, LONGEST = 0.5, 20.0  # seconds of a stretch
@@ -189,7 +189,7 @@ class SimulatedMeasurer:
             with self._worker(problem, options):
                 executables = [SimulatedExecutable(self.host, truth) if math.isfinite(truth) else None
                                for truth in truths]
-                timed = time_in_rounds(executables, {}, AlwaysRight(), rounds, options, pace=self.pace)
+                timed = check_and_compare(executables, {}, AlwaysRight(), rounds, options, pace=self.pace)
         except Killed:
             raise OutOfTime("killed at the end of the budget") from None
         if any(measurement is not None and not measurement.samples for measurement in timed):

@@ -12,9 +12,9 @@ from seqtune.tuner.measuring.comparison import (
     Rule,
     faster_than,
     holm,
-    in_rounds,
     leads_in_every_batch,
     p_value,
+    sample_in_rounds,
     typical,
 )
 
@@ -29,7 +29,7 @@ def test_each_round_takes_one_sample_of_all_in_a_new_order_that_the_seed_decides
             taken.append(index)
             return float(index)
 
-        assert in_rounds(take, 4, 9, seed) == [(float(index),) * 9 for index in range(4)]
+        assert sample_in_rounds(take, 4, 9, seed) == [(float(index),) * 9 for index in range(4)]
         return taken
 
     rounds = np.array(orders(1)).reshape(9, 4)
@@ -40,7 +40,7 @@ def test_each_round_takes_one_sample_of_all_in_a_new_order_that_the_seed_decides
 
 def test_what_does_not_run_has_no_samples_from_then_on() -> None:
     left = {0: iter([1.0] * 5), 1: iter([2.0] * 2)}
-    assert in_rounds(lambda index: next(left[index], None), 2, 5, 0) == [(1.0,) * 5, (2.0,) * 2]
+    assert sample_in_rounds(lambda index: next(left[index], None), 2, 5, 0) == [(1.0,) * 5, (2.0,) * 2]
 
 
 def test_rounds_in_which_all_were_slow_do_not_change_what_is_typical() -> None:

@@ -10,7 +10,7 @@ from seqtune.data.record import Status
 from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
 from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, Pace
 from seqtune.tuner.measuring.patience import SAVED, SHARE, Patience
-from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, time_in_rounds
+from seqtune.tuner.measuring.timing import Options, check_and_compare, check_and_time, prepare
 from seqtune.tuner.measuring.worker.worker import Worker
 from tests.support import planted
 from tests.support.measuring.simulated_host import AlwaysRight, SimulatedExecutable, SimulatedHost
@@ -188,13 +188,13 @@ def test_samples_of_a_slow_cpu_are_taken_again_once_if_patience_pays(
 def test_every_sample_of_a_comparison_waits_for_a_quick_cpu() -> None:
     operands, expected = prepare(PROBLEM)
     pace = Paces([])
-    time_in_rounds([Fake(), Fake(slip=1.0), Fake()], operands, expected, 5, Options(), pace=pace)
+    check_and_compare([Fake(), Fake(slip=1.0), Fake()], operands, expected, 5, Options(), pace=pace)
     assert pace.settled == 10
 
 
 def test_samples_of_a_comparison_count_as_disturbed_where_the_cpu_stays_slow() -> None:
     operands, expected = prepare(PROBLEM)
-    measurement, = time_in_rounds([Fake()], operands, expected, 5, Options(), pace=Machine((0.0, 1e9)).pace())
+    measurement, = check_and_compare([Fake()], operands, expected, 5, Options(), pace=Machine((0.0, 1e9)).pace())
     assert measurement is not None
     assert measurement.disturbed == len(measurement.samples) == 5
 
@@ -209,7 +209,7 @@ def test_the_end_of_the_request_ends_samples_and_rounds() -> None:
     assert host.now <= 1.1
     pace.begin(2.0)
     began = host.now
-    first, second = time_in_rounds(kernels, {}, AlwaysRight(), 16, Options(), pace=pace)
+    first, second = check_and_compare(kernels, {}, AlwaysRight(), 16, Options(), pace=pace)
     assert first is not None
     assert second is not None
     assert len(first.samples) == len(second.samples) == pytest.approx(6, abs=1), "whole rounds of 0.3 s"
@@ -220,7 +220,7 @@ def test_a_comparison_has_its_fewest_rounds_even_after_the_planned_end() -> None
     host = SimulatedHost(0, steady=True)
     pace = host.pace()
     pace.begin(0.0)
-    measurement, = time_in_rounds([SimulatedExecutable(host, 0.1)], {}, AlwaysRight(), 16, Options(fewest_rounds=3),
+    measurement, = check_and_compare([SimulatedExecutable(host, 0.1)], {}, AlwaysRight(), 16, Options(fewest_rounds=3),
                                   pace=pace)
     assert measurement is not None
     assert len(measurement.samples) == 3

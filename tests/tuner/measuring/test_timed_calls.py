@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from seqtune.tuner.measuring.timed_calls import time_calls
 
 
@@ -24,8 +22,7 @@ def test_the_rounds_have_different_orders() -> None:
     assert len(orders) > 1
 
 
-def test_the_program_rests_before_each_sample_if_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_rests_before_each_sample_if_it_is_asked_to() -> None:
     rests: list[float] = []
-    monkeypatch.setattr("seqtune.tuner.measuring.timed_calls.time.sleep", rests.append)
-    time_calls({"a": int, "b": int}, rounds=2, sample_seconds=1e-9, rest=0.5)
+    time_calls({"a": int, "b": int}, rounds=2, sample_seconds=1e-9, rest=0.5, sleep=rests.append)
     assert rests == [0.5] * 4

@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import LaunchError, wall_clock
 from seqtune.tuner.measuring.pace import Pace
-from seqtune.tuner.measuring.timing import LONG, Options, Sampler, check_and_time, prepare, sample, time_in_rounds
+from seqtune.tuner.measuring.timing import LONG, Options, Sampler, check_and_compare, check_and_time, prepare, sample
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
 
@@ -124,7 +124,7 @@ def test_finalists_take_turns() -> None:
     wrong = Fake(slip=1.0, log=log, name="w")
     operands, expected = prepare(PROBLEM)
     indices: list[int] = []
-    measurements = time_in_rounds([*fakes, wrong, None], operands, expected, 3, Options(), indices.append)
+    measurements = check_and_compare([*fakes, wrong, None], operands, expected, 3, Options(), indices.append)
     assert [measurement.status if measurement else None for measurement in measurements] == [
         Status.CORRECT, Status.CORRECT, Status.CORRECT, Status.CORRECTNESS, None]
     assert [len(measurement.samples) for measurement in measurements if measurement] == [3, 3, 3, 0]
@@ -139,7 +139,7 @@ def test_every_finalist_follows_every_other_one_in_some_round() -> None:
     orders = []
     for seed in (0, 0, 1):
         indices: list[int] = []
-        time_in_rounds([Fake() for _ in range(4)], operands, expected, 24, Options(order_seed=seed), indices.append)
+        check_and_compare([Fake() for _ in range(4)], operands, expected, 24, Options(order_seed=seed), indices.append)
         orders.append(indices[4:])
     rounds = np.array(orders[0]).reshape(24, 4)
     assert {(int(former), int(latter)) for row in rounds for former, latter in pairwise(row)} == {

@@ -65,7 +65,7 @@ from ...backends.backend import (
 )
 from ..expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
 from ..pace import Pace
-from ..timing import Options, check_and_time, measured, prepare, time_in_rounds
+from ..timing import Options, check_and_compare, check_and_time, measured, prepare
 from .parent_death import die_with_parent
 
 Message = dict[str, Any]
@@ -175,8 +175,9 @@ class Worker:
                 failed[index] = result
             executables.append(None if isinstance(result, Measurement) else result)
         try:
-            timed = time_in_rounds(executables, operands, expected, request["rounds"], options, lambda index: self.send(
-                {"at": index, **_needs(executables[index])}), self._pace)
+            timed = check_and_compare(
+                executables, operands, expected, request["rounds"], options,
+                lambda index: self.send({"at": index, **_needs(executables[index])}), self._pace)
         finally:
             for executable in executables:
                 if executable is not None:

@@ -1,4 +1,4 @@
-"""Contests with a fake measurer whose true times are known."""
+"""Configurations are compared by a fake measurer whose true times are known."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.contest import (
+from seqtune.tuner.measuring.compared_times import (
     FEWEST_ROUNDS,
-    ContestOptions,
-    hold_contest,
+    CompareOptions,
+    compare_all,
     retest_log_share,
-    store_contest,
+    store_compared_times,
 )
 from seqtune.tuner.measuring.timing import Options
 
@@ -67,30 +67,30 @@ class Rounds:
 def test_all_run_together_in_every_build_in_changing_orders() -> None:
     measurer = Rounds([1e-3, 1.5e-3, 2e-3, 1.1e-3])
     renewed: list[int] = []
-    contest = hold_contest(measurer, PROBLEM, [choice(number) for number in (0, 1, 2, 3, 1)],
+    compared = compare_all(measurer, PROBLEM, [choice(number) for number in (0, 1, 2, 3, 1)],
                            renew=lambda: renewed.append(len(measurer.orders)))
     assert [set(order) for order in measurer.orders] == [set(measurer.truth)] * 3
     assert len({tuple(order) for order in measurer.orders}) > 1
     assert len(set(measurer.seeds)) == 3
     assert renewed == [1, 2], "every build but the first begins with a new worker"
-    assert contest.seconds == pytest.approx(measurer.truth)
-    assert contest.best == 1e-3
-    assert contest.retest == 0.0
+    assert compared.seconds == pytest.approx(measurer.truth)
+    assert compared.best == 1e-3
+    assert compared.retest == 0.0
 
 
 def test_disturbed_rounds_change_nothing() -> None:
     measurer = Rounds([1e-3, 1.2e-3], outliers=0.6)
-    contest = hold_contest(measurer, PROBLEM, list(measurer.truth), ContestOptions(rounds=15))
-    assert contest.seconds == pytest.approx(measurer.truth)
-    assert all(len(builds) == 3 for builds in contest.builds.values())
+    compared = compare_all(measurer, PROBLEM, list(measurer.truth), CompareOptions(rounds=15))
+    assert compared.seconds == pytest.approx(measurer.truth)
+    assert all(len(builds) == 3 for builds in compared.builds.values())
 
 
 def test_what_is_much_slower_keeps_the_time_of_the_quick_look() -> None:
     measurer = Rounds([1e-3, 2.9e-3, 3.1e-3])
-    contest = hold_contest(measurer, PROBLEM, list(measurer.truth))
+    compared = compare_all(measurer, PROBLEM, list(measurer.truth))
     assert {configuration for order in measurer.orders for configuration in order} == {choice(0), choice(1)}
-    assert contest.seconds[choice(2)] == pytest.approx(3.1e-3)
-    assert set(contest.builds) == {choice(0), choice(1)}
+    assert compared.seconds[choice(2)] == pytest.approx(3.1e-3)
+    assert set(compared.builds) == {choice(0), choice(1)}
 
 
 def test_a_kernel_that_only_its_first_look_found_slow_takes_part() -> None:
@@ -106,8 +106,8 @@ def test_a_kernel_that_only_its_first_look_found_slow_takes_part() -> None:
                 yield configuration, replace(measurement, samples=samples) if self.looks == 1 else measurement
 
     measurer = Cold([1e-3, 1e-3])
-    contest = hold_contest(measurer, PROBLEM, list(measurer.truth))
-    assert contest.seconds == {choice(0): 1e-3, choice(1): 1e-3}
+    compared = compare_all(measurer, PROBLEM, list(measurer.truth))
+    assert compared.seconds == {choice(0): 1e-3, choice(1): 1e-3}
     assert measurer.looks == 3
 
 
@@ -120,22 +120,22 @@ def test_one_lucky_build_changes_nothing() -> None:
                     if len(self.orders) == 2 and configuration == choice(1) else measurement
                     for configuration, measurement in zip(configurations, measurements, strict=True)]
 
-    assert hold_contest(Lucky([1e-3, 1.2e-3]), PROBLEM, [choice(0), choice(1)]).seconds == {
+    assert compare_all(Lucky([1e-3, 1.2e-3]), PROBLEM, [choice(0), choice(1)]).seconds == {
         choice(0): 1e-3, choice(1): 1.2e-3}
 
 
 def test_a_failure_in_any_build_is_infinite_and_ends_its_turns() -> None:
     measurer = Rounds([1e-3, 1e-3, 1e-3], broken={(-1, choice(0)): Status.COMPILE, (1, choice(1)): Status.CRASH})
-    contest = hold_contest(measurer, PROBLEM, list(measurer.truth))
-    assert contest.seconds == {choice(0): math.inf, choice(1): math.inf, choice(2): 1e-3}
-    assert contest.failures[choice(1)].status is Status.CRASH
+    compared = compare_all(measurer, PROBLEM, list(measurer.truth))
+    assert compared.seconds == {choice(0): math.inf, choice(1): math.inf, choice(2): 1e-3}
+    assert compared.failures[choice(1)].status is Status.CRASH
     assert measurer.orders[2] == [choice(2)]
 
 
-def test_the_builds_of_a_contest_are_records_of_one_session(journal: Journal) -> None:
+def test_the_builds_of_a_comparison_are_records_of_one_session(journal: Journal) -> None:
     measurer = Rounds([1e-3, 1.2e-3, 9.0, 1e-3], outliers=0.2, broken={(1, choice(3)): Status.CRASH})
-    contest = hold_contest(measurer, PROBLEM, list(measurer.truth))
-    store_contest(journal, PROBLEM, measurer.device, {"fake": 1}, contest)
+    compared = compare_all(measurer, PROBLEM, list(measurer.truth))
+    store_compared_times(journal, PROBLEM, measurer.device, {"fake": 1}, compared)
     records = list(journal.records(run="contest"))
     assert [record.configuration for record in records] == [choice(0)] * 3 + [choice(1)] * 3 + [choice(3)]
     assert [record.measurement.seconds for record in records] == pytest.approx([1e-3] * 3 + [1.2e-3] * 3 + [math.inf])
@@ -145,17 +145,17 @@ def test_the_builds_of_a_contest_are_records_of_one_session(journal: Journal) ->
 
 def test_where_nothing_runs_nothing_is_compared() -> None:
     measurer = Rounds([1e-3], broken={(-1, choice(0)): Status.CRASH})
-    contest = hold_contest(measurer, PROBLEM, [choice(0)])
-    assert (contest.best, contest.retest, measurer.orders) == (math.inf, None, [])
+    compared = compare_all(measurer, PROBLEM, [choice(0)])
+    assert (compared.best, compared.retest, measurer.orders) == (math.inf, None, [])
 
 
 def test_slow_kernels_run_in_fewer_rounds_and_large_ones_in_groups() -> None:
     measurer = Rounds([1.0, 1.0])
-    hold_contest(measurer, PROBLEM, list(measurer.truth), ContestOptions(seconds=10.0))
+    compare_all(measurer, PROBLEM, list(measurer.truth), CompareOptions(seconds=10.0))
     assert measurer.rounds == [FEWEST_ROUNDS] * 3
     large = Problem.make("gemm", m=1024, n=1024, k=1024)  # 12 MiB of matrices, 36 MiB with copies
     measurer = Rounds([1e-3] * 7)
-    hold_contest(measurer, large, list(measurer.truth), ContestOptions(builds=1, together_bytes=3 * 36 << 20))
+    compare_all(measurer, large, list(measurer.truth), CompareOptions(builds=1, group_bytes=3 * 36 << 20))
     assert sorted(map(len, measurer.orders)) == [2, 2, 3]
 
 
@@ -163,7 +163,7 @@ def test_the_ceiling_falls_with_the_luck_of_builds() -> None:
     shares = []
     for luck in (0.0, 0.01, 0.05):
         measurer = Rounds([1e-3 * (1 + 0.005 * number) for number in range(12)], luck)
-        retest = hold_contest(measurer, PROBLEM, list(measurer.truth)).retest
+        retest = compare_all(measurer, PROBLEM, list(measurer.truth)).retest
         assert retest is not None
         shares.append(retest)
     assert 0.0 == shares[0] > shares[1] > shares[2]

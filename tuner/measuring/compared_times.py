@@ -1,4 +1,4 @@
-"""Contest: the times of many configurations of one problem, all measured together, so that any two can be compared.
+"""ComparedTimes: the times of many configurations of one problem, measured so that any two can be compared.
 
 A quick look checks every configuration and times it alone. What seems to take more than `far` times the least time is
 looked at again, later: the machine may have been slow for a moment, and the first kernels of a new worker are. Those
@@ -45,24 +45,24 @@ COPIES = 3  # of the operands' and the result's memory that an executable takes:
 
 
 @dataclass(frozen=True, slots=True)
-class ContestOptions:
-    """Options of a contest. The reason of each default is given next to it."""
+class CompareOptions:
+    """Options of `compare_all`. The reason of each default is given next to it."""
 
     far: float = 3.0  # factor on the least time of the quick look; 1.5 is too small: kernels of 5 us were 1.3 to 1.5
     #                   times as slow alone as in the rounds
     builds: int = 3  # the median of three ignores one lucky or unlucky build
     rounds: int = 15  # of a build: the least of 15 interleaved samples is within 3 % even for cache-bound kernels
     seconds: float = 20.0  # of all rounds; slow kernels run in fewer rounds, at least FEWEST_ROUNDS in a build
-    together_bytes: int = 2 << 30  # memory of the executables that take turns; more run in several groups
+    group_bytes: int = 2 << 30  # memory of the executables that are compared at a time; more run in several groups
     seed: int = 0  # of the orders in which executables are built and run
 
 
-DEFAULTS = ContestOptions()
+DEFAULTS = CompareOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """The result of a contest; the same time of a configuration holds for whoever proposed it."""
+class ComparedTimes:
+    """The times of all configurations; each holds for whoever proposed the configuration."""
 
     seconds: Mapping[Configuration, float]  # of every configuration; infinite if it failed in the look or in any build
     builds: Mapping[Configuration, tuple[Measurement, ...]]  # by build, of those that ran in all of them
@@ -84,24 +84,24 @@ def retest_log_share(builds: NDArray[np.float64]) -> float | None:
     """The log share of the best speed that an oracle reaches when its choice is measured again. None if unknown.
 
     `builds` are seconds, (build, configuration), without NaN. The oracle chooses the configuration whose median over
-    all builds but one is least, and is judged by the build that was left out; the result is the mean over the builds.
-    No method can reach more than such a re-test except by luck. Each part has fewer builds than the times by which
-    methods are judged, so the true ceiling is a little higher.
+    all builds but one is least, and gets its share in the build that was left out; the result is the mean over the
+    builds. No method can reach more than such a re-test except by luck. Each part has fewer builds than the times by
+    which methods are evaluated, so the true ceiling is a little higher.
     """
     if builds.ndim != 2 or len(builds) < 2 or not builds.shape[1]:
         return None
     logs = []
     level = levelled(builds)
-    for index, judging in enumerate(builds):
+    for index, left_out in enumerate(builds):
         chosen = int(np.argmin(np.median(np.delete(level, index, axis=0), axis=0)))
-        logs.append(math.log(judging.min() / judging[chosen]))
+        logs.append(math.log(left_out.min() / left_out[chosen]))
     return float(np.mean(logs))
 
 
-def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[Configuration],
-                 options: ContestOptions = DEFAULTS, renew: Callable[[], None] = lambda: None,
-                 progress: Callable[[str], None] = lambda step: None) -> Contest:
-    """Measure all configurations of a problem together.
+def compare_all(measurer: Measurer, problem: Problem, configurations: Sequence[Configuration],
+                options: CompareOptions = DEFAULTS, renew: Callable[[], None] = lambda: None,
+                progress: Callable[[str], None] = lambda step: None) -> ComparedTimes:
+    """Compare all configurations of a problem: look at each alone, then run those that are not far slower in rounds.
 
     `renew` is called before every build but the first; a Runner's `close` starts a new worker, so that kernels are
     compiled and buffers allocated again.
@@ -122,7 +122,7 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
         progress(f"{problem.brief()}: comparing {len(near)}, build {build + 1} of {options.builds}")
         if build:
             renew()
-        for group in _groups(problem, list(builds), options.together_bytes, generator):
+        for group in _groups(problem, list(builds), options.group_bytes, generator):
             compared = compare_batch(measurer, problem, group, rounds, look, int(generator.integers(1 << 31)))
             for configuration, measurement in zip(group, compared, strict=True):
                 if measurement.status is Status.CORRECT:
@@ -134,7 +134,7 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
     if builds:
         seconds.update(typical({configuration: [measurement.seconds for measurement in built]
                                 for configuration, built in builds.items()}))
-    return Contest({configuration: seconds[configuration] for configuration in distinct},
+    return ComparedTimes({configuration: seconds[configuration] for configuration in distinct},
                    {configuration: tuple(built) for configuration, built in builds.items()}, looks, failures)
 
 
@@ -143,18 +143,18 @@ def _times(builds: Mapping[Configuration, Sequence[Measurement]]) -> NDArray[np.
     return np.array([[measurement.seconds for measurement in built] for built in builds.values()], float).T
 
 
-def store_contest(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
-                  contest: Contest) -> None:
-    """Add a contest to a journal: its looks as trials, unless there are trials already, and its builds as one session.
+def store_compared_times(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
+                         compared: ComparedTimes) -> None:
+    """Add compared times to a journal: the looks as trials, unless there are trials already, the builds as one session.
 
     A build of a configuration is a record. A configuration that failed in a build gets one record, of the failure.
     `versions` maps the names of the kernels to their versions.
     """
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
-    failures = {configuration: (measurement,) for configuration, measurement in contest.failures.items()}
+    failures = {configuration: (measurement,) for configuration, measurement in compared.failures.items()}
     runs: dict[str, Mapping[Configuration, tuple[Measurement, ...]]] = {
-        "look": {configuration: (look,) for configuration, look in contest.looks.items()},
-        "contest": {**contest.builds, **failures}}
+        "look": {configuration: (look,) for configuration, look in compared.looks.items()},
+        "contest": {**compared.builds, **failures}}
     for run, measured in runs.items():
         for configuration, measurements in measured.items():
             for measurement in measurements:
@@ -174,7 +174,7 @@ def _beyond(measurements: Mapping[Configuration, Measurement], factor: float) ->
 
 
 def _rounds(near: Sequence[Configuration], measurements: Mapping[Configuration, Measurement],
-            options: ContestOptions) -> int:
+            options: CompareOptions) -> int:
     """The number of rounds of a build that fits the seconds of the options."""
     once = sum(max(1.5 * LOOK.sample_seconds, measurements[configuration].seconds) for configuration in near)
     return max(FEWEST_ROUNDS, min(options.rounds, int(options.seconds / options.builds / max(once, 1e-9))))
