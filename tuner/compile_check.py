@@ -1,7 +1,7 @@
 """CompileCheck: random configurations of kernel families, compiled for a device that need not be present.
 
 A family declares formulas for what its kernels need (`shared_bytes`) and constraints that keep them within the device's
-limits. The compiled kernels are the judge: each deviation is a contradiction.
+limits. What the compiled kernels need counts: each deviation of a declaration is a contradiction.
 """
 
 from __future__ import annotations

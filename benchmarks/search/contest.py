@@ -22,7 +22,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import DEFAULTS
-from seqtune.tuner.run.finals import fastest_finalist, finalists_of, hold_finals
+from seqtune.tuner.run.finals import fastest_finalist, finalists_of, measure_finals
 from seqtune.tuner.run.plan import Finals
 
 CONTEST = CompareOptions(builds=7, rounds=30)  # twice as many as usual: answers often differ by less than 1 %, and the
@@ -107,7 +107,7 @@ def _final(searched: SearchRun, task: Task, measurer: Measurer) -> _Final:
               if math.isfinite(trial.seconds)}
     finalists = finalists_of(trials, task.default, finals.count)
     start = time.monotonic()
-    compared = hold_finals(measurer, task.problem, finalists, finals, DEFAULTS)
+    compared = measure_finals(measurer, task.problem, finalists, finals, DEFAULTS)
     spent = time.monotonic() - start
     again = sum(measurement.build_seconds for finalist, measurement in compared.items() if finalist in trials)
     winner = fastest_finalist(compared)

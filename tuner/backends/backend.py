@@ -1,4 +1,4 @@
-"""Backend: builds a configuration for a device and runs it. Each backend is one module, listed in BACKENDS.
+"""Backend: builds a configuration for a device and runs it. Each backend is a folder, whose class BACKENDS lists.
 
 A backend runs in the measuring worker and also in the user's process. It builds Executables: an Executable owns the
 buffers of one problem, fills them, launches the kernel and reads the output. Equal sources are built once per process.
@@ -166,8 +166,9 @@ def build_executable(backend: Backend, problem: Problem, kernel: Kernel, configu
 
 
 # name -> "module:attribute". The attribute is a callable Backend(device). The module also defines devices() ->
-# list[Device] and unavailable() -> str | None, the reason why there is no device. A new backend is one new file and one
-# line here.
+# list[Device] and unavailable() -> str | None, the reason why there is no device. A new backend is a new folder and a
+# line here; further tables are for backends with more: NAMED in `discovery`, OFFLINE_COMPILERS and COMPILERS_AHEAD in
+# `compilers`.
 BACKENDS: dict[str, str] = {
     "llvm": "seqtune.tuner.backends.llvm.backend:LLVMBackend",
     "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend",

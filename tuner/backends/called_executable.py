@@ -96,17 +96,17 @@ class CallDriver(MemoryDriver, Protocol):
 class CalledExecutable:
     """A built call with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
-    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, kept: StoredOperands | None = None, *,
+    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, operands: StoredOperands | None = None, *,
                  guarded: bool = True, warm: bool = True) -> None:
         """Build the call and allocate its buffers. Raises BuildError, LaunchError.
 
-        If `warm`, a driver that compiles at the first launch launches once, on zeros. `kept` holds the packed operands
-        that executables share. Without `guarded`, buffers have no canaries, for devices that check the bounds
+        If `warm`, a driver that compiles at the first launch launches once, on zeros. `operands` holds the packed
+        operands that executables share. Without `guarded`, buffers have no canaries, for devices that check the bounds
         themselves.
         """
         begin = time.perf_counter()
         self._driver, self._tensors = driver, tensors
-        self._kept = StoredOperands() if kept is None else kept
+        self._operands = StoredOperands() if operands is None else operands
         self._contents: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
         self._steps: list[Callable[[], None]] = []
         program = driver.program(call.source)
@@ -131,16 +131,16 @@ class CalledExecutable:
         self.build_seconds = time.perf_counter() - begin
 
     @classmethod
-    def of(cls, driver: CallDriver, kept: StoredOperands, problem: Problem, device: Device, kernel: Kernel,
+    def of(cls, driver: CallDriver, operands: StoredOperands, problem: Problem, device: Device, kernel: Kernel,
            configuration: Configuration) -> CalledExecutable:
         """Build a configuration of a kernel. Raises BuildError, LaunchError, KernelError."""
         call = call_of(kernel, problem, device, configuration)
-        return cls(driver, call, operation(problem.type).tensors(problem), kept)
+        return cls(driver, call, operation(problem.type).tensors(problem), operands)
 
     def _allocate(self, call: Call, guarded: bool) -> GuardedBuffers:
         """The buffers of all inputs that the call takes, all outputs, and the workspaces. Raises LaunchError."""
         arrays = {**self._tensors.inputs, **self._tensors.outputs}
-        sizes = {name: self._kept.size(arrays[name].shape, argument)
+        sizes = {name: self._operands.size(arrays[name].shape, argument)
                  for name, argument in self._arguments.items()}
         types = {name: argument.dtype for name, argument in self._arguments.items()}
         for workspace in call.workspaces():
@@ -157,7 +157,7 @@ class CalledExecutable:
                 self._write(name, array)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self.buffers.write(name, self._kept.get(array, self._arguments[name]))
+        self.buffers.write(name, self._operands.get(array, self._arguments[name]))
 
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""

@@ -133,8 +133,8 @@ def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
     return np.asarray(np.minimum(MOST_REGISTERS - 1, shared))
 
 
-def together(exponent: float, *parts: Floats) -> Floats:
-    """The time of parts that work at the same time: their power mean, at least the longest."""
+def power_mean(exponent: float, *parts: Floats) -> Floats:
+    """The time of parts that work at the same time, at least the longest: the power mean of their times."""
     longest = np.maximum.reduce(parts)
     safe = np.maximum(longest, 1e-30)
     return np.asarray(longest * sum((part / safe) ** exponent for part in parts) ** (1 / exponent))
@@ -163,9 +163,9 @@ class _Launch:
         tiles, rates, overlap = self.tiles, self.rates, self.constants.overlap
         arithmetic, issue, shared = self._arithmetic(), self._issue(), self._shared()
         step_bytes = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes
-        busy = together(overlap, arithmetic, issue, shared, step_bytes / self.constants.port)
+        busy = power_mean(overlap, arithmetic, issue, shared, step_bytes / self.constants.port)
         alone = self._alone(busy)
-        step = together(overlap, self.resident * busy, alone) / self.resident  # of one block among the resident ones
+        step = power_mean(overlap, self.resident * busy, alone) / self.resident  # of one block among the resident ones
         unit_clocks = self.most * (self.steps * step + self._ends() / self.resident)
         cache_bytes, memory_bytes, hit_share = self._traffic(step_bytes)
         cache = cache_bytes / (rates.l2_bytes * rates.units * rates.hertz)
@@ -173,7 +173,7 @@ class _Launch:
         launches = np.where((tiles.split_k > 1) | (tiles.partial_tiles > 0), 2.0, 1.0)
         fixed = rates.launch_seconds * launches + self._reduction()
         running = unit_clocks / rates.hertz
-        seconds = together(overlap, running, cache, memory) * (1 + self.constants.spill * self._spilled()) + fixed
+        seconds = power_mean(overlap, running, cache, memory) * (1 + self.constants.spill * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
         useful = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
         padded = self.all_steps * tiles.block_m * tiles.block_n * tiles.block_k

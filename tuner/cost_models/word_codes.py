@@ -1,7 +1,7 @@
 """Word codes: numbers for derived quantities that are words, as trees read them.
 
-The code of a word is its place among the words that the kernel's declaration can give, in alphabetical order, whatever
-words the other rows have.
+The code of a word is its index among the words that the kernel's declaration can give, in alphabetical order; the words
+of other rows do not matter.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Answers of members on their way to the journal: in blocks until a control proves them, then in a queue for writing.
 
-Many blocks may be proved at once, and members should not wait for the driver meanwhile. Therefore the queue is written
-in slices. A slice is written as a whole or not at all.
+Many blocks may be proved at once, and members should not wait for the driver meanwhile. Therefore at most AT_ONCE
+records are written at a time, all of them or none.
 
-Only a journal that cannot be written now (a full disk, a lock of another process) is tried again. One that was deleted,
-replaced or damaged is not: the journal rescues what it has and raises FormatError.
+A write is repeated if the journal cannot be written now (a full disk, a lock of another process). A journal that was
+deleted, replaced or damaged rescues its records and raises FormatError.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from seqtune.kernels.kernel import Configuration
 from .batch import Purpose
 from .group_search import GroupSearch
 
-SLICE = 256  # records: about 10 ms
+AT_ONCE = 256  # records of one write: about 10 ms
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A measurement of a member that is not in the journal yet. Its search knows it."""
+    """A measurement of a member that is not in the journal yet, but has been passed to its search."""
 
     search: GroupSearch
     purpose: Purpose
@@ -85,11 +85,11 @@ class JournalWriter:
         self.unwritten.extend(answers)
 
     def write(self) -> Sequence[Answer]:
-        """Write a slice and return it; if the journal cannot be written, note the fault and return nothing.
+        """Write up to AT_ONCE answers and return them; note a fault if the journal cannot be written, and return none.
 
         Raises FormatError if the journal is lost.
         """
-        answers = list(islice(self.unwritten, SLICE))
+        answers = list(islice(self.unwritten, AT_ONCE))
         if not answers:
             return answers
         try:

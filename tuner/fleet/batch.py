@@ -31,7 +31,7 @@ class Purpose(StrEnum):
     """The purpose of a batch."""
 
     MEASURE = "measure"  # trials of a search
-    COMPARE = "compare"  # the finals of a search: interleaved rounds, all on one member
+    COMPARE = "compare"  # the finals of a search: all finalists in rounds on one member
     CONTROL = "control"  # the fixed probe that shows whether the member still measures as before
 
 

@@ -1,9 +1,9 @@
 """Control: a fixed benchmark, run regularly, that detects a member whose times drift from its own or its group's.
 
-A control is no comparison, so `measuring.comparison` is not asked, which tells which of several kernels is faster. It
-times one kernel, and asks whether that takes as long as it did a minute ago, yesterday, or on another machine. Such
-times are no pairs: no round holds both, so there is nothing to permute, to level or to rank. And the question is the
-opposite one: a test can show that two times differ, not that they agree. Therefore a bound on the ratio decides.
+A control does not use `measuring.comparison`, which tells which of several kernels is faster. A control times one
+kernel, and checks whether the kernel takes as long as a minute ago, yesterday, or on another machine. Such times were
+not taken in the same rounds, so they are no pairs. And the question is the opposite one: a test can show that two times
+differ, not that they agree. Therefore a bound on the ratio decides.
 
 The control is the safe default of a fixed problem. A member opens with three of them; their median is its reference.
 A block of answers counts only if the control after it agrees with the reference, and with the median of the references

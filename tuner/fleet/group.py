@@ -24,7 +24,7 @@ FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the time
 
 
 class Group:
-    """Alike members, their control, and the problems that they work on, each opened when a member has nothing to do."""
+    """Alike members, their control, and their problems, each opened when a member has nothing to do."""
 
     def __init__(self, device: Device, plan: Plan, control: Probe | None, options: FleetOptions,
                  open_search: Callable[[Problem, Device], GroupSearch]) -> None:
@@ -32,20 +32,20 @@ class Group:
         self.members: dict[str, MemberState] = {}
         self.free: dict[str, MemberState] = {}  # members that may be given work
         self.unopened = deque(plan.problems)
-        self.searches: dict[Problem, GroupSearch] = {}  # that have no result yet
+        self.searches: dict[Problem, GroupSearch] = {}  # searches without a result yet
         self.skipped: list[Skipped] = []
         self.unfinished, self.loss = 0, ""  # problems that were left out because no member is left, and why it is not
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.empty_since: float | None = None  # engine's seconds, since when no member is usable
-        self._shared: SharedBudget[GroupSearch] | None = None  # from when all problems are open
-        self._is_spent = False  # all of the shared budget
+        self._shared: SharedBudget[GroupSearch] | None = None  # set when all problems are open
+        self._is_spent = False  # whether the shared budget is spent
         self._open_search = open_search
-        self._median: float | None = None  # s, of the members' references
+        self._median: float | None = None  # of the members' references, in seconds
         self._has_median = False
         self._offering: deque[GroupSearch] = deque()
         self._queued: set[int] = set()
-        self._settled: dict[int, GroupSearch] = {}  # that may have a result
+        self._ready: dict[int, GroupSearch] = {}  # searches that may have a result now
 
     @property
     def is_done(self) -> bool:
@@ -70,7 +70,7 @@ class Group:
         return self._median
 
     def forget_median(self) -> None:
-        """Compute the median again when it is asked for: a reference has come, or a member is gone."""
+        """Let `reference_median` compute again: a reference has come, or a member is gone."""
         self._has_median = False
 
     def round_size(self) -> int:
@@ -96,8 +96,7 @@ class Group:
             self._spend()
 
     def _spend(self) -> None:
-        """Continue the searches to which the shared budget allots trials; when it is spent, let all hold their finals.
-        """
+        """Continue the searches to which the shared budget allots trials; when all is spent, begin their finals."""
         while self._shared is not None and self._shared.searches and not self._is_spent:
             chosen = self._shared.allot_next(self.usable)
             for search in chosen:
@@ -114,8 +113,8 @@ class Group:
 
     def collect(self) -> Iterator[TuningResult]:
         """Yield the results that have become known since the last call."""
-        settled, self._settled = self._settled, {}
-        for search in settled.values():
+        ready, self._ready = self._ready, {}
+        for search in ready.values():
             problem, result = search.search.task.problem, search.result()
             if result is None:
                 self._queue(search)  # its finals may be due
@@ -126,7 +125,7 @@ class Group:
     def offer(self, search: GroupSearch) -> None:
         """Offer what a search has to hand out, and note that it may have a result."""
         if search.searched:
-            self._settled[id(search)] = search
+            self._ready[id(search)] = search
         self._queue(search)
 
     def _queue(self, search: GroupSearch) -> None:

@@ -30,7 +30,7 @@ class GroupSearch:
     """A search of one task by the members of a group."""
 
     def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
-        """Begin a search. With a shared budget it has the trials of the journal, and further ones are allotted to it.
+        """Begin a search. With a shared budget the search has the trials of the journal, and further ones are allotted.
         """
         self.search, self.budget, self.options = Search(task, journal, options, budget.trials), budget, options
         self.awaits_trials = budget.total is not None  # further trials may be allotted
@@ -38,17 +38,17 @@ class GroupSearch:
             self.search.recall()
         self.group_key = group_key(task.device)
         self.strategy = self.search.strategy()
-        self.waiting: deque[Configuration] = deque()  # to be handed out
+        self.waiting: deque[Configuration] = deque()  # configurations to be handed out
         self.unwritten = 0  # answers that are not in the journal yet
         self.pace = 0.0  # s for a configuration in the last batches; 0: not known
         self.refused: dict[str, str] = {}  # member -> why it could not measure the problem
         self.searched = False  # whether the trials are over
         self.is_stopped = False  # nothing more is handed out
         self._round: list[Configuration] = []  # proposals that were not passed on yet
-        self._pending: set[Configuration] = set()  # of the round, not answered
-        self._handed_out: set[Configuration] = set()  # and not answered
-        self._answers: dict[Configuration, Measurement] = {}  # of the round
-        self._spent = 0.0  # s that members measured for it
+        self._pending: set[Configuration] = set()  # the round's configurations without an answer
+        self._handed_out: set[Configuration] = set()  # configurations that members have and have not answered
+        self._answers: dict[Configuration, Measurement] = {}  # to the round's configurations
+        self._spent = 0.0  # s that members measured for this search
         self._finalists: list[Configuration] = []  # handed out or answered
         self._finals: dict[Configuration, Measurement] = {}
         self._final_rounds = deque((options.finals.rounds, options.finals.more_rounds))
@@ -178,14 +178,14 @@ class GroupSearch:
             if measured is None and not self._finalists:
                 measured = self.search.unmeasured_finals()
             if measured is not None and not self._needs_more(measured):
-                if self.search.settles(measured) or not self._finals:
+                if self.search.accept_finals(measured) or not self._finals:
                     self._result = self.search.result_of(measured)
-                else:  # the default failed: once more, with its stand-in
+                else:  # the default failed: measure the finals again, with its stand-in
                     self._finalists, self._finals = [], {}
         return self._result
 
     def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:
-        """Whether the finals that were held are so noisy that they must be held again, for longer."""
+        """Whether the finals are so noisy that they must be measured again, with more rounds."""
         winner = fastest_finalist(measured)
         if not self._finals or len(self._final_rounds) == 1 or winner is None \
                 or measured[winner].spread < self.options.finals.noisy:

@@ -15,7 +15,7 @@ from .engine import QUIET
 from .group_search import GroupSearch
 from .member import Member, MemberPhase, MemberProgress
 
-PIPELINE = 2  # batches that a member has at a time: it never waits for a message, and little is lost with it
+PIPELINE = 2  # batches that a member has at a time: it never waits for a message, and little is lost if it dies
 
 
 @dataclass(slots=True, eq=False)

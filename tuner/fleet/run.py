@@ -165,7 +165,7 @@ class FleetRun:
         self.roster.group_of(state).advance(handed.search)
 
     def _write(self) -> None:
-        """Write a slice of what is proved. A journal that cannot be written is tried again in a while."""
+        """Write some of the proved answers. After a failed write, wait for `write_retry`."""
         now = self.engine.now()
         if not self.writer.unwritten or now < self._write_at:
             return

@@ -24,7 +24,7 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
     """
     journal.add_device(device)
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
-    stages = {**dict.fromkeys(verdict.rebuilt, REBUILT), **dict.fromkeys(verdict.together, TOGETHER)}
+    stages = {**dict.fromkeys(verdict.rebuilt, REBUILT), **dict.fromkeys(verdict.paired, TOGETHER)}
     for configuration, measurement in verdict.measurements.items():
         journal.add(Record(
             problem, device.key, versions[configuration.kernel], configuration, device.toolchain, measurement, when,
@@ -73,10 +73,10 @@ def _verdict(records: Sequence[Record], wanted: Sequence[Configuration], default
             if stored[stand_in].status is Status.CORRECT:
                 default = stand_in
                 break
-    together = {record.configuration for record in records if record.stage == TOGETHER}
-    if not _needs_rounds(measurements, default) <= together:
+    paired = {record.configuration for record in records if record.stage == TOGETHER}
+    if not _needs_rounds(measurements, default) <= paired:
         return None
-    return decide(measurements, default, together)
+    return decide(measurements, default, paired)
 
 
 def _needs_rounds(measurements: Mapping[Configuration, Measurement], default: Configuration) -> set[Configuration]:

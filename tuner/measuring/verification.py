@@ -1,4 +1,4 @@
-"""Verification: measure the proposed configurations together with the safe default, and name a trustworthy winner.
+"""Verification: compare the proposed configurations with the safe default, and name a trustworthy winner.
 
 A verification has two stages within a time budget. First each configuration is checked and timed alone. Failures drop
 out, and so does every configuration that takes more than HOPELESS times the best, in two builds where there is time
@@ -13,8 +13,8 @@ The budget begins with the start of the worker, and measuring is broken off at O
 `Deadline`). If the fewest measurements do not fit, OverBudget is raised: by an estimate before anything runs or as soon
 as the default was measured, and otherwise when the time has ended.
 
-The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. It is not wrong
-more often, but it misses more leads, so that a later verification does not take it over.
+The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked. Such a verdict
+is not wrong more often, but it misses more leads, so that a later verification does not take it over.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Verdict:
     winner: Configuration | None  # None if nothing ran correctly
     speedup: float | None  # typical time of the default / of the winner; None if the default did not run
     significant: bool  # whether the winner is significantly faster than the default
-    together: tuple[Configuration, ...] = ()  # the configurations whose samples are paired, round by round
+    paired: tuple[Configuration, ...] = ()  # the configurations whose samples are paired, round by round
     loaded: bool = False  # whether other work had much of the machine meanwhile
     rebuilt: tuple[Configuration, ...] = ()  # the candidates that were timed alone in two builds
 
@@ -142,11 +142,11 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         needed = deadline.elapsed + (BATCHES - 1 - batch) * quickest
         if needed > deadline.hard.seconds:
             raise OverBudget(needed)
-    together = [configuration for configuration in finalists if batches]
-    for configuration in together:
+    paired = [configuration for configuration in finalists if batches]
+    for configuration in paired:
         samples = tuple(sample for batch in batches for sample in batch[configuration][:rounds])
         measurements[configuration] = replace(measurements[configuration], samples=samples)
-    return replace(decide(measurements, default, together, meter.load().heavy), rebuilt=rebuilt)
+    return replace(decide(measurements, default, paired, meter.load().heavy), rebuilt=rebuilt)
 
 
 def launch_seconds(problem: Problem, device: Device) -> float:
@@ -246,21 +246,22 @@ def affordable(cost: Mapping[Configuration, float], default: Configuration, seco
 
 
 def decide(measurements: Mapping[Configuration, Measurement], default: Configuration,
-           together: Collection[Configuration], loaded: bool = False) -> Verdict:
-    """The verdict that these measurements support. Configurations measured `together` have paired samples.
+           paired: Collection[Configuration], loaded: bool = False) -> Verdict:
+    """The verdict that these measurements support.
 
-    With `loaded`, they were made under heavy load.
+    The samples of the configurations in `paired` were taken in the same rounds. With `loaded`, the measurements were
+    made under heavy load.
     """
     correct = {configuration: measurement for configuration, measurement in measurements.items()
                if measurement.status is Status.CORRECT and measurement.samples}
-    paired = tuple(configuration for configuration in measurements if configuration in together)
+    compared = tuple(configuration for configuration in measurements if configuration in paired)
     reference = correct.get(default)
     if reference is None:
         winner = min(correct, key=lambda configuration: correct[configuration].seconds, default=None)
-        return Verdict(measurements, default, winner, None, False, paired, loaded)
-    samples = {configuration: correct[configuration].samples for configuration in paired if configuration in correct}
+        return Verdict(measurements, default, winner, None, False, compared, loaded)
+    samples = {configuration: correct[configuration].samples for configuration in compared if configuration in correct}
     faster = faster_than(default, samples, RULE) if default in samples else []
     if not faster:
-        return Verdict(measurements, default, default, 1.0, False, paired, loaded)
+        return Verdict(measurements, default, default, 1.0, False, compared, loaded)
     seconds = typical(samples)
-    return Verdict(measurements, default, faster[0], seconds[default] / seconds[faster[0]], True, paired, loaded)
+    return Verdict(measurements, default, faster[0], seconds[default] / seconds[faster[0]], True, compared, loaded)

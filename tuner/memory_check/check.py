@@ -50,7 +50,7 @@ class MemoryReport:
     library: str
     ran: int = 0
     findings: dict[tuple[str, str, str], MemoryFinding] = field(default_factory=dict)
-    unfinished: list[str] = field(default_factory=list)  # configurations that could not be judged, with the reason
+    unfinished: list[str] = field(default_factory=list)  # configurations that could not be checked, with the reason
 
     @property
     def passed(self) -> bool:

@@ -21,7 +21,7 @@ from ..measuring.runner import Measurer
 from ..measuring.timing import Options
 from .plan import Finals
 
-SLOWED = 2.0  # factor on the time of a kernel on two threads that have one core together
+SLOWED = 2.0  # factor on the time of a kernel whose two threads share one core
 
 
 def finalists_of(trials: Mapping[Configuration, Measurement], default: Configuration,
@@ -44,9 +44,9 @@ def _is_doubtful(trial: Measurement) -> bool:
     return trial.disturbed >= len(trial.samples)
 
 
-def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
-                options: Options, deadline: Deadline | None = None) -> dict[Configuration, Measurement]:
-    """Measure the finalists in rounds; where times are noisy and time is left, once more and for longer.
+def measure_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
+                   options: Options, deadline: Deadline | None = None) -> dict[Configuration, Measurement]:
+    """Measure the finalists in rounds; where times are noisy and time is left, again with more rounds.
 
     The result is empty if there is no time for a single round before the hard end of the `deadline`.
     """
@@ -71,16 +71,16 @@ def _compared(measurer: Measurer, problem: Problem, finalists: Sequence[Configur
     return dict(zip(finalists, compared, strict=True))
 
 
-def seconds_of(measured: Mapping[Configuration, Measurement], together: bool) -> dict[Configuration, float]:
-    """The seconds of each: typical ones if they ran together in rounds, else the least ones; infinite for a failure."""
+def seconds_of(measured: Mapping[Configuration, Measurement], paired: bool) -> dict[Configuration, float]:
+    """The seconds of each: typical if the samples are `paired` by rounds, else the least; infinite for a failure."""
     typically = typical({configuration: measurement.samples for configuration, measurement in measured.items()
-                         if measurement.status is Status.CORRECT}) if together else {}
+                         if measurement.status is Status.CORRECT}) if paired else {}
     return {configuration: typically.get(configuration, measurement.seconds)
             for configuration, measurement in measured.items()}
 
 
-def fastest_finalist(measured: Mapping[Configuration, Measurement], together: bool = True) -> Configuration | None:
+def fastest_finalist(measured: Mapping[Configuration, Measurement], paired: bool = True) -> Configuration | None:
     """The winner of the finals; None if none was correct."""
-    seconds = seconds_of(measured, together)
+    seconds = seconds_of(measured, paired)
     fastest = min(seconds, key=seconds.__getitem__, default=None)
     return fastest if fastest is not None and math.isfinite(seconds[fastest]) else None

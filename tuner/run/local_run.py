@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 from ..measuring.deadline import Deadline, OutOfTime
 from ..measuring.runner import Measurer
 from ..strategies.strategy import Strategy
-from .finals import hold_finals
+from .finals import measure_finals
 from .plan import DEFAULT_OPTIONS, UNLIMITED, Budget, Plan, Skipped, TuningOptions, TuningProgress
 from .result import TuningResult
 from .scheduler import SharedBudget
@@ -48,9 +48,9 @@ class LocalRun:
             for problem in self.plan.problems:
                 self.journal.forget_failed(problem, self.measurer.device, kernels)
         total = self.plan.budget.total
-        return self._one_after_another() if total is None else self._with_shared_budget(total)
+        return self._in_sequence() if total is None else self._with_shared_budget(total)
 
-    def _one_after_another(self) -> Iterator[TuningResult]:
+    def _in_sequence(self) -> Iterator[TuningResult]:
         for task in self._tasks():
             try:
                 result = tune(task, self.journal, self.measurer, self.plan.budget, self.plan.options)
@@ -71,7 +71,7 @@ class LocalRun:
                 self._skip(measuring.search.task.problem, error)
                 waiting.remove(measuring)
                 measuring.search.ended = True
-            measuring.search.limit = measuring.search.done  # what it has not used is left to the others
+            measuring.search.limit = measuring.search.done  # the trials that are left go to the other searches
 
         options = replace(self.plan.options, on_progress=report)
         tasks = {task.problem: task for task in self._tasks()}
@@ -131,7 +131,7 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
 
 
 class MeasuredSearch:
-    """A search of one task with a measurer, which it waits for. Search and finals end at the deadline."""
+    """A search of one task that waits for its measurer. Search and finals end at the deadline."""
 
     def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions = DEFAULT_OPTIONS,
                  budget: Budget = UNLIMITED, deadline: Deadline | None = None) -> None:
@@ -188,13 +188,13 @@ class MeasuredSearch:
         search, options = self.search, self.search.options
         measured = search.unmeasured_finals()
         while measured is None:
-            held = hold_finals(self.measurer, search.task.problem, search.finalists(), options.finals,
-                               options.measuring, self.deadline)
-            if not held:
+            finals = measure_finals(self.measurer, search.task.problem, search.finalists(), options.finals,
+                                    options.measuring, self.deadline)
+            if not finals:
                 return search.so_far()
-            for configuration, measurement in held.items():
+            for configuration, measurement in finals.items():
                 search.journal.add(search.record_of(configuration, measurement, "final"))
-            measured = held if search.settles(held) else None
+            measured = finals if search.accept_finals(finals) else None
         return search.result_of(measured)
 
 

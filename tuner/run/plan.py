@@ -34,7 +34,7 @@ class Finals:
 
     count: int = 5  # best configurations, in addition to the safe default; 0: no finals
     rounds: int = 16  # the least of 16 interleaved samples is within 3 % of the true time even for cache-bound kernels
-    noisy: float = 0.1  # spread of the winner's samples from which the finals are held again, with `more_rounds`
+    noisy: float = 0.1  # spread of the winner's samples from which the finals are measured again, with `more_rounds`
     more_rounds: int = 64  # PoCL's launches of 80 us vary by 20 %, and the least of 16 by 7 %
 
 

@@ -29,13 +29,13 @@ class TuningResult:
     space: int  # number of configurations of the task
     failed: Mapping[Configuration, Measurement] = field(default_factory=dict)  # trials that count as failures
     failed_default: str = ""  # a sentence, if the default does not run
-    together: bool = True  # whether the finalists ran in rounds; else each was timed alone
+    paired: bool = True  # whether the finalists ran in rounds; else each was timed alone
     members: tuple[str, ...] = ()  # names of the members of a fleet that shared the trials
 
     @property
     def seconds(self) -> dict[Configuration, float]:
         """The seconds of the finalists, by which they are ordered; infinite for one that failed."""
-        return seconds_of(dict(self.finalists), self.together)
+        return seconds_of(dict(self.finalists), self.paired)
 
     @property
     def confidence(self) -> float | None:
@@ -43,7 +43,7 @@ class TuningResult:
 
         Near 0.5 the finals show no difference. None if there are fewer than two finalists or rounds.
         """
-        if self.measurement is None or len(self.finalists) < 2 or not self.together:
+        if self.measurement is None or len(self.finalists) < 2 or not self.paired:
             return None
         samples, second = self.measurement.samples, self.finalists[1][1].samples
         return 1 - p_value(second, samples) if len(samples) == len(second) > 1 else None

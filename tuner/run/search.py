@@ -1,4 +1,4 @@
-"""Search: one task's trials, the strategy's questions and answers, and their records. It measures nothing itself.
+"""Search: one task's trials, the strategy's proposals and results, and their records. A search measures nothing itself.
 
 `propose` and `accept` do not wait, so one thread can run many searches at a time.
 """
@@ -127,39 +127,45 @@ class Search:
         known = self.failed_finals.get(configuration) or self.trials.get(configuration)
         return known if known is not None and known.status is not Status.CORRECT else None
 
-    def settles(self, measured: Mapping[Configuration, Measurement]) -> bool:
-        """Whether these finals decide: they hold what the others are compared with. Else hold the finals again."""
+    def accept_finals(self, measured: Mapping[Configuration, Measurement]) -> bool:
+        """Note failures in the finals; return whether these decide: what the others are compared with ran in them.
+
+        Otherwise the finals must be measured again.
+        """
         self.failed_finals.update({configuration: measurement for configuration, measurement in measured.items()
                                    if measurement.status is not Status.CORRECT})
         return self.compared in measured
 
     def unmeasured_finals(self) -> dict[Configuration, Measurement] | None:
-        """The finals that need no measurement: trials if none are held, or those in the journal; None: hold them."""
+        """The finals that need no measurement: trials if the options ask for none, or those in the journal.
+
+        None if the finals must be measured.
+        """
         if not self.options.finals.count:
             return self.best_trials()
         return self._recorded_finals() or None if self.resumed == self.done else None
 
     def so_far(self) -> TuningResult:
         """The result if the search ended here, by its trials alone."""
-        return self.result_of(self.best_trials(), together=False)
+        return self.result_of(self.best_trials(), paired=False)
 
     def best_trials(self) -> dict[Configuration, Measurement]:
         """The trials of the finalists, where they were tried."""
         return {configuration: self.trials[configuration] for configuration in self.finalists()
                 if configuration in self.trials}
 
-    def result_of(self, measured: Mapping[Configuration, Measurement], together: bool = True) -> TuningResult:
-        """The result, decided by the finals, or by trials, which did not run together in rounds."""
-        together = together and self.options.finals.count > 0
-        seconds = seconds_of(measured, together)
+    def result_of(self, measured: Mapping[Configuration, Measurement], paired: bool = True) -> TuningResult:
+        """The result, decided by the finals, or by trials, whose samples are not `paired` by rounds."""
+        paired = paired and self.options.finals.count > 0
+        seconds = seconds_of(measured, paired)
         order = sorted(measured, key=seconds.__getitem__)
-        best = fastest_finalist(measured, together)
+        best = fastest_finalist(measured, paired)
         ordered = tuple((configuration, measured[configuration]) for configuration in order)
         failed = {configuration: measurement for configuration, measurement in self.trials.items()
                   if measurement.status is not Status.CORRECT
                   and self.options.counts_as_failure(self.task.problem, configuration)}
         return TuningResult(self.task.problem, self.task.device, best, measured[best] if best else None, self.compared,
-                            ordered, self.done, self.resumed, len(self.task), failed, self._failed_default(), together)
+                            ordered, self.done, self.resumed, len(self.task), failed, self._failed_default(), paired)
 
     def _failed_default(self) -> str:
         """The sentence on a default that is known to fail; empty if it is not."""
@@ -176,7 +182,7 @@ class Search:
         recorded = {record.configuration: record.measurement
                     for record in self.journal.records(self.task.problem, device.key, run="final")
                     if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
-        self.settles(recorded)
+        self.accept_finals(recorded)
         finalists = self.finalists()
         if not all(configuration in recorded for configuration in finalists):
             return {}

@@ -71,7 +71,7 @@ class Portfolio(Searcher):
         self._pending: dict[int, float] = {}  # proposed, without a result yet: the predicted value of each number
         self._fitted = -1  # number of results at the last fit of the hyperparameters
         self._credit = {"global": 1.0, "local": 1.0}  # of each method
-        self._turns = dict.fromkeys(self._credit, 0)
+        self._proposals = dict.fromkeys(self._credit, 0)  # of each method
         self._method_of: dict[int, str] = {}  # the method that proposed each number
         self._near: dict[int, Numbers] = {}  # the neighbours of numbers that were fastest
 
@@ -219,13 +219,13 @@ class Portfolio(Searcher):
         if self._surrogate is self._without_history or len(self.observed) < MIN_RESULTS:
             return self._surrogate
         is_hedged = self._fastest is not None or len(self.observed) >= HEDGED_RESULTS
-        if is_hedged and sum(self._turns.values()) % HEDGE == 0:
+        if is_hedged and sum(self._proposals.values()) % HEDGE == 0:
             return self._without_history
         return max(self._surrogates(),
                    key=lambda surrogate: surrogate.evidence(numbers, values, self._mean_prior(surrogate)))
 
     def _choose(self, excluded: list[int]) -> int | None:
-        """The best configuration of the method whose turn it is; None if the pool has no new one."""
+        """The best configuration of the method that is chosen now; None if the pool has no new one."""
         numbers, values = np.array(self._conditioned, dtype=np.int64), self._values(self._conditioned)
         if len(numbers):
             surrogate = self._deciding(numbers, values)
@@ -234,14 +234,14 @@ class Portfolio(Searcher):
             mean, deviation = self._surrogate.prior[self._pool], np.ones(len(self._pool))
         gain = -mean
         if self.best is not None:
-            target = TARGETS[sum(self._turns.values()) % len(TARGETS)]
+            target = TARGETS[sum(self._proposals.values()) % len(TARGETS)]
             best = squashed_log(float(self.seconds[self.best]) / self._reference())
             gain = log_improvement(mean + target - best, deviation)
         is_new = ~self.proposed[self._pool]
         is_new[np.isin(self._pool, excluded)] = False
         if not is_new.any():
             return None
-        method = max(self._credit, key=lambda name: self._credit[name] / (self._turns[name] + 1))
+        method = max(self._credit, key=lambda name: self._credit[name] / (self._proposals[name] + 1))
         candidates = np.flatnonzero(is_new)
         if method == "local" and self.best is not None:
             near = np.concatenate([self._neighbours(number) for number in self._elite()])
@@ -250,7 +250,7 @@ class Portfolio(Searcher):
                 candidates = neighbours
         chosen = int(candidates[np.argmax(gain[candidates])])
         number = int(self._pool[chosen])
-        self._turns[method] += 1
+        self._proposals[method] += 1
         self._method_of[number] = method
         self._pending[number] = float(mean[chosen])
         self._append(number)

@@ -142,7 +142,7 @@ class AlwaysRight:
     """An expectation that every kernel meets."""
 
     def check(self, executable: Executable) -> OutputCheck:
-        """Judge nothing."""
+        """Check nothing."""
         return OutputCheck(0.0)
 
 

@@ -96,7 +96,7 @@ def test_the_typical_time_of_one_half_of_the_builds_chooses_better_for_the_other
         table = np.array([seconds for seconds in taken if len(seconds) == longest])
         builds = np.arange(longest) // GROUPS % 2
         for chosen in (0, 1):
-            judged = rules["typical"](table[:, builds != chosen])
+            seconds = rules["typical"](table[:, builds != chosen])
             for name, rule in rules.items():
-                shares[name].append(judged.min() / judged[int(np.argmin(rule(table[:, builds == chosen])))])
+                shares[name].append(seconds.min() / seconds[int(np.argmin(rule(table[:, builds == chosen])))])
     assert np.mean(shares["typical"]) > np.mean(shares["least"])

@@ -46,7 +46,7 @@ def test_a_verdict_comes_back_with_what_was_compared(journal: Journal) -> None:
     again = stored(journal)
     assert again is not None
     assert (again.winner, again.significant, again.speedup) == (FAST, True, 2.0)
-    assert set(again.together) == {DEFAULT, FAST}, "an equal number of samples does not make it a comparison"
+    assert set(again.paired) == {DEFAULT, FAST}, "an equal number of samples does not make it a comparison"
     assert again.measurements == verdict().measurements
 
 

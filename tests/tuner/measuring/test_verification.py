@@ -116,7 +116,7 @@ def test_a_candidate_is_dropped_after_two_builds_and_one_unlucky_build_does_not_
     assert verdict.winner == choice(1)
     assert measurer.builds == {DEFAULT: 1, choice(1): 2, choice(2): 1, choice(3): 2}
     assert set(verdict.rebuilt) == {choice(1), choice(3)}
-    assert choice(3) not in verdict.together
+    assert choice(3) not in verdict.paired
     assert len(verdict.measurements[choice(3)].samples) == 20, "the samples of both builds are kept"
 
 
@@ -152,9 +152,9 @@ def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
 
 def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
     verdict = run([1.0, 0.9, 1.05, 2.0])
-    again = decide(verdict.measurements, DEFAULT, verdict.together)
+    again = decide(verdict.measurements, DEFAULT, verdict.paired)
     assert again == replace(verdict, rebuilt=())
-    assert verdict.together == (DEFAULT, choice(1), choice(2))
+    assert verdict.paired == (DEFAULT, choice(1), choice(2))
 
 
 def test_batches_differ_in_the_order_of_building_and_of_the_rounds() -> None:

@@ -123,7 +123,7 @@ def test_a_verification_ends_within_its_budget_whatever_it_finds(seconds: float,
         if verdict is not None:
             assert verdict.winner == BEST
             lengths = {len(measurement.samples) for configuration, measurement in verdict.measurements.items()
-                       if configuration in verdict.together}
+                       if configuration in verdict.paired}
             assert len(lengths) == 1
         assert host.now <= LIMIT * seconds
 

@@ -49,8 +49,8 @@ class ProgramOutput:
         cause = (f"was ended by {signal.Signals(-self.code).name}" if -self.code in set(signal.Signals)
                  else f"ended with status {self.code}")
         lines = [line for line in self.errors.decode(errors="replace").splitlines() if line.strip()]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        return one_line(f"{cause}: {said}" if said else cause, 300)
+        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+        return one_line(f"{cause}: {message}" if message else cause, 300)
 
 
 class Programs:

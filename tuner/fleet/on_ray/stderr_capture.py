@@ -12,7 +12,7 @@ from typing import IO, Any
 
 LONGEST = 4096  # bytes of the file that are read for a reason
 
-_PLACE = re.compile(r"\[[^]]*\] (\(\w+\) )?[\w.]+:\d+: ")  # as Ray's C++ side notes it: [time, process] file:line:
+_PREFIX = re.compile(r"\[[^]]*\] (\(\w+\) )?[\w.]+:\d+: ")  # as Ray's C++ side notes it: [time, process] file:line:
 
 
 class StderrCapture:
@@ -62,13 +62,13 @@ class StderrCapture:
             self._file.close()
 
     def last_line(self) -> str:
-        """The last line that was captured, without the time and the place in a source; empty if there is none."""
+        """The last line that was captured, without its time, process and source line; empty if there is none."""
         if self._file is None or self._file.closed:
             return ""
         size = os.fstat(self._file.fileno()).st_size
         text = os.pread(self._file.fileno(), LONGEST, max(0, size - LONGEST)).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return _PLACE.sub("", lines[-1]) if lines else ""
+        return _PREFIX.sub("", lines[-1]) if lines else ""
 
 
 def _descriptor(stream: Any) -> int:

@@ -242,9 +242,9 @@ def main() -> None:
 
 def _use_planted(kernels: dict[str, str]) -> None:
     """Use kernels that a test names, each in a library of the first part of its name."""
-    homes = {name: name.partition(".")[0] for name in kernels}
-    for home in dict.fromkeys(homes.values()):
-        use(Library(home, {name: reference for name, reference in kernels.items() if homes[name] == home}))
+    libraries = {name: name.partition(".")[0] for name in kernels}
+    for library in dict.fromkeys(libraries.values()):
+        use(Library(library, {name: reference for name, reference in kernels.items() if libraries[name] == library}))
 
 
 def _needs(executable: Executable | None) -> Message:
