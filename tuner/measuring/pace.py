@@ -1,4 +1,4 @@
-"""Pace: whether the CPU computes at its usual rate now. While it does not, measuring waits, as far as it may.
+"""Pace: whether the CPU computes at its usual rate now. While it does not, measuring waits, as far as Patience allows.
 
 A virtual machine's CPUs can be put on one physical core by its host. For half a second or longer, everything on two
 threads then takes exactly twice as long, although no thread of the guest waits and no time counts as stolen. Only work
@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 
 from ..backends.backend import ReferenceWork
-from .patience import Patience
 from .waiting import Waiting
 
 SLOWER = 1.3  # factor on the usual time; rates differ by 10 % between minutes, and shared cores cost a factor of 2
@@ -26,6 +25,38 @@ RECENT = 200  # such looks: 10 s or more, longer than most slow phases
 QUICK = 0.25  # share of the recent looks that are at most as long as usual: one lucky look does not make all others
 #               look slow, and a CPU that is quick in a quarter of the time still shows its usual rate
 FEWEST = 8  # looks before their times count: of fewer, the quarter is a single one
+SHARE = 0.2  # of the elapsed time that measuring may wait; without a bound, tuning on a slow host waited 60 % of its time
+SAVED = 3.0  # seconds that can be saved up: two pauses of the length that a pace waits for a slow CPU
+
+
+class Patience:
+    """An account of waiting. Every second that passes allows SHARE seconds of waiting, of which SAVED can be saved up.
+
+    Waiting is time that brings no new sample: a pause until a slow CPU is quick again, and samples that are thrown away
+    because they were disturbed. Both are paid from this account, and measuring goes on where it cannot pay. So the time
+    waited is at most SHARE of the elapsed time, whatever the machine does. A repetition that takes longer than expected
+    may exceed this for a moment: it is paid back before the next one. Builds, checks and first samples are no waiting.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Open the account, empty. `clock` returns seconds."""
+        self._clock = clock
+        self._counted = clock()  # the time until which SHARE was added
+        self._saved = 0.0
+        self.waited = 0.0  # seconds in all
+
+    @property
+    def left(self) -> float:
+        """The seconds that measuring may wait now; negative while a long repetition is paid back."""
+        now = self._clock()
+        self._saved = min(SAVED, self._saved + SHARE * (now - self._counted))
+        self._counted = now
+        return self._saved
+
+    def spend(self, seconds: float) -> None:
+        """Pay for the seconds that were waited."""
+        self._saved = self.left - seconds
+        self.waited += seconds
 
 
 class Pace:

@@ -8,8 +8,7 @@ import pytest
 
 from seqtune.data.record import Status
 from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
-from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, Pace
-from seqtune.tuner.measuring.patience import SAVED, SHARE, Patience
+from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, SAVED, SHARE, Pace, Patience
 from seqtune.tuner.measuring.timing import Options, check_and_compare, check_and_time, prepare
 from seqtune.tuner.measuring.worker.worker import Worker
 from tests.support import planted

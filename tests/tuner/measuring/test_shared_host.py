@@ -15,7 +15,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
-from seqtune.tuner.measuring.patience import SHARE
+from seqtune.tuner.measuring.pace import SHARE
 from seqtune.tuner.run.local_run import MeasuredSearch
 from seqtune.tuner.run.plan import Budget, TuningOptions
 from seqtune.tuner.run.simulation import RecordedSpace

@@ -13,7 +13,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
-from seqtune.tuner.measuring.patience import SHARE
+from seqtune.tuner.measuring.pace import SHARE
 from seqtune.tuner.measuring.verification import OverBudget, Verdict, verify
 from seqtune.tuner.run.local_run import MeasuredSearch
 from seqtune.tuner.run.plan import Budget, TuningOptions

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.launches.implementation import KernelSource
 
-from .clock import clock_mhz
 from .compiler import CubinCompiler
 from .driver import Driver, Gpu
 
@@ -19,6 +19,8 @@ BLOCKS, THREADS = 16, 256  # for each unit; of a block
 SWEEP_BYTES = 1 << 30  # many times any L2 cache
 REPEATS = 10  # the best counts
 WARM_SECONDS = 0.3  # of work before the first rate: a GPU at rest takes a while to reach its clock
+NVML = "libnvidia-ml.so.1"  # NVIDIA's management library, which comes with the driver
+_UNITS = 1  # NVML_CLOCK_SM
 
 _TEXT = r"""
 extern "C" __global__ void __launch_bounds__(256) peak(float *y, int loops) {
@@ -110,3 +112,19 @@ def _measure(gpu: Gpu, cubin: bytes, device: Device, number: int) -> dict[str, f
     bandwidth = 16 * threads * steps / best("sweep", struct.pack("<QQi", y, x, steps))
     return {"peak_gflops": round(peak / 1e9, 1), "mma_gflops": round(tensor / 1e9, 1),
             "bandwidth_gbs": round(bandwidth / 1e9, 1), "busy_mhz": float(busy)}
+
+
+def clock_mhz(number: int) -> int:
+    """The clock of the GPU's units now by NVML, in MHz; 0 where it cannot be read.
+
+    `number` counts as NVML does, by the position on the bus; it is the driver's number unless CUDA_VISIBLE_DEVICES or
+    CUDA_DEVICE_ORDER says otherwise.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(NVML)
+        handle, clock = ctypes.c_void_p(), ctypes.c_uint()
+        if (library.nvmlInit_v2() == 0
+                and library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)) == 0
+                and library.nvmlDeviceGetClockInfo(handle, _UNITS, ctypes.byref(clock)) == 0):
+            return clock.value
+    return 0
