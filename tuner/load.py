@@ -1,4 +1,4 @@
-"""Load: how much of the machine other work had during a measurement."""
+"""Load: the share of the machine's CPU time that other work had during a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins: the configurations that serve as the one to compare with where the safe default does not run.
+"""Stand-ins: the configurations that replace the safe default in comparisons where it does not run.
 
 A default that its author never ran, such as the first value of every parameter, may fail to compile or may be refused,
 while others run. Up to TRIES configurations of the default's kernel are tried, then the safe default of every other

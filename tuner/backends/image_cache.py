@@ -1,7 +1,7 @@
 """ImageCache: compiled kernels on disk, in the user's cache folder.
 
 One file a kernel: a line with a digest of the rest, a line of JSON with facts about the image, then the image. A
-damaged file counts as absent. The folder's size is bounded: the files that were not used for longest go first. Images
+damaged file counts as absent. The folder's size is bounded: the least recently used files are removed first. Images
 are run as they are, so a folder that belongs to another user, or that others may write into, is not used.
 """
 

@@ -1,8 +1,8 @@
 """Measured rates of devices, kept in the user's cache folder: one JSON file per backend.
 
 Rates that were measured while other programs ran are wrong by any factor, and models read them. Therefore the load is
-watched, and such rates are not kept for good: they answer only while the machine is still busy, and for MINUTES at
-most, so that not every process of a busy machine spends seconds on measuring again.
+measured, too, and such rates are used only while the machine is still busy, for MINUTES at most: otherwise every
+process of a busy machine would spend seconds on measuring again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Python delivers SIGINT between two instructions, also inside a function that a library called through ctypes. There the
 KeyboardInterrupt cannot reach the caller: it is printed and lost, and the library goes on with data that were never
-handed over.
+passed to it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Proposals are asked for in rounds. A round's answers are passed to the strategy in the order of its proposals, when all
 have come: what is proposed next then depends neither on which member measured what nor on which answers were late. A
-strategy that was told an answer which turns out to be wrong is built again, and is told the good answers again.
+strategy that received an answer which turns out to be wrong is built again, and receives the good answers again.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class GroupSearch:
         if configuration in self._pending:
             self._pending.discard(configuration)
             self._answers[configuration] = measurement
-        else:  # asked for by a strategy that was told a wrong answer, and was built again since
+        else:  # proposed by a strategy that has been built again since, because of a wrong answer
             self.search.trials[configuration] = measurement
 
     def give_back(self, purpose: Purpose, configurations: Iterable[Configuration]) -> None:

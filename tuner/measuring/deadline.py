@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from seqtune.errors import UnpreparedError
 
-SECONDS = 10.0  # of a verification, builds included: a few hundred rounds of small problems, a dozen of large ones
-NETWORK = 60.0  # of the verification of a PyTorch network; enough for some 20 layers
-CALIBRATION = 180.0  # of a calibration: about 4000 probes; a correction is fitted to 800 of all measurements
+SECONDS = 10.0  # budget of a verification with its builds: hundreds of rounds of small problems, a dozen of large ones
+NETWORK = 60.0  # budget of the verification of a PyTorch network; enough for some 20 layers
+CALIBRATION = 180.0  # budget of a calibration: about 4000 probes; a correction is fitted to 800 of all measurements
 OVERRUN = 1.2  # factor on a budget at which measuring is broken off. A user may rely on 1.3 times the budget; the time
 #                between is for ending a worker and writing the records
 GRACE = 0.1  # seconds in which a worker that takes short samples ends by itself

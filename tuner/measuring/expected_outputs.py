@@ -1,7 +1,7 @@
 """ExpectedOutputs: the expected outputs of a problem whose operation declares them, and their comparison.
 
-They come from the operation's reference or data. Where it has neither, the outputs of the default configuration count,
-or of the one that stands in for it if it fails: then all configurations must agree with it.
+Expected outputs come from the operation's reference or data. Where the operation has neither, those of the default
+configuration count, or of its stand-in if it fails: then all configurations must agree with that one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..backends.backend import Backend, BuildError, Executable, LaunchError, Out
 from ..stand_ins import default_and_stand_ins, failed_default
 
 Arrays = Mapping[str, NDArray[Any]]
-# Called before code runs that may end the process, with what it is and why the configurations before it failed (None:
-# it is no configuration).
+# Called before code runs that may end the process: with a description of the code, and the reasons why the
+# configurations before it failed (None: the code is no configuration).
 Announce = Callable[[str, Sequence[str] | None], None]
 
 
@@ -66,10 +66,10 @@ class ExpectedOutputs:
         for name, tensor in self.tensors.items():
             if name not in outputs:
                 return OutputCheck(None, f"the implementation returns no {name!r:.40}")
-            found = compare(name, outputs[name], self.arrays[name], tensor)
-            if found.message:
-                return found
-            worst = max(worst, found.error or 0.0)
+            checked = compare(name, outputs[name], self.arrays[name], tensor)
+            if checked.message:
+                return checked
+            worst = max(worst, checked.error or 0.0)
         return OutputCheck(worst)
 
 

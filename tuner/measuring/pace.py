@@ -25,7 +25,7 @@ RECENT = 200  # such looks: 10 s or more, longer than most slow phases
 QUICK = 0.25  # share of the recent looks that are at most as long as usual: one lucky look does not make all others
 #               look slow, and a CPU that is quick in a quarter of the time still shows its usual rate
 FEWEST = 8  # looks before their times count: of fewer, the quarter is a single one
-SHARE = 0.2  # of the elapsed time that measuring may wait; without a bound, tuning on a slow host waited 60 % of its time
+SHARE = 0.2  # of the elapsed time may be waited; without a bound, tuning on a slow host waited 60 % of its time
 SAVED = 3.0  # seconds that can be saved up: two pauses of the length that a pace waits for a slow CPU
 
 
@@ -116,7 +116,7 @@ class Pace:
         if len(self._recent) >= FEWEST:
             self.usual = min(self._work.expected, sorted(self._recent)[int(QUICK * len(self._recent))])
 
-    def settle(self) -> bool:
+    def wait_while_slow(self) -> bool:
         """Wait while the CPU is slow, as long as patience and request allow; return whether it is quick now."""
         if not self.is_slow():
             return True

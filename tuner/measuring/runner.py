@@ -2,7 +2,7 @@
 
 A configuration that takes too long or crashes the worker gets that status, and a new worker measures the rest. A crash
 counts only if it repeats in a new worker, because an earlier kernel may have damaged the memory of the old one.
-When the budget of the options ends, the worker stops, or is killed where it cannot stop; what was measured stays.
+When the budget of the options ends, the worker stops, or is killed where it cannot stop; earlier measurements count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .worker.message import Message
 from .worker.process import WorkerProcess
 from .worker.request import Limits, RequestState, WorkerRequest
 
-MOST_LOST = 3  # workers that configurations end which should compute the expected outputs: each may take a minute
+MOST_LOST = 3  # workers lost to configurations that should compute the expected outputs: each may take a minute
 
 
 class Measurer(Protocol):
@@ -74,7 +74,7 @@ class Runner:
             "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
         self._failed_outputs: dict[Problem, list[str]] = {}  # why configurations could not compute expected outputs
-        self._lost_workers = Counter[Problem]()  # by such configurations
+        self._lost_workers = Counter[Problem]()  # workers that such configurations ended
         self._ahead = compiler_ahead(device) if backend is None else ahead
 
     def __enter__(self) -> Runner:

@@ -228,7 +228,7 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecta
         if checked.status is not Status.CORRECT:
             return checked
         for again in (False, True):
-            steady = pace.settle()
+            steady = pace.wait_while_slow()
             began = pace.clock()
             sampler = Sampler(executable.time, options.sample_seconds, first, options.samples, pace)
             with pace.waiting() as waiting:
@@ -297,7 +297,7 @@ def check_and_compare(executables: Sequence[Executable | None], operands: Operan
             return None
         at(index)
         try:
-            disturbed[index] += not pace.settle()
+            disturbed[index] += not pace.wait_while_slow()
             executable.run()
             return samplers[index].take(waiting)
         except LaunchError as error:

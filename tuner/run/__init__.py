@@ -10,7 +10,7 @@ all of them, but they promise different things:
 | :-- | :-- | :-- |
 | a record is in the journal | at once, before its progress is reported | after the control that follows it |
 | a killed run repeats | nothing | at most the last block of answers of each member |
-| the strategy is told | each result as it comes | a round of results, in the order of its proposals |
+| the strategy receives | each result as it comes | a round of results, in the order of its proposals |
 | `Budget.seconds` | seconds on the clock, with start and finals | seconds that members measured, without finals |
 | `Budget.total` | one budget | one budget for each group of alike devices |
 | results | one for each problem | one for each problem and group, with the members' names |

@@ -45,7 +45,7 @@ MEAN_WEIGHT = 1.0  # of that prediction at the beginning, in measurements
 BATCH = 4  # configurations proposed before new results are needed; fewer are better, and slower
 
 
-def expected(context: SearchContext) -> Sources | None:
+def expected_times(context: SearchContext) -> Sources | None:
     """The times to expect before anything is measured: from the history, from the predictor, or from both.
 
     Times of the same problem on other devices tell more than the predictor. Times of other problems and the predictor
@@ -79,7 +79,7 @@ class Portfolio(Searcher):
 
     @cached_property
     def _expected(self) -> Sources | None:
-        return expected(self._context)
+        return expected_times(self._context)
 
     @cached_property
     def _without_history(self) -> Surrogate:

@@ -1,7 +1,7 @@
 """Welch's t-test, by which Droplet Search moves: it is part of the published algorithm.
 
-Its samples were taken at different times, not in rounds, so `measuring.comparison`, which says what is faster
-everywhere else, cannot be asked: it needs pairs. The test is one-sided, for unequal variances. The tail of Student's
+Its samples were taken at different times and are no pairs. Therefore it cannot use `measuring.comparison`, which says
+what is faster everywhere else. The test is one-sided, for unequal variances. The tail of Student's
 distribution is a regularised incomplete beta function, which is computed by its continued fraction (Lentz's method;
 DLMF 8.17.22).
 """

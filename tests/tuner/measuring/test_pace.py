@@ -43,9 +43,9 @@ def test_a_slow_cpu_is_waited_for() -> None:
     pace = machine.pace()
     machine.now = 20.0
     assert pace.is_slow()
-    assert pace.settle()
+    assert pace.wait_while_slow()
     assert 0.6 <= machine.slept <= 0.6 + PAUSE
-    assert pace.settle()
+    assert pace.wait_while_slow()
     assert machine.slept <= 0.6 + PAUSE
 
 
@@ -53,14 +53,14 @@ def test_what_stays_slow_is_waited_for_once_until_it_was_quick_again() -> None:
     machine = Machine((20.0, 30.0), (50.0, 60.0))
     pace = machine.pace()
     machine.now = 20.0
-    assert not pace.settle()
+    assert not pace.wait_while_slow()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
-    assert not pace.settle()
+    assert not pace.wait_while_slow()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
     machine.now = 40.0
-    assert pace.settle()
+    assert pace.wait_while_slow()
     machine.now, machine.slept = 51.0, 0.0
-    assert not pace.settle()
+    assert not pace.wait_while_slow()
     assert machine.slept == pytest.approx(PATIENCE, abs=2 * PAUSE)
 
 
@@ -69,7 +69,7 @@ def test_waiting_is_a_fifth_of_the_time_even_where_the_cpu_is_quick_now_and_then
     machine = Machine(*((second, second + 0.99) for second in range(400)))
     pace = machine.pace()
     while machine.now < 300.0:
-        pace.settle()
+        pace.wait_while_slow()
         machine.now += 0.01
         assert machine.slept <= SHARE * machine.now + PAUSE
     assert machine.slept == pytest.approx(pace.patience.waited)
@@ -93,7 +93,7 @@ def test_no_waiting_begins_that_would_pass_the_end_of_the_request() -> None:
     pace = machine.pace()
     machine.now = 20.0
     pace.begin(0.7)
-    assert not pace.settle()
+    assert not pace.wait_while_slow()
     assert machine.slept == pytest.approx(0.7, abs=PAUSE)
     assert machine.now <= 20.7
 
@@ -148,7 +148,7 @@ def test_a_cpu_that_stays_slow_does_not_become_a_usual_one() -> None:
 
 
 def test_without_reference_work_no_cpu_is_slow() -> None:
-    assert Pace().settle()
+    assert Pace().wait_while_slow()
     assert not Pace().is_slow()
 
 
@@ -162,7 +162,7 @@ class Paces(Pace):
     def is_slow(self) -> bool:
         return self.answers.pop(0)
 
-    def settle(self) -> bool:
+    def wait_while_slow(self) -> bool:
         self.settled += 1
         return True
 

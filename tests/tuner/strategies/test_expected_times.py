@@ -7,7 +7,7 @@ import numpy as np
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.tuner.run.simulation import RecordedSpace, StrategyMethod
-from seqtune.tuner.strategies.portfolio import Portfolio, expected
+from seqtune.tuner.strategies.portfolio import Portfolio, expected_times
 from seqtune.tuner.strategies.strategy import OnDemand, SearchContext
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
 
@@ -34,14 +34,14 @@ def test_wrong_expectations_do_not_keep_a_search_from_the_best() -> None:
 
 def test_expected_times_join_a_history_of_other_problems_and_yield_to_the_same_problem() -> None:
     slowness = np.linspace(0, 5, len(TASK))
-    alone = expected(SearchContext(TASK, slowness=slowness.tolist()))
+    alone = expected_times(SearchContext(TASK, slowness=slowness.tolist()))
     assert alone is not None
     assert (alone.prior.max(), alone.by_source.shape, alone.fastest) == (3.0, (len(TASK), 1), None)
     elsewhere = MeasuredTask(Task.of(PROBLEM, DEVICE, [KERNEL]), SECONDS)
-    same = expected(SearchContext(TASK, history=[elsewhere], slowness=slowness.tolist()))
+    same = expected_times(SearchContext(TASK, history=[elsewhere], slowness=slowness.tolist()))
     assert same is not None
     assert same.fastest == SECONDS.min()
-    assert expected(SearchContext(TASK)) is None
+    assert expected_times(SearchContext(TASK)) is None
 
 
 def test_seeds_are_measured_before_expected_times_are_computed() -> None:

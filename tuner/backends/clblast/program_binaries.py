@@ -1,4 +1,4 @@
-"""Spares PoCL the binaries of CLBlast's programs: building one configuration then takes 2 s instead of 20 s.
+"""ProgramBinaries: PoCL need not make the binaries of CLBlast's programs. A configuration builds in 2 s, not 20 s.
 
 After it has built a program, CLBlast asks for the program's binary, to reuse it in other contexts. PoCL makes a binary
 by compiling every kernel of the program, about thirty; a call needs one to four of them. While `spared` is active,
@@ -31,7 +31,7 @@ class _State:
 
 @contextmanager
 def spared(device: int) -> Iterator[None]:
-    """Answer with empty binaries meanwhile. `device` is the address of a device of PoCL, pyopencl's `int_ptr`."""
+    """Let PoCL answer with empty binaries in this context. `device` is the `int_ptr` of one of PoCL's devices."""
     _replace(device)
     _State.active = True
     try:

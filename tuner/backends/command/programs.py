@@ -86,7 +86,7 @@ class Programs:
         except (OSError, subprocess.SubprocessError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
             raise LaunchError(f"{words[0]!r:.60} cannot be run: {reason}") from None
-        self._tell("+", process.pid)
+        self._tell_guard("+", process.pid)
         try:
             output, errors = _communicate(process, seconds)
         finally:
@@ -94,13 +94,13 @@ class Programs:
                 os.killpg(process.pid, signal.SIGKILL)  # also what it started; before its number is free again
             process.wait()
             _kill_adopted(before)
-            self._tell("-", process.pid)
+            self._tell_guard("-", process.pid)
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
         return ProgramOutput(process.returncode, output, errors)
 
-    def _tell(self, change: str, group: int) -> None:
+    def _tell_guard(self, change: str, group: int) -> None:
         assert self._guard.stdin is not None
         with suppress(OSError):
             self._guard.stdin.write(f"{change}{group}\n".encode())

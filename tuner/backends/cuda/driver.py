@@ -166,7 +166,7 @@ class Gpu:
                            arguments: Sequence[bytes]) -> Callable[[], None]:
         """The same for an entry that takes tensor maps.
 
-        Their alignment puts the parameters at other places on each architecture; pycuda passes them as one packed
+        Their alignment puts the parameters at other offsets on each architecture; pycuda passes them as one packed
         buffer, and the driver places them itself only if it gets them one by one.
         """
         with self._checked():

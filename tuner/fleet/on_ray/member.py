@@ -1,6 +1,6 @@
-"""RayMember: it runs on the machine of a device, measures batches in a thread and hands out events when asked.
+"""RayMember: runs on the machine of a device, measures batches in a thread and hands out events when asked.
 
-All that it receives and returns is text: JSON objects that both sides check. The class itself needs no Ray, so its
+Messages are text in both directions: JSON objects that both sides check. The class itself needs no Ray, so its
 tests need none.
 """
 
@@ -51,7 +51,7 @@ class RayMember:
         self._name = name
         self._hello: Message = json.loads(greeting)
         self._orders: queue.SimpleQueue[MeasuringBatch | None] = queue.SimpleQueue()
-        self._early: dict[int, str] = {}  # orders that came before their predecessors
+        self._early: dict[int, str] = {}  # batches that came before their predecessors, by order
         self._next = 0
         self._lock = threading.Lock()
         self._cancelled: set[int] = set()
@@ -60,7 +60,7 @@ class RayMember:
         self._status: Message = {"name": name, "state": "starting", "problem": "", "done": 0, "failed": 0, "rate": 0.0}
         self._note = ""
         self._ready: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def describe(self) -> str:
@@ -111,7 +111,7 @@ class RayMember:
         if self._folder is not None:
             self._folder.remove()
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         """Open the device, then measure batch after batch. The runner belongs to this thread."""
         try:
             self._check()

@@ -1,4 +1,4 @@
-"""WorkerMessage: reads what a measuring worker sends, of which its parent trusts nothing: kernels share its process."""
+"""WorkerMessage: reads and checks the messages of a measuring worker, whose process may run harmful kernels."""
 
 from __future__ import annotations
 
