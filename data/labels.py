@@ -18,46 +18,44 @@ from .formats.miopen_import import solver_of
 from .queries import DistinctProblems, Queries, Rows
 from .record import Status
 
-RACE = np.uint64(0x52414345)  # arbitrary bits that make the hash of a race differ from the hash of a label
+TIMINGS_BITS = np.uint64(0x52414345)  # arbitrary; they make the hash of timings differ from the hash of a label
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Chosen configurations of one kernel: `places[i]` are the indices of the parameters' values, for query i.
-
-    An index is -1 if the kernel does not have the value.
+    """Chosen configurations of one kernel, one for each query, as indices of the parameters' values.
     """
 
     kernel: Kernel
     queries: Queries
-    places: NDArray[np.int16]  # (label, parameter)
+    value_indices: NDArray[np.int16]  # (label, parameter); -1: a value that the kernel does not have
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.value_indices)
 
     def take(self, rows: Rows) -> Labels:
         """Copy the given labels, in the given order."""
-        return replace(self, queries=self.queries.take(rows), places=self.places[rows])
+        return replace(self, queries=self.queries.take(rows), value_indices=self.value_indices[rows])
 
     def known(self) -> Labels:
-        """Copy the labels whose values the kernel all has."""
-        return self.take(np.flatnonzero((self.places >= 0).all(axis=1)))
+        """Copy the labels with only values that the kernel has."""
+        return self.take(np.flatnonzero((self.value_indices >= 0).all(axis=1)))
 
     def split(self) -> tuple[Labels, Labels]:
         """Split into the labels for training and the labels of held-out problems."""
         held_out = self.queries.held_out
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
-    def spoken_by(self, kernel: Kernel) -> Labels:
+    def for_kernel(self, kernel: Kernel) -> Labels:
         """The same labels for another version of the kernel, whose parameters may have other values."""
         if kernel == self.kernel:
             return self
-        value_indices = np.empty_like(self.places)
+        value_indices = np.empty_like(self.value_indices)
         for column, parameter in enumerate(self.kernel.parameters):
             index = {value: new_index for new_index, value in enumerate(kernel.parameters[column].values)}
             new_indices = np.array([*(index.get(value, -1) for value in parameter.values), -1], np.int16)
-            value_indices[:, column] = new_indices[self.places[:, column]]
-        return replace(self, kernel=kernel, places=value_indices)
+            value_indices[:, column] = new_indices[self.value_indices[:, column]]
+        return replace(self, kernel=kernel, value_indices=value_indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +73,8 @@ class SolverTimings:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """The hash of each race. It differs from the hash of the same problem's labels: timings contain no labels."""
-        return self.queries.hashes ^ RACE
+        """The hash of each query's timings, which differs from the hash of the same problem's labels."""
+        return self.queries.hashes ^ TIMINGS_BITS
 
     def take(self, rows: Rows) -> SolverTimings:
         """Copy the given timings, in the given order."""
@@ -95,7 +93,7 @@ class SolverTimings:
 
 
 def holds_labels(data: Dataset) -> bool:
-    """Whether a data set holds another tuner's choices, or its solvers' times, rather than measurements."""
+    """Whether a data set holds another tuner's choices or its solvers' times instead of measurements."""
     return bool(len(data)) and all(device.backend == BACKEND for device in data.devices.values())
 
 
@@ -112,7 +110,7 @@ def read_labels(data: Dataset) -> dict[str, Labels]:
         if len(label_rows):
             kernel = solver_of(data, name.removeprefix(PREFIX)).kernel
             codes, texts = pd.factorize(rows["configuration"].to_numpy()[label_rows])
-            value_indices = np.array([_places(kernel, str(text)) for text in texts], np.int16)
+            value_indices = np.array([_value_indices(kernel, str(text)) for text in texts], np.int16)
             labels[name] = Labels(kernel, queries.take(label_rows), value_indices[codes])
     return labels
 
@@ -141,7 +139,7 @@ def _queries(data: Dataset, rows: pd.DataFrame) -> Queries:
                      tuple(data.devices[str(name)] for name in names), problem, device)
 
 
-def _places(kernel: Kernel, text: str) -> list[int]:
+def _value_indices(kernel: Kernel, text: str) -> list[int]:
     try:
         settings = json.loads(text)
         return [parameter.values.index(settings[parameter.name]) for parameter in kernel.parameters]

@@ -87,7 +87,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
     from seqtune.predictor.labels.translator import LabelWords
 
     kernels = checkpoint.kernels()
-    labels = {name: solver_labels.spoken_by(kernels[name])
+    labels = {name: solver_labels.for_kernel(kernels[name])
               for name, solver_labels in read_labels(read_files(files)[0]).items()}
     split = {name: solver_labels.split() for name, solver_labels in labels.items()}
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}

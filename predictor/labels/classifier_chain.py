@@ -94,14 +94,15 @@ class KernelChain:
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
         """Fit a chain to labels whose values are all known."""
-        return cls(labels.kernel, _fit_all(labels.kernel, tree_columns(labels.queries), labels.places, options))
+        return cls(labels.kernel, _fit_all(labels.kernel, tree_columns(labels.queries), labels.value_indices, options))
 
     @classmethod
     def fit_shared(cls, group: Sequence[Labels], options: ChainOptions | None = None) -> list[KernelChain]:
         """Fit a chain for each kernel of a group with the same parameters; the chains share their classifiers."""
         columns = np.concatenate([_with_member(tree_columns(labels.queries), number)
                                   for number, labels in enumerate(group)])
-        classifiers = _fit_all(group[0].kernel, columns, np.concatenate([labels.places for labels in group]), options)
+        value_indices = np.concatenate([labels.value_indices for labels in group])
+        classifiers = _fit_all(group[0].kernel, columns, value_indices, options)
         return [cls(labels.kernel, classifiers, number) for number, labels in enumerate(group)]
 
     def logs(self, columns: Floats, before: NDArray[Any]) -> Floats:

@@ -45,7 +45,7 @@ def unlearned(checkpoint: LabelModel, labels: Mapping[str, Labels], timings: Sol
     Raises MisuseError if there are none.
     """
     kernels = checkpoint.kernels()
-    unlearned_labels = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
+    unlearned_labels = {name: _unlearned(kernel_labels.for_kernel(kernels[name]), checkpoint)
               for name, kernel_labels in labels.items() if name in kernels}
     unlearned_labels = {name: part for name, part in unlearned_labels.items() if len(part)}
     checkpoint.vocabulary.check(kernels[name] for name in unlearned_labels)
@@ -64,7 +64,7 @@ def held_out_scores(checkpoint: LabelModel, labels: Mapping[str, Labels], timing
                 say: Say = silent) -> list[dict[str, Any]]:
     """Score a checkpoint on the held-out problems: JSON objects by device and solver, then by device."""
     kernels = checkpoint.kernels()
-    held_out = {name: kernel_labels.spoken_by(kernels[name]).split()[1]
+    held_out = {name: kernel_labels.for_kernel(kernels[name]).split()[1]
                 for name, kernel_labels in labels.items() if name in kernels}
     rows = [row.to_json() for row in score_labels(Beam(checkpoint.next_word()), held_out, progress=say)]
     if timings is not None:

@@ -56,9 +56,9 @@ class LabelExamples:
         name = labels.kernel.name
         choices = vocabulary.value_words(name)
         words = np.stack([np.full(len(labels), vocabulary.kernel(name)),
-                          *(words[labels.places[:, column]] for column, words in enumerate(choices))], axis=1)
+                          *(words[labels.value_indices[:, column]] for column, words in enumerate(choices))], axis=1)
         return cls(Inputs.of(labels.queries, vocabulary.words), words,
-                   tuple(torch.from_numpy(words) for words in choices), labels.places.astype(np.int64))
+                   tuple(torch.from_numpy(words) for words in choices), labels.value_indices.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -56,7 +56,7 @@ def grow(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> Chain
         if len(names) > 1:
             chains = KernelChain.fit_shared([labels[name] for name in names], replace(shared_options, depth=6))
             result |= {(ANY, name): chain for name, chain in zip(names, chains, strict=True)}
-        elif max(len(np.unique(column)) for column in kernel_labels.places.T) > WIDE:
+        elif max(len(np.unique(column)) for column in kernel_labels.value_indices.T) > WIDE:
             shallow = replace(shared_options, rounds=50, rate=0.15, depth=4)
             result[ANY, names[0]] = KernelChain.fit(kernel_labels, shallow)
         elif len(kernel_labels) > MANY:
@@ -109,7 +109,7 @@ def chain_logs(chains: Chains, labels: Labels) -> Logs:
         rows = np.flatnonzero(labels.queries.device == number)
         if device_chains and len(rows):
             for column, logs in enumerate(result):
-                logs[rows] = mean_logs(device_chains, columns[rows], labels.places[rows, :column])
+                logs[rows] = mean_logs(device_chains, columns[rows], labels.value_indices[rows, :column])
     return result
 
 
@@ -119,5 +119,5 @@ def _nats(translator: Logs, trees: Logs, labels: Labels, weight: float) -> float
     for column, (translator_logs, tree_logs) in enumerate(zip(translator, trees, strict=True)):
         blend = (1 - weight) * translator_logs + weight * tree_logs
         blend -= np.log(np.exp(blend).sum(axis=1, keepdims=True))
-        nats -= float(blend[rows, labels.places[:, column]].mean()) / len(translator)
+        nats -= float(blend[rows, labels.value_indices[:, column]].mean()) / len(translator)
     return nats

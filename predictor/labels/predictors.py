@@ -57,8 +57,8 @@ class Beam:
         self.width = width
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
-        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
-        correct = np.zeros(labels.places.shape, np.bool_)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
+        correct = np.zeros(labels.value_indices.shape, np.bool_)
         for rows, part, spaces in chunks(labels):
             indices = self._proposed(part, spaces, count)
             proposed[rows, :indices.shape[1]] = indices
@@ -67,7 +67,7 @@ class Beam:
 
     def propose(self, labels: Labels, count: int) -> ValueIndices:
         """Propose `count` configurations for each label, without teacher forcing: (label, proposal, parameter)."""
-        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         for rows, part, spaces in chunks(labels):
             indices = self._proposed(part, spaces, count)
             proposed[rows, :indices.shape[1]] = indices
@@ -77,7 +77,7 @@ class Beam:
         count = min(count, self.width)
         results = beam_search_many(self.words, [Task(space.problem, space.device, (space,)) for space in spaces],
                                    self.width, count)
-        indices = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
+        indices = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         for row, candidates in enumerate(results):
             for rank, candidate in enumerate(candidates):
                 indices[row, rank] = _value_indices(labels.kernel, candidate)
@@ -85,7 +85,7 @@ class Beam:
 
     def _correct(self, labels: Labels, spaces: Sequence[SearchSpace]) -> NDArray[np.bool_]:
         """Whether each next value is right; a label outside of its space is wrong after its first impossible value."""
-        correct = np.zeros(labels.places.shape, np.bool_)
+        correct = np.zeros(labels.value_indices.shape, np.bool_)
         rows = [row for row, space in enumerate(spaces) if len(space)]
         if not rows:
             return correct
@@ -109,7 +109,7 @@ class Beam:
             true_rows, end = [], 0
             for number, (next_words, after) in enumerate(following):
                 begin, end = end, end + len(next_words)
-                index = int(labels.places[rows[number], column])
+                index = int(labels.value_indices[rows[number], column])
                 matches = np.flatnonzero(next_words == words[index]) if index >= 0 else np.zeros(0, np.int64)
                 impossible[number] |= not len(matches)
                 true = 0 if impossible[number] else int(matches[0])
@@ -142,11 +142,11 @@ def allowed_values(labels: Labels) -> NDArray[np.int64]:
 
     (label, parameter); 0 where the true values before it, or the value itself, are outside of the search space.
     """
-    counts = np.zeros(labels.places.shape, np.int64)
+    counts = np.zeros(labels.value_indices.shape, np.int64)
     for rows, part, spaces in chunks(labels):
-        for row, places, space in zip(rows.tolist(), part.places.tolist(), spaces, strict=True):
+        for row, value_indices, space in zip(rows.tolist(), part.value_indices.tolist(), spaces, strict=True):
             begin, end = 0, len(space)
-            for column, index in enumerate(places):
+            for column, index in enumerate(value_indices):
                 following = space.next_values(begin, end, column)
                 chosen = next((value for value in following if value.value_index == index), None)
                 if chosen is None:

@@ -38,7 +38,7 @@ class Score:
         `allowed` is what `allowed_values` returns for the labels; None: it is computed here. A value that the
         look-ahead leaves no choice for is not counted as a parameter that was predicted.
         """
-        wanted = labels.places[:, None, :]
+        wanted = labels.value_indices[:, None, :]
         proposed = predictions.proposed
         same = np.asarray((proposed == wanted) & (wanted >= 0))
         whole = np.asarray(same.all(axis=2))

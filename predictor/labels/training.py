@@ -170,7 +170,7 @@ def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: SolverT
         digest.update(name.encode() + tensor.numpy().tobytes())
     for kernel_labels in labels.values():
         kernel = kernel_labels.kernel
-        digest.update(repr((kernel.name, kernel.parameters)).encode() + kernel_labels.places.tobytes())
+        digest.update(repr((kernel.name, kernel.parameters)).encode() + kernel_labels.value_indices.tobytes())
         digest.update(_query_bytes(kernel_labels.queries))
     if timings is not None:
         digest.update(repr(timings.names).encode() + timings.solver.tobytes() + timings.starts.tobytes()

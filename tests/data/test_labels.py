@@ -35,14 +35,16 @@ def labels(planted: Dataset) -> dict[str, Labels]:
     return read_labels(planted)
 
 
-def test_a_label_is_the_place_of_each_value(planted: Dataset, labels: dict[str, Labels]) -> None:
+def test_a_label_is_the_index_of_each_value(planted: Dataset, labels: dict[str, Labels]) -> None:
     assert sum(map(len, labels.values())) == len(planted)
     for name, some in labels.items():
         rows = planted.rows[planted.rows["kernel"] == name]
-        for (problem, place), values, row in zip(some.queries.pairs(), some.places, rows.itertuples(), strict=True):
-            assert (problem.key, place.key) == (row.problem, row.device)
-            told = {one.name: one.values[value] for one, value in zip(some.kernel.parameters, values, strict=True)}
-            assert told == json.loads(str(row.configuration))
+        pairs = some.queries.pairs()
+        for (problem, gpu), indices, row in zip(pairs, some.value_indices, rows.itertuples(), strict=True):
+            assert (problem.key, gpu.key) == (row.problem, row.device)
+            parameters = zip(some.kernel.parameters, indices, strict=True)
+            settings = {parameter.name: parameter.values[index] for parameter, index in parameters}
+            assert settings == json.loads(str(row.configuration))
 
 
 def test_a_problem_is_on_one_side_for_all_gpus_and_solvers(labels: dict[str, Labels]) -> None:
@@ -93,11 +95,11 @@ def test_labels_in_another_kernels_words_are_found_again(labels: dict[str, Label
     some = labels["miopen.ConvBinWinogradRxSf2x3"]
     parameter = some.kernel.parameters[0]
     other = replace(some.kernel, parameters=(replace(parameter, values=(60, 30, 28)),))
-    there = some.spoken_by(other).places[:, 0]
-    values = np.array(parameter.values)[some.places[:, 0]]
+    there = some.for_kernel(other).value_indices[:, 0]
+    values = np.array(parameter.values)[some.value_indices[:, 0]]
     assert [60, 30, 28, None][there[values == 60][0]] == 60
     assert set(there[values == 56]) == {-1}
-    assert some.spoken_by(some.kernel) is some
+    assert some.for_kernel(some.kernel) is some
 
 
 def test_a_race_holds_the_times_of_its_solvers(tmp_path: Path) -> None:
@@ -132,8 +134,8 @@ def test_the_share_of_a_choice_is_what_its_times_say() -> None:
 
 def test_what_lies_outside_of_its_space_is_counted(labels: dict[str, Labels]) -> None:
     some = labels["miopen.ConvMlirIgemmFwd"]
-    assert valid(some.kernel, some.queries, some.places).all()
-    wrong = some.places.copy()
+    assert valid(some.kernel, some.queries, some.value_indices).all()
+    wrong = some.value_indices.copy()
     wrong[:3] = [0, 2, 2, 0, 1, 1]
     wrong[3] = [2, 0, 0, 0, 0, 0]  # 256 threads cannot split so small tiles
     proposed = np.stack([wrong, np.full_like(wrong, -1)], axis=1)

@@ -21,11 +21,11 @@ class Majority:
 
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
         self._counts: dict[_Group, Counter[tuple[int, ...]]] = {
-            group: Counter(map(tuple, labels.places.tolist())) for group, labels in by_device(fitting).items()}
+            group: Counter(map(tuple, labels.value_indices.tolist())) for group, labels in by_device(fitting).items()}
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
-        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
-        correct = np.zeros(labels.places.shape, np.bool_)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
+        correct = np.zeros(labels.value_indices.shape, np.bool_)
         for number, device in enumerate(labels.queries.devices):
             rows = np.flatnonzero(labels.queries.device == number)
             counts = self._counts.get((device.name, labels.kernel.name), Counter())
@@ -37,7 +37,7 @@ class Majority:
                     following.setdefault(label[:column], Counter())[value] += times
             most_frequent = {prefix: values.most_common(1)[0][0] for prefix, values in following.items()}
             for row in rows:
-                label = tuple(labels.places[row].tolist())
+                label = tuple(labels.value_indices[row].tolist())
                 correct[row] = [most_frequent.get(label[:column]) == value for column, value in enumerate(label)]
         return LabelPredictions(proposed, correct)
 
@@ -58,7 +58,7 @@ class NearestLabels:
             points = plain_columns(labels.queries)
             scale = points.std(axis=0)
             scale[scale == 0] = 1.0
-            self._groups[group] = (points / scale, scale, _words(labels), labels.places)
+            self._groups[group] = (points / scale, scale, _words(labels), labels.value_indices)
 
     def neighbours(self, labels: Labels, device: str, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """The row numbers of the nearest training labels on the device, nearest first: (row, min(most, labels))."""
@@ -81,7 +81,7 @@ class NearestLabels:
         return self._groups[device, kernel][3]
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
-        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         for number, device in enumerate(labels.queries.devices):
             rows = np.flatnonzero(labels.queries.device == number)
             if not len(rows) or (device.name, labels.kernel.name) not in self._groups:

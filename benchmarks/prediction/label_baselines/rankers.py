@@ -50,7 +50,7 @@ class RankedLabels:
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         seen = self._seen.get(labels.kernel.name)
-        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         if seen is None:
             return LabelPredictions(proposed, None)
         for begin in range(0, len(labels), 256):
@@ -70,7 +70,7 @@ class RankedLabels:
 
 def seen_labels(fitting: Mapping[str, Labels]) -> dict[str, ValueIndices]:
     """The distinct labels of each kernel on any device, (label, parameter)."""
-    return {name: np.unique(labels.places, axis=0) for name, labels in fitting.items()}
+    return {name: np.unique(labels.value_indices, axis=0) for name, labels in fitting.items()}
 
 
 class TwoTowerNetwork(nn.Module):
@@ -107,7 +107,7 @@ class _MatchingExamples:
 
     @classmethod
     def of(cls, labels: Labels, vocabulary: Vocabulary) -> _MatchingExamples:
-        distinct, wanted = np.unique(labels.places, axis=0, return_inverse=True)
+        distinct, wanted = np.unique(labels.value_indices, axis=0, return_inverse=True)
         return cls(Inputs.of(labels.queries, vocabulary.words), torch.tensor(vocabulary.kernel(labels.kernel.name)),
                    words_of(labels.kernel, distinct, vocabulary), wanted.reshape(-1))
 
@@ -197,10 +197,11 @@ class TreeRanker:
             labels = labels.take(generator.choice(len(labels), options.most, replace=False))
         rivals = self.candidates(labels, options.rivals, without_first=True)
         columns = tree_columns(labels.queries)
-        parts = [with_values(columns, labels.kernel, labels.places)]
+        parts = [with_values(columns, labels.kernel, labels.value_indices)]
         wanted = [np.ones(len(labels))]
         for rank in range(rivals.shape[1]):
-            fits = np.flatnonzero((rivals[:, rank] >= 0).all(axis=1) & (rivals[:, rank] != labels.places).any(axis=1))
+            is_other = (rivals[:, rank] != labels.value_indices).any(axis=1)
+            fits = np.flatnonzero((rivals[:, rank] >= 0).all(axis=1) & is_other)
             parts.append(with_values(columns[fits], labels.kernel, rivals[fits, rank]))
             wanted.append(np.zeros(len(fits)))
         boosting = Boosting("binary:logistic", options.rounds, options.depth, options.rate, threads=options.threads,

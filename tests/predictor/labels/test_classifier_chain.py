@@ -20,9 +20,9 @@ def test_trees_as_arrays_score_values_as_xgboost_does(label_parts: Parts) -> Non
     chain = KernelChain.fit(labels, TREES)
     arrays = KernelChain(chain.kernel, as_arrays(chain.classifiers))
     columns = tree_columns(labels.queries)
-    for column in range(labels.places.shape[1]):
-        fast = chain.logs(columns, labels.places[:, :column])
-        slow = arrays.logs(columns, labels.places[:, :column])
+    for column in range(labels.value_indices.shape[1]):
+        fast = chain.logs(columns, labels.value_indices[:, :column])
+        slow = arrays.logs(columns, labels.value_indices[:, :column])
         np.testing.assert_allclose(fast, slow, atol=3e-3)  # leaves have 11 bits
 
 

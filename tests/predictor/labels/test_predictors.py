@@ -90,7 +90,7 @@ def test_values_without_a_choice_are_not_counted_after_the_true_prefix(label_par
         spaces = [SearchSpace(labels.kernel, problem, device) for problem, device in labels.queries.pairs()]
         for row, space in enumerate(spaces[:20]):
             inside = space.rows
-            for column, index in enumerate(labels.places[row].tolist()):
+            for column, index in enumerate(labels.value_indices[row].tolist()):
                 assert allowed[row, column] == len(np.unique(inside[:, column]))
                 inside = inside[inside[:, column] == index]
         free = allowed != 1
@@ -101,8 +101,8 @@ def test_values_without_a_choice_are_not_counted_after_the_true_prefix(label_par
 
 def test_a_label_outside_of_its_space_counts_as_wrong(label_parts: Parts) -> None:
     labels = label_parts[1][MLIR].take(np.arange(1))
-    outside = replace(labels, places=np.full_like(labels.places, -1))
+    outside = replace(labels, value_indices=np.full_like(labels.value_indices, -1))
     assert (allowed_values(outside) == 0).all()
-    wrong = LabelPredictions(np.full((1, 1, outside.places.shape[1]), -1, np.int16),
-                             np.zeros(outside.places.shape, np.bool_))
+    wrong = LabelPredictions(np.full((1, 1, outside.value_indices.shape[1]), -1, np.int16),
+                             np.zeros(outside.value_indices.shape, np.bool_))
     assert Score.of(outside, wrong).teacher_forced == 0.0

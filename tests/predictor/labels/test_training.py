@@ -72,7 +72,7 @@ def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, tmp_path:
     wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
     changed = (replace(labels, queries=replace(labels.queries, devices=wider)),
                replace(labels, queries=labels.queries.take(np.roll(np.arange(len(labels)), 1))),
-               replace(labels, places=labels.places[::-1].copy()))
+               replace(labels, value_indices=labels.value_indices[::-1].copy()))
     for changed_labels in changed:
         with pytest.raises(FormatError, match="other data"):
             train_network({MLIR: changed_labels}, None, options)
