@@ -19,8 +19,8 @@ def names() -> tuple[str, ...]:
 def table(backend: str) -> tuple[str, ...]:
     """The names of the kernel families that run on a backend, library by library.
 
-    No family of a library for another backend is imported. A library that is compared with no other one leaves out
-    their families for its operations.
+    No family of a library for other backends is imported. The families of a library that stands `alone` replace the
+    others for its operations.
     """
     libraries = _libraries_for(backend)
     taken = {library.kernel(name).operation for library in libraries if library.alone for name in library.table}
@@ -35,23 +35,23 @@ def _libraries_for(backend: str) -> list[Library]:
 
 def kernel(name: str) -> Kernel:
     """The kernel family of this name. Raises KernelError."""
-    home = name.partition(".")[0]
-    if home in IN_USE:
-        return library_in_use(home).kernel(name)
+    library = name.partition(".")[0]
+    if library in IN_USE:
+        return library_in_use(library).kernel(name)
     raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(names())}; name its library with --library")
 
 
 def is_registered(name: str) -> bool:
     """Whether `kernel` finds a family of this name."""
-    home = name.partition(".")[0]
-    return home in IN_USE and name in library_in_use(home).table
+    library = name.partition(".")[0]
+    return library in IN_USE and name in library_in_use(library).table
 
 
 def check_allowed(family: Kernel) -> None:
-    """Check that the code that running the family takes may run: its own, and its operation's. Raises MisuseError."""
-    home = family.name.partition(".")[0]
+    """Check that the code of the family and of its operation may run. Raises MisuseError."""
+    own = family.name.partition(".")[0]
     for library in libraries_in_use():
-        if library.name == home or family.operation in library.operations:
+        if library.name == own or family.operation in library.operations:
             library.check_allowed(family)
 
 

@@ -1,1 +1,1 @@
-"""Libraries: kernels that belong together, ours or somebody else's, from this package, another one or a file."""
+"""Libraries: sets of kernels from this package, from other packages or from files."""

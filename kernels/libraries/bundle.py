@@ -22,13 +22,13 @@ from .package_digest import package_digest
 from .table import ALWAYS, libraries_in_use
 
 MOST_FILES = 1000
-MOST_BYTES = 16_000_000  # of a library's files together: they travel in one message
+MOST_BYTES = 16_000_000  # all files of a library, which travel in one message
 
 Bundle = dict[str, Any]  # library: its message; files: [name, executable, base64] each; packages: digests; digest
 
 
 def bundles_in_use() -> list[Bundle]:
-    """The bundles of the libraries in use that other processes do not use by themselves. Raises MisuseError."""
+    """The bundles of the libraries in use, without those that every process uses. Raises MisuseError."""
     return [bundle_of(library) for library in libraries_in_use() if library.name not in ALWAYS]
 
 
@@ -52,11 +52,12 @@ def use_bundles(bundles: list[Bundle], folder: Path) -> None:
             if package_digest(name) != digest:
                 raise MisuseError(f"the package {name} of the library {message['name']} differs from the one of the "
                                   "machine that tunes; install the same version on both")
-        home = None if message["folder"] is None else folder / hashlib.sha256(message["name"].encode()).hexdigest()[:16]
+        name_digest = hashlib.sha256(message["name"].encode()).hexdigest()
+        library_folder = None if message["folder"] is None else folder / name_digest[:16]
         for name, executable, content in bundle["files"]:
-            assert home is not None
-            _write(home, name, executable, content)
-        use_messages([{**message, "folder": None if home is None else str(home)}])
+            assert library_folder is not None
+            _write(library_folder, name, executable, content)
+        use_messages([{**message, "folder": None if library_folder is None else str(library_folder)}])
 
 
 def _files(library: Library) -> Iterator[list[object]]:
@@ -64,10 +65,10 @@ def _files(library: Library) -> Iterator[list[object]]:
     if library.document is None or library.folder is None:
         return
     root, total, count = library.folder.resolve(), 0, 0
-    for place, folders, names in os.walk(root):
+    for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in sorted(names):
-            path = Path(place, name)
+            path = Path(parent, name)
             if name.startswith(".") or ".sqlite" in name or not path.is_file() or \
                     not path.resolve().is_relative_to(root):
                 continue
@@ -81,7 +82,7 @@ def _files(library: Library) -> Iterator[list[object]]:
 
 
 def _packages(library: Library) -> list[str]:
-    """The packages whose code a library without files names; seqtune's own is compared anyway."""
+    """The packages, other than seqtune, whose code a library without files names."""
     if library.document is not None and library.own_modules:
         return []
     references = [entry for entry in (*library.table.values(), *library.operations.values()) if isinstance(entry, str)]
@@ -93,11 +94,11 @@ def _digest(bundle: Bundle) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _write(home: Path, name: str, executable: bool, content: str) -> None:
+def _write(folder: Path, name: str, executable: bool, content: str) -> None:
     parts = PurePosixPath(name).parts
     if not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name:
         raise FormatError(f"{name!r:.80} leads out of the library's folder")
-    path = home.joinpath(*parts)
+    path = folder.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(base64.b64decode(content, validate=True))
     path.chmod(0o700 if executable else 0o600)

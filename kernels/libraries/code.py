@@ -1,4 +1,4 @@
-"""LibraryCode: what a library's document names that runs as code, with its places and the digests of its files."""
+"""LibraryCode: the Python code and commands that a library's document names, and the digests of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqtune.errors import FormatError
 
 from .declared_operation import contents_of
 from .document import KernelDocument, OperationDocument
-from .fault import KeyPath, dotted, found_at
+from .fault import KeyPath, at_path, dotted
 from .files import inside, read_regular
 from .foreign_code import check_reference, reference_in
 
@@ -19,13 +19,13 @@ LARGEST_PROGRAMS = 1_000_000_000  # bytes of all such files, read in two seconds
 
 
 class LibraryCode:
-    """The Python code and the commands that a document names: they are checked when an operation or kernel is made."""
+    """The code that a document names, gathered and checked while its operations and kernels are made."""
 
     def __init__(self, library: str, folder: Path | None, own_modules: bool,
-                 place: Callable[[KeyPath], str]) -> None:
-        self.library, self.folder, self.own_modules, self.place = library, folder, own_modules, place
-        self.places: dict[str, str] = {}  # operation or full name of a kernel -> place of what runs code
-        self.files: dict[str, dict[str, str]] = {}  # the same -> path in the folder -> digest
+                 locate: Callable[[KeyPath], str]) -> None:
+        self.library, self.folder, self.own_modules, self.locate = library, folder, own_modules, locate
+        self.entries: dict[str, str] = {}  # operation or full name of a kernel -> its entry that runs code
+        self.files: dict[str, dict[str, str]] = {}  # operation or full name of a kernel -> path in the folder -> digest
         self._digests: dict[Path, str] = {}
         self._size = 0  # bytes of all files with a digest
 
@@ -33,17 +33,17 @@ class LibraryCode:
         """The importable reference of an operation. Raises DocumentFault."""
         reference = None
         if document.reference is not None:
-            with found_at("reference"):
+            with at_path("reference"):
                 reference = self._importable(name, document.reference)
             self._note(name, "operations", name, "reference")
         for output, file in (document.expected or {}).items():
-            with found_at("expected", output):
+            with at_path("expected", output):
                 self._digest(name, inside(self.folder, file))
         arrays: list[tuple[str, str, int | float | str | None]] = [
             ("inputs", array, declared.values) for array, declared in document.inputs.items()]
         arrays += [("outputs", array, declared.values) for array, declared in document.outputs.items()]
         for part, array, values in arrays:
-            with found_at(part, array, "values"):
+            with at_path(part, array, "values"):
                 if isinstance(path := contents_of(values, self.folder), Path):
                     self._digest(name, path)
         return reference
@@ -52,7 +52,7 @@ class LibraryCode:
         """The importable implementation of a kernel. Raises DocumentFault."""
         implementation = None
         if document.implementation is not None:
-            with found_at("implementation"):
+            with at_path("implementation"):
                 if document.sections():
                     raise FormatError("give an implementation or sections that say how the kernel runs, not both")
                 if document.backends is None:
@@ -63,14 +63,14 @@ class LibraryCode:
             self._note(full, "kernels", family, "command", "run")
             for part in ("build", "run"):
                 for index, word in enumerate(getattr(document.command, part) or ()):
-                    with found_at("command", part, index):
+                    with at_path("command", part, index):
                         self._word(full, word, program=index == 0)
         return implementation
 
     def _note(self, owner: str, *path: str) -> None:
-        """Note that an entry runs code."""
-        entry, place = dotted(path), self.place(path)
-        self.places[owner] = entry if place == entry else f"{place}: {entry}"
+        """Note the entry, with its location, that makes an operation or kernel run code."""
+        entry, location = dotted(path), self.locate(path)
+        self.entries[owner] = entry if location == entry else f"{location}: {entry}"
 
     def _importable(self, owner: str, text: str) -> str:
         if not self.own_modules or self.folder is None:

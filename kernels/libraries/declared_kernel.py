@@ -16,11 +16,11 @@ from ..kernel import Constraint, Kernel, Parameter
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
-from .fault import KEY, DocumentFault, found_at
+from .fault import KEY, DocumentFault, at_path
 from .run_code import run_code
 
-OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # devices whose facts are known here; others may have any
-# Words of C, OpenCL C and C++ that kernels need: a parameter is a preprocessor define, which would replace them.
+OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # whose devices have known facts; others may have any
+# Words of C, OpenCL C and C++ that no parameter may have: as a preprocessor define, it would replace them in a source.
 RESERVED_WORDS = frozenset([
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
     "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
@@ -36,7 +36,7 @@ LARGEST_VERSION = 2**31 - 1  # data sets hold versions as int32
 def declared_kernel(library: str, name: str, document: KernelDocument, operation: Operation,
                     files: Mapping[str, str] | None = None, implementation: object = None,
                     folder: Path | None = None) -> Kernel:
-    """Make the kernel `library.name` of a document. `files` are digests of what it runs, for its version.
+    """Make the kernel `library.name` of a document. Its version covers `files`, digests of what it runs.
 
     Raises DocumentFault with the path within the kernel's part of the document.
     """
@@ -85,7 +85,7 @@ def _parameter(name: str, document: KernelDocument) -> Parameter:
                             "argument of the command line")
     if name in RESERVED_WORDS and (document.opencl or document.cuda):
         raise DocumentFault(("parameters", name, KEY), f"{name!r} is a word of C, so it cannot be defined")
-    with found_at("parameters", name):
+    with at_path("parameters", name):
         return Parameter(name, tuple(document.parameters[name].values), document.parameters[name].meaning)
 
 
@@ -116,9 +116,9 @@ def _default(document: KernelDocument) -> tuple[tuple[str, int | str], ...]:
 
 
 def _digest(document: KernelDocument, operation: Operation, files: Mapping[str, str]) -> int:
-    """A version made of all that changes what a configuration runs and how it is judged.
+    """A version that changes with everything that affects what a configuration runs and how it is checked.
 
-    Parameter values and constraints are left out: records stay valid when there are more or fewer configurations.
+    Parameter values and constraints are left out: records stay valid when configurations are added or removed.
     """
     parts: dict[str, object] = {
         "parameters": sorted(document.parameters), "derived": document.derived, "files": dict(files),

@@ -18,7 +18,7 @@ from .code import LibraryCode
 from .declared_kernel import declared_kernel
 from .declared_operation import DeclaredOperation
 from .document import KernelDocument, LibraryDocument
-from .fault import DocumentFault, KeyPath, dotted, first_fault, found_at
+from .fault import DocumentFault, KeyPath, at_path, dotted, first_fault
 from .files import LARGEST_SOURCE, exists_inside, inside, source_text
 from .library import Library
 
@@ -35,34 +35,34 @@ def parse_document(content: object) -> LibraryDocument:
 
 def declared_library(document: LibraryDocument, folder: Path | None = None, *, origin: str | None = None,
                      own_modules: bool = False, allowed: bool = True,
-                     place: Callable[[KeyPath], str] | None = None) -> Library:
+                     locate: Callable[[KeyPath], str] | None = None) -> Library:
     """Make the library of a document; its files lie in `folder`. Raises DocumentFault with the path of the mistake.
 
     With `own_modules`, Python code is named by modules in the folder, otherwise by importable ones. `allowed` says
-    whether that code and commands may run. `place` tells where in its file a value is.
+    whether that code and commands may run. `locate` gives the location of a value in its file.
     """
     document = _with_sources(document, folder)
     name = document.name
-    code = LibraryCode(name, folder, own_modules, place or dotted)
+    code = LibraryCode(name, folder, own_modules, locate or dotted)
     operations: dict[str, Operation] = {}
     for work, declared in document.operations.items():
-        with found_at("operations", work):
+        with at_path("operations", work):
             operations[work] = DeclaredOperation(work, declared, code.of_operation(work, declared), folder)
     kernels: dict[str, Kernel] = {}
     for family, description in document.kernels.items():
-        with found_at("kernels", family):
+        with at_path("kernels", family):
             solved = _solved(document, description, operations)
             implementation = code.of_kernel(f"{name}.{family}", family, description)
             files = {**code.files.get(solved.name, {}), **code.files.get(f"{name}.{family}", {})}
             kernels[f"{name}.{family}"] = declared_kernel(name, family, description, solved, files, implementation,
                                                           folder)
     if document.checkpoint is not None:
-        with found_at("checkpoint"):
+        with at_path("checkpoint"):
             inside(folder, document.checkpoint)
     checkpoint = None if document.checkpoint is None or folder is None else str(folder / document.checkpoint)
     return Library(name, kernels, operations, document.meaning, checkpoint=checkpoint, folder=folder,
-                   document=document, allowed=allowed, origin=origin or f"the library {name}", code=code.places,
-                   own_modules=own_modules, place=place or dotted)
+                   document=document, allowed=allowed, origin=origin or f"the library {name}", code=code.entries,
+                   own_modules=own_modules, locate=locate or dotted)
 
 
 def _solved(document: LibraryDocument, kernel: KernelDocument, operations: dict[str, Operation]) -> Operation:
@@ -92,7 +92,7 @@ def _with_sources(document: LibraryDocument, folder: Path | None) -> LibraryDocu
             path = ("kernels", name, backend)
             if section.text is None and section.source is None:
                 raise DocumentFault(path, "it lacks 'source' (a file) or 'text'")
-            with found_at(*path, "source" if section.text is None else "text"):
+            with at_path(*path, "source" if section.text is None else "text"):
                 text = with_includes(section.source or f"{name}.{backend}", partial(_text_if_there, folder),
                                      LARGEST_SOURCE, section.text)
                 size += len(text)

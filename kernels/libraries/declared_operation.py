@@ -1,4 +1,4 @@
-"""DeclaredOperation: an operation made from a library's document instead of a class of its own."""
+"""DeclaredOperation: an operation made from a library's document, without a class of its own."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..operations.feature import LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
 from ..operations.tensor import Contents, Tensor, Tensors
 from .document import FeatureDocument, OperationDocument
-from .fault import KEY, DocumentFault, KeyPath, found_at
+from .fault import KEY, DocumentFault, KeyPath, at_path
 from .files import inside
 
-RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
-TYPICAL_SIZE = 256  # of a required whole number in an example, where its bounds allow that
+RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are not features
+TYPICAL_SIZE = 256  # of a required whole number in an example, if its bounds allow it
 STEPS = (1, 8, 32, 32)  # sizes are drawn as multiples of these: tiles divide most sizes that people use
 LARGEST_DRAWN = 4096  # of a whole number without an upper bound, in random problems
 
@@ -45,7 +45,7 @@ class DeclaredOperation(Operation):
         self.document = document
         self.code = code  # "module:function" of the reference, importable
         self.results_by = "" if code is None else name_reference(name, code)
-        self.folder = folder  # of the files with data
+        self.folder = folder  # that holds the files with data
         self.meaning = document.meaning or name
         self.features = tuple(_feature(name, declared) for name, declared in document.features.items())
         self.derived = _derived(document, self.by_name)
@@ -119,7 +119,7 @@ class DeclaredOperation(Operation):
         return tensors
 
     def results(self, problem: ProblemView, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
-        """The outputs by the reference function or from files; None if neither is declared. Raises SeqtuneError."""
+        """The outputs from the reference function or from files; None if neither is declared. Raises SeqtuneError."""
         outputs = self.tensors(problem).outputs
         if self.code is not None:
             return reference_results(self.name, self.code, arrays, self.names(problem), outputs)
@@ -148,7 +148,7 @@ def contents_of(values: str | float | None, folder: Path | None) -> Contents:
 
 def expression_of(text: str, names: Iterable[str] | None, *path: str | int) -> Expression:
     """Parse an expression over these names (None: any names). Raises DocumentFault at the path."""
-    with found_at(*path):
+    with at_path(*path):
         expression = Expression(text)
     if names is not None:
         check_names(expression, names, text, *path)
@@ -179,12 +179,12 @@ def _feature(name: str, declared: FeatureDocument) -> Feature:
         raise DocumentFault((*path, "low"), f"low={low} is above high={high}")
     meaning = f"{declared.meaning or name} ({declared.unit})" if declared.unit else declared.meaning or name
     feature = Feature(name, meaning, None, low, high, words, declared.number, declared.default is None, numbers)
-    with found_at(*path, "default"):
+    with at_path(*path, "default"):
         return replace(feature, default=feature.check(declared.default))
 
 
 def _choices(declared: FeatureDocument, path: KeyPath) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The choices that are words, and those that are whole numbers; one of the two is empty. Raises DocumentFault."""
+    """The words and the whole numbers among the choices; one of the two is empty. Raises DocumentFault."""
     words = tuple(choice for choice in declared.choices if isinstance(choice, str))
     numbers = tuple(choice for choice in declared.choices if isinstance(choice, int))
     if words and numbers:
@@ -214,7 +214,7 @@ def _derived(document: OperationDocument, features: Mapping[str, Feature]) -> tu
 
 
 def _sizes(document: OperationDocument, features: Iterable[Feature]) -> tuple[str, ...]:
-    """The features that are compared by their ratio: those declared, or all whole numbers. Raises DocumentFault."""
+    """The features that are compared by their ratio: `sizes`, or all whole numbers. Raises DocumentFault."""
     whole = [feature.name for feature in features if not feature.choices and not feature.number]
     if document.sizes is None:
         return tuple(whole)
@@ -226,7 +226,7 @@ def _sizes(document: OperationDocument, features: Iterable[Feature]) -> tuple[st
 
 
 def _shape(text: str, names: Iterable[str], part: str, array: str) -> Expression:
-    """The expression of a shape, a tuple: it is written as axes separated by commas. Raises DocumentFault."""
+    """The expression of a shape, a tuple; it is written as axes separated by commas. Raises DocumentFault."""
     expression = expression_of(f"({text},)", None, part, array, "shape")
     check_names(expression, names, text, part, array, "shape")
     return expression
@@ -236,7 +236,7 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
     """Check the names and contents of inputs and outputs, and what outputs are compared with. Raises DocumentFault."""
     for part, arrays in (("inputs", document.inputs), ("outputs", document.outputs)):
         for array, declared in arrays.items():
-            with found_at(part, array, "values"):
+            with at_path(part, array, "values"):
                 contents_of(declared.values, folder)
                 if (source := copied_input(declared.values)) is not None:
                     _check_copy(document, array, source)

@@ -34,7 +34,7 @@ def _number_or_word(value: Any) -> int | str:
 
 
 def _reasons(value: Any) -> Any:
-    """Conditions listed without reasons are their own reasons."""
+    """Give conditions that are listed without reasons their text as the reason."""
     if isinstance(value, list):
         if not all(isinstance(condition, str) for condition in value):
             raise ValueError("conditions are listed as texts")
@@ -45,7 +45,7 @@ def _reasons(value: Any) -> Any:
 
 
 def _parameter_value(value: Any) -> int | str:
-    """Check a value of a parameter, which may also be the empty word: `declared_kernel` says where."""
+    """Check a value of a parameter, which may be the empty word where `declared_kernel` allows that."""
     return "" if value == "" else _number_or_word(value)
 
 
@@ -118,13 +118,13 @@ class KernelDocument(DocumentPart):
     implementation: Text | None = None  # "module:OBJECT"
 
     def sections(self) -> dict[str, SourceSection | CommandSection]:
-        """The sections that say how the kernel runs, by backend."""
+        """The run sections, by backend."""
         sections = {"opencl": self.opencl, "cuda": self.cuda, "command": self.command}
         return {backend: section for backend, section in sections.items() if section is not None}
 
 
 class LibraryDocument(DocumentPart):
-    """A library of kernels that belong together."""
+    """A library: a set of kernels, and the operations that it declares."""
 
     name: FamilyName
     meaning: Text = ""

@@ -22,12 +22,12 @@ class DocumentPart(BaseModel):
 
 
 def _as_text(value: Any) -> Any:
-    """A whole number is an expression, too."""
+    """Convert a whole number to an expression."""
     return str(value) if type(value) is int and abs(value) <= LARGEST_NUMBER else value
 
 
 def named(field: str, *kinds: type) -> Callable[[Any], Any]:
-    """A validator that accepts a bare value of these types for the field that a table would give it in."""
+    """A validator that accepts a bare value of these types in place of a table with only this field."""
     words = {str: "a text", int: "a whole number", list: "an array"}
 
     def table(value: Any) -> Any:

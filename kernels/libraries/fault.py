@@ -1,4 +1,4 @@
-"""DocumentFault: what is wrong in a library's document, and where: the keys that lead to it."""
+"""DocumentFault: a mistake in a library's document, with the keys that lead to it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class DocumentFault(FormatError):
 
 
 @contextmanager
-def found_at(*path: str | int) -> Iterator[None]:
-    """Give errors about an input (MisuseError) the path of the part of the document that they are about."""
+def at_path(*path: str | int) -> Iterator[None]:
+    """Turn errors about an input (MisuseError) into DocumentFaults at this path of the document."""
     try:
         yield
     except DocumentFault as fault:

@@ -1,4 +1,4 @@
-"""Files of a library: they are read from its folder alone, and only if they are regular files of a bounded size."""
+"""Files of a library: only regular files of bounded size inside its folder are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST_SOURCE = 1_000_000  # bytes
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes; devices and pipes are not opened for reading. Raises FormatError."""
+    """Read a regular file of at most `most` bytes; devices and pipes are refused. Raises FormatError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # opening a pipe does not wait
         with os.fdopen(descriptor, "rb") as file:

@@ -1,4 +1,4 @@
-"""Foreign code: the Python modules in a library's folder, importable as a package of their own if they may run.
+"""Foreign code: the Python modules in a library's folder, as a package of their own, if they are allowed to run.
 
 A module `stencil_reference` of the library `stencil` is imported as `seqtune_library_stencil.stencil_reference`, so
 that modules of two libraries, or of the user's program, never share a name. It imports its neighbours relatively.
@@ -47,7 +47,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def offer(library: str, folder: Path) -> None:
-    """Make the modules of a folder importable in the library's package; those imported before are forgotten."""
+    """Make the modules of a folder importable in the library's package; modules imported before are forgotten."""
     name = package_of(library)
     for module in [module for module in sys.modules if module == name or module.startswith(name + ".")]:
         del sys.modules[module]
@@ -58,7 +58,7 @@ def offer(library: str, folder: Path) -> None:
 
 
 def use_with_modules(library: Library) -> None:
-    """Use a library, and offer the modules of its folder where they may run. Raises MisuseError."""
+    """Use a library, and make its folder's modules importable if they are allowed to run. Raises MisuseError."""
     use(library)
     if library.own_modules and library.allowed and library.folder is not None:
         offer(library.name, library.folder)

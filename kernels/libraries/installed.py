@@ -1,4 +1,4 @@
-"""Installed libraries: those that other packages offer by entry points of the group `seqtune.libraries`.
+"""Installed libraries: libraries that other packages offer by entry points of the group `seqtune.libraries`.
 
 The value of an entry point is a Library, a LibraryDocument, or a function that returns one of them.
 """
@@ -16,7 +16,7 @@ GROUP = "seqtune.libraries"
 
 
 def installed_names() -> dict[str, str]:
-    """The names of the installed libraries, each with the distribution that brings it; their code is not imported."""
+    """The names of the installed libraries, each with its distribution; no code of theirs is imported."""
     return {point.name: _origin(point) for point in _points()}
 
 

@@ -1,7 +1,7 @@
-"""Library: kernels that belong together with the operations that they solve, wherever they come from.
+"""Library: a set of kernels with the operations that they solve, from this package, another package or a file.
 
-A library written in Python names its kernels and operations as `module:attribute` and is resolved when it is asked for,
-so looking up one library imports no other. A library read from a document holds them.
+A library written in Python names its kernels and operations as `module:attribute` and its kernels are imported when
+they are looked up, so a look-up imports no other library. A library read from a document holds them.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Library:
     kernels: Kernels | str  # each a Kernel or "module:attribute"; a text names a mapping of them
     operations: Operations = field(default_factory=dict)
     meaning: str = ""
-    backends: tuple[str, ...] = ()  # that its kernels may run on; empty: each kernel says so itself
+    backends: tuple[str, ...] = ()  # where its kernels may run; empty: each kernel names its own
     runs: bool = True  # False: another program runs its kernels, which are only predicted here
-    alone: bool = False  # in use, it replaces other libraries' kernels for the operations that it solves
+    alone: bool = False  # while in use, replaces other libraries' kernels for the operations that it solves
     checkpoint: str | None = None  # name or folder of the checkpoint that answers for its kernels
-    folder: Path | None = None  # of its files
-    document: LibraryDocument | None = None  # that declares it, where one does
+    folder: Path | None = None  # that holds its files
+    document: LibraryDocument | None = None  # its declaration; None: declared in Python
     own_modules: bool = False  # whether its code is in modules of its folder
-    code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> place that names code
+    code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> the entry that names code
     allowed: bool = True  # whether that code and those commands may run
-    place: Callable[[tuple[str | int, ...]], str] = str  # where in its file a part of its document is
-    origin: str = "seqtune"  # where it comes from, for people: a path, a distribution
+    locate: Callable[[tuple[str | int, ...]], str] = str  # gives the location of a part of the document in its file
+    origin: str = "seqtune"  # its source in messages: a path, a distribution
 
     @property
     def table(self) -> Kernels:
@@ -63,11 +63,11 @@ class Library:
         return kernel
 
     def check_allowed(self, kernel: Kernel) -> None:
-        """Check that the code and commands that running this kernel takes may run. Raises MisuseError."""
-        place = next((self.code[name] for name in (kernel.name, kernel.operation) if name in self.code), None)
-        if place is not None and not self.allowed:
-            raise MisuseError(f"{place} runs code of the library {self.name}; if you trust it, add --allow-commands")
+        """Check that the code and commands that this kernel needs may run. Raises MisuseError."""
+        entry = next((self.code[name] for name in (kernel.name, kernel.operation) if name in self.code), None)
+        if entry is not None and not self.allowed:
+            raise MisuseError(f"{entry} runs code of the library {self.name}; if you trust it, add --allow-commands")
 
     def may_run_on(self, backend: str) -> bool:
-        """Whether a kernel of the library may run on the backend, judged without resolving its kernels."""
+        """Whether a kernel of the library may run on the backend; no kernel is resolved to find out."""
         return not self.backends or backend in self.backends

@@ -1,4 +1,4 @@
-"""Messages that carry the libraries in use to other processes, which then use them, too."""
+"""Messages: the libraries in use as JSON, for other processes to use the same ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_message(message: dict[str, Any]) -> Library:
 
 
 def messages_in_use() -> list[dict[str, Any]]:
-    """The libraries in use that other processes do not use by themselves, as messages. Raises MisuseError."""
+    """The messages of the libraries in use, without those that every process uses. Raises MisuseError."""
     return [message_of(library) for library in libraries_in_use() if library.name not in ALWAYS]
 
 

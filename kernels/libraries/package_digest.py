@@ -41,9 +41,9 @@ def _files(folders: object, origin: str | None) -> Iterator[tuple[str, Path]]:
         yield Path(origin).name, Path(origin)
         return
     for folder in map(str, folders):
-        for place, children, files in os.walk(folder, followlinks=True):
+        for parent, children, files in os.walk(folder, followlinks=True):
             children[:] = sorted(child for child in children if child != "__pycache__" and not child.startswith("."))
             for file in sorted(files):
                 if file.endswith(".py"):
-                    path = Path(place, file)
+                    path = Path(parent, file)
                     yield path.relative_to(folder).as_posix(), path

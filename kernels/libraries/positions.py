@@ -1,7 +1,7 @@
-"""Positions: the line and column of every key and value of a TOML text, found by the keys that lead to it.
+"""Positions: the line and column of every key and value of a TOML text, by the keys that lead to it.
 
 Python's tomllib reports positions of syntax errors only. This scanner reads a text that tomllib has accepted, so it
-checks nothing; it only has to know where keys and values begin.
+checks nothing and only notes where keys and values begin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SPACE = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"|\'\'\'.*?\'{3,5}|\'[^\'\n]*\'', re.DOTALL)
 _SCALAR = re.compile(r"[^,\]}#\n]*")
-DEEPEST = 12  # parts of a path that are told apart; a document has fewer
+DEEPEST = 12  # parts of a path that are distinguished; a document has fewer
 
 
 class Positions:
@@ -30,13 +30,13 @@ class Positions:
         self.keys: dict[KeyPath, int] = {}
         self.values: dict[KeyPath, int] = {}
         self._tables: dict[KeyPath, int] = {}  # number of tables in each array of tables
-        with suppress(RecursionError):  # a mistake stands near the top; so deep nesting is one
+        with suppress(RecursionError):  # so deep nesting is a mistake itself, and the message names a key near the top
             self._document()
 
     def at(self, path: KeyPath) -> tuple[int, int]:
         """The line and column, both from 1, of a value, or of the key if the path ends in KEY.
 
-        Parts of the path that are not in the text are passed over. A text in an array is found by itself.
+        Parts of the path that are not in the text are skipped. An element of an array may be given by its text.
         """
         known: KeyPath = ()
         node: Any = self.table
@@ -53,13 +53,13 @@ class Positions:
         return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
 
     def _document(self) -> None:
-        home: KeyPath = ()
+        table_path: KeyPath = ()
         offset = self._skip(_BLANK, 0)
         while offset < len(self.text):
             if self.text.startswith("[", offset):
-                home, offset = self._header(offset)
+                table_path, offset = self._header(offset)
             else:
-                offset = self._pair(home, offset)
+                offset = self._pair(table_path, offset)
             offset = self._skip(_BLANK, offset)
 
     def _header(self, offset: int) -> tuple[KeyPath, int]:
@@ -75,9 +75,9 @@ class Positions:
         self.values.setdefault(path, begin)
         return path, offset + 1 + array
 
-    def _key(self, home: KeyPath, offset: int, begin: int | None = None) -> tuple[KeyPath, int]:
-        """Read a dotted key within the table `home`; return its path and the offset of what follows it."""
-        path = home
+    def _key(self, table_path: KeyPath, offset: int, begin: int | None = None) -> tuple[KeyPath, int]:
+        """Read a dotted key within the table at `table_path`; return its path and the offset after it."""
+        path = table_path
         while True:
             match = _QUOTED.match(self.text, offset) or _BARE_KEY.match(self.text, offset)
             assert match is not None
@@ -92,8 +92,8 @@ class Positions:
                 return path, offset
             offset = self._skip(_SPACE, offset + 1)
 
-    def _pair(self, home: KeyPath, offset: int) -> int:
-        path, offset = self._key(home, offset)
+    def _pair(self, table_path: KeyPath, offset: int) -> int:
+        path, offset = self._key(table_path, offset)
         return self._value(path, self._skip(_SPACE, offset + 1))
 
     def _value(self, path: KeyPath, offset: int) -> int:

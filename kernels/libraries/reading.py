@@ -35,15 +35,15 @@ def read_library(path: str | Path, allowed: bool = False) -> Library:
     table = _table(file, text)
     positions = Positions(text, table)
 
-    def place(path: KeyPath) -> str:
+    def locate(path: KeyPath) -> str:
         line, column = positions.at(path)
         return f"{file}:{line}:{column}"
 
     try:
         return declared_library(parse_document(table), file.resolve().parent, origin=str(file), own_modules=True,
-                                allowed=allowed, place=place)
+                                allowed=allowed, locate=locate)
     except DocumentFault as fault:
-        raise FormatError(f"{place(fault.path)}: {fault}") from None
+        raise FormatError(f"{locate(fault.path)}: {fault}") from None
 
 
 def _read_t1(file: Path, text: str, allowed: bool) -> Library:

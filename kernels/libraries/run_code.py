@@ -1,4 +1,4 @@
-"""Run code: makes the implementation of a kernel from the sections of its document that say how it runs."""
+"""Run code: makes the implementation of a kernel from the run sections of its document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..launches.macros import without_definitions
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
-from .fault import DocumentFault, found_at
+from .fault import DocumentFault, at_path
 from .run_sections import CommandSection, SourceSection
 
 Names = Set[str] | None  # names that expressions may read; None: any
@@ -25,7 +25,7 @@ def run_code(kernel: Kernel, document: KernelDocument, operation: Operation, fol
     """The implementation that the sections declare; None if there are none. Raises DocumentFault."""
     sections: dict[str, object] = {}
     for backend, section in document.sections().items():
-        with found_at(backend):
+        with at_path(backend):
             if isinstance(section, CommandSection):
                 sections[backend] = _command(section, kernel, operation, folder, names)
             else:
@@ -60,16 +60,16 @@ def _call(language: str, section: SourceSection, document: KernelDocument, kerne
     _check(call.launches.names, names, (), "launches")
     for name, expression in call.defines:
         _check(expression.names, inside, (), "defines", name)
-    for index, option in enumerate(section.options):  # last: a name that nothing declares says more about a file
-        with found_at("options", index):
+    for index, option in enumerate(section.options):  # checked last: an undeclared name is the more helpful message
+        with at_path("options", index):
             checked_options(language, [option])
     return replace(call, options=tuple(section.options))
 
 
 def _check_texts(language: str, section: SourceSection) -> None:
-    """Check every text by itself, so that a mistake is found in its line. Raises DocumentFault at its path."""
+    """Check every text by itself, so that a message names the line of the mistake. Raises DocumentFault at its path."""
     for index, argument in enumerate(section.arguments):
-        with found_at("arguments", index):
+        with at_path("arguments", index):
             DeclaredArgument.of(argument)
     for part, texts in (("global", section.global_), ("groups", section.groups), ("local", section.local)):
         for index, text in enumerate(texts or ()):

@@ -1,4 +1,4 @@
-"""Run sections: the part of a library's document that says what a kernel reads and writes, and how it is run."""
+"""Run sections: the part of a library's document that declares a kernel's arrays and how it is run."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class InputDocument(DocumentPart):
 
 
 class OutputDocument(DocumentPart):
-    """An array that the kernel writes. With `values` it starts with these contents, otherwise it is poisoned."""
+    """An array that the kernel writes. `values` are its contents at the start; without them it is poisoned."""
 
     shape: ExpressionText
     dtype: DeclaredType = "fp32"
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of max|difference| / max|expected|
-    check: Literal["elements", "sum"] = "elements"  # what is compared: every element, or the sum of all
+    check: Literal["elements", "sum"] = "elements"  # compared with the expected output: every element, or their sum
     values: int | float | Line | None = None  # those of an input, or "copy of x", x being an input
 
 
@@ -52,7 +52,7 @@ class SourceSection(DocumentPart):
     global_: list[ExpressionText] | None = Field(default=None, alias="global", min_length=1, max_length=3)
     groups: list[ExpressionText] | None = Field(default=None, min_length=1, max_length=3)
     local: list[ExpressionText] | None = Field(default=None, min_length=1, max_length=3)
-    launches: ExpressionText = "1"  # times that the entry is enqueued; scalars may read `launch`
+    launches: ExpressionText = "1"  # number of launches of the entry; scalars may read `launch`
     defines: dict[CName, ExpressionText] = Field(default={}, max_length=MOST_ARGUMENTS)
     options: list[Line] = Field(default=[], max_length=MOST_ARGUMENTS)
 

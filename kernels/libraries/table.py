@@ -1,4 +1,4 @@
-"""Table of libraries: those of this package, and those in use, whose kernels and operations every command knows."""
+"""Table of libraries: those of this package, and the libraries in use in this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _resolved(entry: str | Library) -> Library:
 def use(new: Library) -> None:
     """Make the kernels and operations of a library known to this process.
 
-    A library of the same name that was read from the same place before is replaced. Raises MisuseError if a name is
+    A library of the same name and origin is replaced. Raises MisuseError if a name is
     taken by another library.
     """
     former = None if new.name not in IN_USE else library_in_use(new.name)
@@ -66,11 +66,11 @@ def use(new: Library) -> None:
     if former is not None:
         for name in former.operations:
             OPERATIONS.pop(name, None)
-        forget_names()  # of problems, which the former operations derived
+        forget_names()  # derived by the replaced operations
     OPERATIONS.update(new.operations)
     IN_USE[new.name] = new
 
 
 def _taken(library: Library, *path: str, message: str) -> MisuseError:
-    """The error for a name that is taken, with its place in the library's document."""
-    return MisuseError(f"{library.place(path) if library.document is not None else library.name}: {message}")
+    """The error for a name that is taken, with its location in the library's document."""
+    return MisuseError(f"{library.locate(path) if library.document is not None else library.name}: {message}")

@@ -1,1 +1,1 @@
-"""Linting: checks of a declared library on sample problems, with the places of what is suspicious."""
+"""Linting: checks of a declared library on sample problems, with the location of every finding."""

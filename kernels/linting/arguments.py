@@ -1,14 +1,17 @@
-"""Argument lint: compares the declared arguments of a launch with the signature of the entry in its source.
+"""Argument lint: compares the declared arguments of a launch with the operation's arrays and the source's signature.
 
-Errors are what no driver accepts: another number of arguments, an array for a number, a number of another size. What a
-driver accepts and a kernel may mean is a remark: element types, an output that the kernel only reads, an input that it
-writes. Where a macro may hide the signature, one remark says that nothing was compared.
+A mismatch that no driver accepts is an error: another number of arguments, an array for a number, a number of another
+size. A mismatch that a driver accepts and that may be intended is a remark: another element type, an output that the
+kernel only reads, an input that it writes. Where a macro may hide the signature, one remark says that nothing was
+compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+
+from seqtune.errors import MisuseError
 
 from ..devices.element_types import ELEMENT_TYPES
 from ..launches.call_declaration import DeclaredArgument
@@ -18,15 +21,18 @@ from ..libraries.document import KernelDocument
 from ..libraries.fault import KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
+from ..operations.tensor import Tensors
+from ..problem import Problem
 from .c_text import LARGEST_READ, CText, words
 from .report import Remark
+from .sample_problems import example_of
 from .signature import Signature, SourceParameter, functions, read_signature
 
 Declared = Sequence[tuple[int, DeclaredArgument]]  # each with its index in the list of the section
 
 
 def argument_findings(document: KernelDocument, work: Operation, path: KeyPath) -> Iterator[Remark]:
-    """Compare the arguments of every section with a source, and yield what differs."""
+    """Compare the arguments of every section that has a source with its signature, and yield the differences."""
     for backend, section in document.sections().items():
         if isinstance(section, SourceSection):
             yield from _section(backend, section, document, work, (*path, backend))
@@ -63,17 +69,18 @@ def _section(backend: str, section: SourceSection, document: KernelDocument, wor
     types = {name: declared.dtype for arrays in (work.document.inputs, work.document.outputs)
              for name, declared in arrays.items()} if isinstance(work, DeclaredOperation) else {}
     for (index, argument), parameter in zip(arguments, signature.parameters, strict=True):
-        place = (*path, "arguments", index)
+        argument_path = (*path, "arguments", index)
         if (reason := _refused(argument, parameter)) is not None:
-            yield Remark(place, f"argument {index + 1} of {entry} is {parameter.text!r:.80}, {reason}", error=True)
+            yield Remark(argument_path, f"argument {index + 1} of {entry} is {parameter.text!r:.80}, {reason}",
+                         error=True)
         else:
-            yield from _types(argument, parameter, types, place)
+            yield from _types(argument, parameter, types, argument_path)
     if isinstance(work, DeclaredOperation):
         yield from _directions(arguments, signature, work, document, (*path, "arguments"))
 
 
 def _refused(argument: DeclaredArgument, parameter: SourceParameter) -> str | None:
-    """The reason why no driver accepts an argument; None if one may."""
+    """The reason why no driver accepts an argument; None if a driver may accept it."""
     if argument.kind == "scalar":
         if parameter.is_pointer:
             return "a pointer, and a number is declared"
@@ -92,8 +99,8 @@ def _refused(argument: DeclaredArgument, parameter: SourceParameter) -> str | No
 
 
 def _types(argument: DeclaredArgument, parameter: SourceParameter, types: Mapping[str, str],
-           place: KeyPath) -> Iterator[Remark]:
-    """Remarks about numbers that the kernel reads as others. Bytes may stand for anything."""
+           path: KeyPath) -> Iterator[Remark]:
+    """Remarks about numbers that the kernel reads as another type. Bytes may stand for any type."""
     if parameter.dtype is None:
         return
     given = {argument.expression.text: argument.dtype} if argument.dtype else {
@@ -103,7 +110,7 @@ def _types(argument: DeclaredArgument, parameter: SourceParameter, types: Mappin
         kind = ELEMENT_TYPES[dtype].stored
         alike = kind.itemsize == taken.itemsize and (kind.kind == "f") == (taken.kind == "f")  # int and unsigned int
         if not alike and 1 not in (kind.itemsize, taken.itemsize):
-            yield Remark(place, f"{name:.60} is {dtype}, and the kernel takes {parameter.text!r:.80}")
+            yield Remark(path, f"{name:.60} is {dtype}, and the kernel takes {parameter.text!r:.80}")
 
 
 def _directions(arguments: Declared, signature: Signature, work: DeclaredOperation, document: KernelDocument,
@@ -126,3 +133,37 @@ def _directions(arguments: Declared, signature: Signature, work: DeclaredOperati
         if written and len(names) == 1 and names[0] in work.document.inputs:
             yield Remark((*path, index), f"{names[0]} is an input, and the kernel writes it as {parameter.text!r:.80}: "
                                          "are two arguments swapped?")
+
+
+def operand_findings(document: KernelDocument, work: Operation, path: KeyPath) -> Iterator[Remark]:
+    """Errors about arguments that name no array. An operation that says nothing of its arrays is not checked."""
+    layouts = tuple(_layouts(work))
+    names = {name for tensors in layouts for name in tensors.names()}
+    for backend, section in document.sections().items():
+        arguments = section.arguments if isinstance(section, SourceSection) and names else ()
+        for index, argument in enumerate(arguments):
+            if argument.strip().isidentifier() and argument.strip() not in names | set(document.parameters):
+                yield Remark((*path, backend, "arguments", index), f"the operation {work.name} has no array "
+                             f"{argument!r:.60}: for {work.example}, it has {_described(layouts[0])}", error=True)
+
+
+def _described(tensors: Tensors) -> str:
+    inputs = ", ".join(f"{name} {tensor.shape}" for name, tensor in tensors.inputs.items())
+    return f"the inputs {inputs} and the output " + ", ".join(
+        f"{name} {tensor.shape}" for name, tensor in tensors.outputs.items())
+
+
+def _layouts(work: Operation) -> Iterator[Tensors]:
+    """The arrays of the operation's example, and of the same problem with each other choice (bias=yes)."""
+    try:
+        example = example_of(work)
+        yield work.tensors(example)
+    except MisuseError:
+        return
+    given = {name: value for name, value in example if value is not None}
+    for feature in work.features:
+        for choice in feature.choices or ():
+            try:
+                yield work.tensors(Problem.make(work.name, **{**given, feature.name: choice}))
+            except MisuseError:  # a rule excludes the choice
+                continue

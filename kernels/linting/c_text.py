@@ -1,7 +1,7 @@
 """C text: a source in OpenCL C or CUDA C without comments, split into code, preprocessor lines and tokens.
 
-Lint reads sources itself, without a compiler, so that it answers the same on every machine. It expands no macros: what
-a macro could change is not judged.
+Lint reads sources itself, without a compiler, so that it answers the same on every machine. It expands no macros: code
+that a macro could change is not checked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LARGEST_READ = 300_000  # characters of a source; a larger one is not judged
+LARGEST_READ = 300_000  # characters of a source; a larger one is not checked
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _SILENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)

@@ -11,10 +11,9 @@ from ..libraries.library import Library
 from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
-from .arguments import argument_findings
+from .arguments import argument_findings, operand_findings
 from .kernel import Allowance, KernelLint
 from .names import kernel_findings, operation_findings
-from .operand_names import operand_findings
 from .report import LintReport, Remark, SpaceSize
 from .sample_problems import sample_problems_of
 
@@ -22,7 +21,7 @@ from .sample_problems import sample_problems_of
 def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     """Lint a declared library that is in use, on `problems` or on sample problems of its operations.
 
-    Raises FormatError with the place of the first thing that cannot work, MisuseError if the library has no document.
+    Raises FormatError with the location of the first error, MisuseError if the library has no document.
     """
     document = library.document
     if document is None:
@@ -46,9 +45,9 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
         sizes += spaces.sizes
     wrong = next((finding for finding in findings if finding.error), None)
     if wrong is not None:
-        raise FormatError(f"{library.place(wrong.path)}: {wrong.message}")
+        raise FormatError(f"{library.locate(wrong.path)}: {wrong.message}")
     return LintReport(library.name, tuple(sizes), tuple(
-        (library.place(finding.path), finding.message) for finding in _distinct(findings)))
+        (library.locate(finding.path), finding.message) for finding in _distinct(findings)))
 
 
 def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[Problem]:
@@ -61,7 +60,7 @@ def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[P
     except ProblemError as error:
         if name not in library.operations:
             raise
-        raise FormatError(f"{library.place(('operations', name, 'example'))}: the example {work.example!r:.80} is "
+        raise FormatError(f"{library.locate(('operations', name, 'example'))}: the example {work.example!r:.80} is "
                           f"refused: {error}") from None
 
 

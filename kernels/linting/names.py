@@ -77,15 +77,17 @@ def _hidden(names: Iterable[str], path: KeyPath) -> Iterator[Remark]:
             yield Remark((*path, name, KEY), f"{name} hides the device's fact of this name")
 
 
-def _redefined(document: KernelDocument, section: SourceSection, home: KeyPath, path: KeyPath) -> Iterator[Remark]:
-    """Parameters and defines that are macros already."""
-    for names, place in ((document.parameters, (*path, "parameters")), (section.defines, (*home, "defines"))):
+def _redefined(document: KernelDocument, section: SourceSection, section_path: KeyPath,
+               path: KeyPath) -> Iterator[Remark]:
+    """Parameters and defines whose names are macros already."""
+    for names, table_path in ((document.parameters, (*path, "parameters")),
+                              (section.defines, (*section_path, "defines"))):
         for name in names:
             if MACROS.fullmatch(name):
-                yield Remark((*place, name, KEY), f"{name} redefines a macro or function of the compiler")
+                yield Remark((*table_path, name, KEY), f"{name} redefines a macro or function of the compiler")
     for name in section.defines:
         if name in document.parameters:
-            yield Remark((*home, "defines", name, KEY), f"{name} is defined as a parameter already")
+            yield Remark((*section_path, "defines", name, KEY), f"{name} is defined as a parameter already")
 
 
 def _unused(document: KernelDocument, section: SourceSection, kernel: Kernel, path: KeyPath) -> Iterator[Remark]:

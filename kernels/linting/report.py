@@ -1,4 +1,4 @@
-"""LintReport: the sizes of a library's spaces on sample problems, and findings with their places in its file."""
+"""LintReport: the sizes of a library's spaces on sample problems, and findings with their locations in its file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SpaceSize:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """The result of linting a library: `findings` are (place, message)."""
+    """The result of linting a library: `findings` are (location, message)."""
 
     library: str
     sizes: tuple[SpaceSize, ...]
@@ -41,4 +41,4 @@ class LintReport:
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"library": self.library, "spaces": [size.to_json() for size in self.sizes],
-                "findings": [{"place": place, "message": message} for place, message in self.findings]}
+                "findings": [{"place": location, "message": message} for location, message in self.findings]}

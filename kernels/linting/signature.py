@@ -1,4 +1,4 @@
-"""Signature: what a kernel function takes, read from its source: pointers and numbers, element types, const."""
+"""Signature: the parameters of a kernel function, read from its source: pointers, numbers, element types, const."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUALIFIERS = {*_SPACES, "const", "volatile", "restrict", "__restrict", "__restr
 _WIDTH = re.compile(r"(\w*?[A-Za-z])(2|3|4|8|16)")
 _FIXED = re.compile(r"(u?int(?:8|16|32|64))_t")
 _KERNEL = re.compile(r"\b(?:__kernel|kernel|__global__)\b[^;{}()]{0,200}?\b([A-Za-z_]\w*)\s*\(")
-_MOST_DEFINITIONS = 20  # places with the name of the entry that are looked at
+_MOST_DEFINITIONS = 20  # occurrences of the entry's name that are looked at
 _WRITTEN = (  # how a body writes through a pointer; NAME stands for it
     r"\bNAME\s*\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\](?:\s*\.\s*\w+)?\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)",
     r"\bNAME\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]\s*(?:\+\+|--)",
@@ -30,8 +30,8 @@ class SourceParameter:
 
     text: str  # as the source writes it
     name: str
-    is_pointer: bool | None  # None: not known, because the source names its type by a word of its own
-    space: str  # of what a pointer points to: "global", "local", "constant" or ""
+    is_pointer: bool | None  # None: unknown, because the source names the type by a word of its own
+    space: str  # address space of a pointer's target: "global", "local", "constant" or ""
     is_const: bool  # whether the kernel cannot write through the pointer
     dtype: str | None  # of the elements; None: not known
     width: int = 1  # numbers of an element: 4 of a float4
@@ -45,7 +45,7 @@ class Signature:
     body: str
 
     def writes(self, parameter: SourceParameter) -> bool:
-        """Whether the body evidently writes through a pointer; False may also mean that it is not evident."""
+        """Whether the body evidently writes through a pointer; False: it does not, or not evidently."""
         return any(re.search(pattern.replace("NAME", parameter.name), self.body) for pattern in _WRITTEN)
 
 
@@ -63,10 +63,10 @@ def read_signature(source: CText, entry: str, words: Collection[str]) -> Signatu
     parameters, body = definitions[0]
     if "#" in parameters:
         return "a preprocessor line stands among them"
-    replaced = _aliases(source)
+    aliases = _aliases(source)
     read: list[SourceParameter] = []
     for text in _split(parameters):
-        parameter = _parameter(text, replaced, words)
+        parameter = _parameter(text, aliases, words)
         if parameter is None:
             return f"{' '.join(text.split())[:60]!r} may be a macro"
         read.append(parameter)
@@ -124,13 +124,13 @@ def _aliases(source: CText) -> dict[str, list[str] | None]:
         listed.setdefault(macro.name, []).append(["("] if macro.arguments is not None else tokens(macro.body))
     for match in re.finditer(r"\btypedef\s+([\w\s*]{1,200}?)\b([A-Za-z_]\w*)\s*;", source.code):
         listed.setdefault(match[2], []).append(tokens(match[1]))
-    found: dict[str, list[str] | None] = {}
+    aliases: dict[str, list[str] | None] = {}
     for name, meanings in listed.items():
         simple = all(is_word(token) or token == "*" for meaning in meanings for token in meaning)
         same = all(meaning == meanings[0] for meaning in meanings)
         one_word = all(meaning and "*" not in meaning and _QUALIFIERS.isdisjoint(meaning) for meaning in meanings)
-        found[name] = meanings[0] if simple and same else [name] if simple and one_word else None
-    return found
+        aliases[name] = meanings[0] if simple and same else [name] if simple and one_word else None
+    return aliases
 
 
 def _parameter(text: str, aliases: dict[str, list[str] | None], replaced: Collection[str]) -> SourceParameter | None:

@@ -1,7 +1,7 @@
-"""Undefined names: names that a source in OpenCL C reads and nothing gives a value, such as a parameter's former name.
+"""Undefined names: names that an OpenCL C source reads and nothing defines, such as a parameter's former name.
 
-Lint has no compiler, so this is a rough reading that stays silent where it is not sure: a name counts as defined if any
-place of the source might declare it.
+Lint has no compiler, so the check is rough and stays silent when in doubt: a name counts as defined if anything in the
+source might declare it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..libraries.declared_kernel import RESERVED_WORDS
 from .c_text import ATTRIBUTE, MACROS, CText, is_word, tokens, words
 
 _TYPE = re.compile(r"(?:u?(?:char|short|int|long)|float|double|half|bool)(?:2|3|4|8|16)?|void|size_t|\w+_t|atomic_\w+")
-_KNOWN = re.compile(r"ATOMIC_\w+|(memory_order|memory_scope|cl)_\w+|defined|printf")  # beside MACROS
+_KNOWN = re.compile(r"ATOMIC_\w+|(memory_order|memory_scope|cl)_\w+|defined|printf")  # OpenCL C's, with MACROS
 _KEYWORDS = RESERVED_WORDS | {"volatile", "read_only", "write_only", "read_write", "pipe", "unsigned", "signed", "asm"}
 _NOT_TYPES = {"return", "goto", "case", "break", "continue", "sizeof", "if", "while", "switch", "for"}
 _LEADING = ("else", "do")  # a statement may follow them
@@ -25,7 +25,7 @@ _ROUNDS = 10  # of macros that call each other
 def undefined_names(source: CText, defined: Collection[str]) -> list[str]:
     """The names that a source reads and neither it nor `defined` may give a value, in their order."""
     if any(re.match(r"\s*#\s*include\b", line) for line in source.directives):
-        return []  # what is included may define them
+        return []  # the included file may define them
     code = tokens(ATTRIBUTE.sub(" ", source.code))
     used = set(code) | {token for macro in source.macros for token in tokens(macro.body)}
     bodies = [(macro, tokens(macro.body)) for macro in source.macros]
@@ -46,7 +46,7 @@ def undefined_names(source: CText, defined: Collection[str]) -> list[str]:
 
 
 def _read(code: list[str]) -> Iterator[str]:
-    """The names whose value or meaning the code needs; those that are called are functions, which are not judged."""
+    """The names whose value or meaning the code needs, without the names of functions that it calls."""
     for before, token, after in zip(["", *code], code, [*code[1:], ""], strict=False):
         if is_word(token) and after != "(" and before not in (".", "->", "goto", "struct", "union", "enum") and \
                 token not in _KEYWORDS and not any(known.fullmatch(token) for known in (_TYPE, _KNOWN, MACROS)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES
-from ..fault import found_at
+from ..fault import at_path
 from .fields import Fields
 from .value_lists import size_text
 
@@ -43,7 +43,7 @@ def declared_arrays(specification: Fields, values: Mapping[str, Sequence[int | s
         if kind not in ("vector", "local"):
             raise argument.fault("MemoryType", f"{kind!r:.20} is not Vector, Scalar or Local")
         size = argument.text("Size")
-        with found_at(*argument.path, "Size"):
+        with at_path(*argument.path, "Size"):
             size = size_text(size, values, problem)
         size = size if width == 1 else f"({size}) * {width}"
         if kind == "local":
@@ -60,7 +60,7 @@ def declared_arrays(specification: Fields, values: Mapping[str, Sequence[int | s
 
 
 def _array_name(name: str) -> str:
-    """A name that expressions can read: C has names that Python reserves."""
+    """The array's name as expressions can read it: C allows names that Python reserves."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -77,7 +77,7 @@ def _type(argument: Fields) -> tuple[str, int]:
 
 
 def _contents(argument: Fields) -> str | int | float:
-    """The contents before a run, as the file says; random numbers where it does not."""
+    """The contents before a run; random numbers if the file does not give them."""
     kind = argument.text("FillType", "Random").lower()
     if kind in ("constant", "uninitialized"):
         return argument.number("FillValue") if argument.has("FillValue") else 0

@@ -27,7 +27,7 @@ class Fields:
         return DocumentFault((*self.path, name), message)
 
     def part(self, name: str) -> Fields:
-        """A field that is an object; an empty one if it is missing."""
+        """A field that is an object; empty if it is missing."""
         return Fields(self._content.get(name) or {}, *self.path, name)
 
     def parts(self, name: str) -> Iterator[Fields]:

@@ -15,7 +15,7 @@ from typing import Any
 from seqtune.errors import FormatError, SeqtuneWarning, one_line
 
 from ...expression import Expression
-from ..fault import found_at
+from ..fault import at_path
 from .arguments import DeclaredArrays, declared_arrays
 from .fields import Fields
 from .value_lists import parameter_value, value_list
@@ -23,7 +23,7 @@ from .value_lists import parameter_value, value_list
 LANGUAGES = ("opencl", "cuda")
 AXES = ("X", "Y", "Z")
 PARTS = ("ConfigurationSpace", "KernelSpecification")  # that every T1 file has
-# Names of those parts in files that BAT has from the time before T1 was fixed: kernelSpecification with blockSize and
+# Names of these parts in BAT's files that are older than the final T1 format: kernelSpecification with blockSize and
 # gridSize, or configuration_space with function_specification.
 OLDER_PARTS = ("kernelSpecification", "configuration_space", "function_specification")
 _NOT_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
@@ -51,7 +51,7 @@ def t1_content(text: str) -> Mapping[str, Any]:
 
 
 def names_a_part(content: bytes) -> bool:
-    """Whether a JSON text names a part of T1 files or of their older forms, as files in T1 do, right or wrong."""
+    """Whether a JSON text names a part of T1 files or of their older forms, and so is meant as one."""
     return any(f'"{part}"'.encode() in content for part in (*PARTS, *OLDER_PARTS))
 
 
@@ -90,7 +90,7 @@ def _parameters(space: Fields) -> tuple[Values, dict[str, int | str]]:
     for parameter in space.parts("TuningParameters"):
         name, given = parameter.text("Name"), parameter.raw("Values")
         text = "" if isinstance(given, list) else parameter.text("Values")
-        with found_at(*parameter.path, "Values"):
+        with at_path(*parameter.path, "Values"):
             listed = [parameter_value(value) for value in given] if isinstance(given, list) else value_list(text)
         values[name] = list(dict.fromkeys(listed))
         default = parameter.raw("Default")
@@ -104,7 +104,7 @@ def _conditions(space: Fields) -> list[str]:
     conditions: dict[str, None] = {}
     for condition in space.parts("Conditions"):
         text = condition.text("Expression")
-        with found_at(*condition.path, "Expression"):
+        with at_path(*condition.path, "Expression"):
             conditions.setdefault(Expression(text).text)
     return list(conditions)
 
