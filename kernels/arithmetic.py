@@ -20,14 +20,14 @@ Bound = Callable[[Mapping[str, float]], float]
 
 PLAIN, CHECKED, SMALL = 0, 1, 2  # modes: plain numbers; columns; columns whose integers are known to be small
 
-LARGEST_NUMBER = 2**63 - 1  # of whole numbers in files: columns of a space have 64 bits
+LARGEST_NUMBER = 2**63 - 1  # the largest whole number in files: columns of a space have 64 bits
 LARGEST_SHIFT = 62
 LARGEST_POWER = 64
 _SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 _ORDERED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
 
-# what most expressions need, for numbers and columns of numbers in the mode SMALL
+# Operators that `binary` and `compare` apply without checks to plain numbers, and to columns in the mode SMALL.
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul}
 _QUOTIENTS: dict[str, Callable[[Any, Any], Any]] = {"/": truediv, "//": floordiv, "%": mod}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {**_ORDERED, ast.Eq: eq, ast.NotEq: ne}

@@ -17,7 +17,7 @@ from seqtune.errors import KernelError
 from .kernel import Constraint, Kernel, Parameter
 from .row_index import Rows
 
-MOST_WORK = 40_000_000  # cells of grids, each for every expression over it; two seconds
+MOST_WORK = 40_000_000  # cells of grids, counted once for every expression evaluated over them; two seconds
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
 
 
@@ -56,7 +56,7 @@ def _constrained(kernel: Kernel, bound: set[str]) -> list[bool]:
 
 
 def _spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The values broadcast to a shape, without NumPy's slow function where they have it."""
+    """The values broadcast to a shape; NumPy's slow function is called only where they do not have it."""
     return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
@@ -75,7 +75,7 @@ class _Values(NamedTuple):
 
 
 class _Prefixes:
-    """The valid beginnings of configurations as a tree: each row of a level adds a value to a row of the level above.
+    """The valid prefixes of configurations as a tree: each row of a level adds a value to a row of the level above.
 
     A column is gathered only when an expression reads it; every other column is copied once, at the end. An expression
     is evaluated over a grid (rows of the level above, values of the new parameter). As soon as a constraint drops cells
@@ -100,7 +100,7 @@ class _Prefixes:
         return ready
 
     def check_growth(self, following: Sequence[Parameter], constrained: Sequence[bool]) -> None:
-        """Check the number of partial configurations up to the next parameter with a constraint, before making them.
+        """Check the number of prefixes up to the next parameter with a constraint, before they are made.
 
         Raises KernelError if they are too many.
         """

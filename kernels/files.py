@@ -1,4 +1,4 @@
-"""Files from outside and for others: bounded reading, so that a wrong name costs no memory, and atomic writing."""
+"""Files: bounded reading, so that a wrong name cannot fill the memory, and atomic writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line, sho
 
 LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
 SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
-# The system's errors for which the name or the place of an output is to blame; others, as of a full disk, are failures.
+# The system's errors that a wrong name or folder of an output causes; other errors, such as a full disk, are failures.
 MISPLACED = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS,
              errno.ELOOP)
 
@@ -25,7 +25,7 @@ def reason(error: OSError) -> str:
 
 
 def cannot_write(path: str | Path, error: OSError, kind: str = "") -> SeqtuneError:
-    """The error for an output that cannot be written: MisuseError if its name or place is wrong, else SeqtuneError."""
+    """The error for an output that cannot be written: MisuseError if its name or folder is wrong, else SeqtuneError."""
     path = Path(path)
     if error.errno == errno.ENAMETOOLONG:
         return MisuseError(f"the file name {path.name:.60}{'...' if len(path.name) > 60 else ''} is too long; choose a "
@@ -40,7 +40,7 @@ def _fault(error: OSError) -> type[SeqtuneError]:
 def read_bounded(path: Path, most: int, advice: str = "", only_regular: bool = False) -> bytes:
     """Read a file of at most `most` bytes. Raises FormatError, with `advice` if the file is larger.
 
-    A pipe is read until its writer closes it; with `only_regular`, for files that nobody chose, it is refused at once.
+    A pipe is read until its writer closes it; with `only_regular`, for files that no user named, it is refused.
     """
     try:
         with open(path, "rb", opener=_open_regular if only_regular else None) as file:
@@ -68,10 +68,10 @@ def replacing(path: str | Path, only_new: bool = False, durable: bool = True) ->
 
     A reader sees the old file or the new one, even if the writer is killed. The new file gets the permissions of the
     file that it replaces, or those of any new file. A symbolic link is kept, and its target is replaced. With
-    `only_new`, a file that another process made in the meantime is not replaced. Without `durable`, nobody waits for
-    the disk: after a power cut the file may be empty or torn, which its reader must find. A device, a pipe or a folder
-    is never replaced. Raises MisuseError for these and for wrong names and places, and SeqtuneError for any other
-    OSError.
+    `only_new`, a file that another process made in the meantime is not replaced. Without `durable`, the call does
+    not wait for the disk: after a power cut the file may be empty or torn, which its reader must detect. A device, a
+    pipe or a folder is never replaced. Raises MisuseError for these and for wrong names and folders, and SeqtuneError
+    for any other OSError.
     """
     path = Path(path)
     try:
@@ -105,7 +105,7 @@ def write_whole(path: str | Path, text: str) -> None:
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
-    """Write text files, in UTF-8, to the disk beside their places first, then move them there. Makes their folders.
+    """Write text files, in UTF-8, under scratch names in their folders, which are made, then give all their names.
 
     A writer that is killed while it moves them leaves complete files, but not all of them. Raises MisuseError if a
     folder cannot be made, and SeqtuneError.

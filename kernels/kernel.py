@@ -111,14 +111,14 @@ class Kernel:
     version: int = 1  # increase it when the generated code changes: records of other versions are ignored
     prior: tuple[Constraint, ...] = ()  # further constraints, of the kernel's own tuner; not needed for validity
     implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
-    default_for: Expression | None = None  # the problems for which a task's safe default is this kernel's
+    default_for: Expression | None = None  # holds for the problems whose task takes its safe default from this kernel
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
 
     def __hash__(self) -> int:
-        """A hash of the few fields that differ between kernels: results are remembered by kernel in many places."""
+        """A hash of the few fields that differ between kernels; it is fast because many caches have kernels as keys."""
         return hash((self.name, self.version, len(self.constraints), len(self.derived)))
 
     @classmethod
@@ -129,7 +129,7 @@ class Kernel:
            backends: Sequence[str] = (), default_for: str | None = None) -> Kernel:
         """Declare a kernel family. Every declaration gives the arguments in this order.
 
-        `derived` are (name, expression); `solves`, `constraints` and `prior` are (expression, reason); all are text.
+        `derived` are (name, expression); `solves`, `constraints` and `prior` are (expression, reason): all texts.
         The default of `backends` is the part of the name before the dot. `default_for` is for libraries that choose
         between their kernels by the problem: it names features and facts of devices. Raises ExpressionError.
         """

@@ -1,4 +1,4 @@
-"""Look-up: imports the object that a `module:attribute` string of a table names."""
+"""Look-up: imports the object that a string `module:attribute` in a table names."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Membership:
     def evaluate(self, expression: Expression) -> Column:
         """The value of an expression over problem, device, settings and derived quantities, by row.
 
-        Rows where a name is unknown get a reason, and their value is a filler.
+        Rows with an unknown name get a reason, and a filler as their value.
         """
         for name in expression.names:
             if name in self._known:

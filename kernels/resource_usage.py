@@ -10,13 +10,13 @@ from dataclasses import dataclass
 class ResourceUsage:
     """The needs of a built configuration; of a launch with several entries, the worst value of each need.
 
-    A launch does not say which of its entries is the main one. Nearly always the entry that needs most is: the others
-    (the sum of a split product, a transform) keep little in registers and nothing in shared memory.
+    A launch does not say which of its entries is the main one. It is nearly always the one with the largest needs: the
+    others (the sum of a split product, a transform) use few registers and no shared memory.
     """
 
-    registers: int  # of a thread, 32 bits each; at least 1
-    shared_bytes: int  # of a block: static and dynamic shared memory, without the driver's reserve
-    spill_bytes: int  # that a thread stores to and loads from memory because it has too few registers
+    registers: int  # a thread's, of 32 bits each; at least 1
+    shared_bytes: int  # a block's: static and dynamic shared memory, without the driver's reserve
+    spill_bytes: int  # bytes that a thread stores and loads because it has too few registers
     occupancy: float  # share of a unit's warps that run at a time, 0 to 1; 0 if a block does not fit
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ class RowIndex:
 
 
 class PrefixBorders:
-    """The rows of a sorted table at which a new prefix of each length begins; computed when first asked for."""
+    """The rows of a sorted table at which a new prefix of each length begins; computed on first use."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

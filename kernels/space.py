@@ -29,7 +29,7 @@ from .spaces.row_values import RowValues
 from .spaces.skeleton import Names, valid_borders, valid_rows
 from .spaces.value_tables import ValueTables, tables_of
 
-FEW_ROWS = 4096  # that look quantities up in tables; more are evaluated in the same time, without making tables
+FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast
 
 
 class NextValue(NamedTuple):
@@ -59,7 +59,7 @@ class SearchSpace:
         resolved, needed = kernel.split_derived()
         for name, expression in resolved:
             names[name] = expression(names)
-        self.identity: Names | None = tuple((name, names[name]) for name in needed)  # None: the rows are given
+        self.identity: Names | None = tuple((name, names[name]) for name in needed)  # None: another tool gave the rows
         self._facts = frozenset(facts)
         self.rows: Rows = valid_rows(kernel, self.identity, self._facts)
         self._whole = True
@@ -278,7 +278,7 @@ def _why_empty(space: SearchSpace) -> str:
 
 
 def _elsewhere(problem: Problem, families: Sequence[Kernel]) -> str:
-    """Where the kernels of the problem's operation run, if none of these families is one of them."""
+    """A hint at the backends with kernels for the problem's operation, if none of these families solves it."""
     if any(family.operation == problem.type for family in families):
         return ""
     backends = backends_for(problem.type)

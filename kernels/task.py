@@ -111,7 +111,7 @@ class Task:
 
     @property
     def default(self) -> Configuration:
-        """The safe default of the kernel that its library takes for the problem, else of the first one, in table order.
+        """The safe default of the kernel that its library names for the problem, else of the first in table order.
 
         Raises KernelError if there is none.
         """

@@ -12,14 +12,14 @@ WIDTHS = (16, 8, 4, 2, 1)  # floats of a vector variable
 
 
 def parts(pixels: int) -> list[tuple[int, int]]:
-    """The (first pixel, width) of the vectors that hold a row of so many pixels."""
-    found: list[tuple[int, int]] = []
+    """The (first pixel, width) of the vectors that hold a row of `pixels` pixels."""
+    vectors: list[tuple[int, int]] = []
     first = 0
     for width in WIDTHS:
         while pixels - first >= width:
-            found.append((first, width))
+            vectors.append((first, width))
             first += width
-    return found
+    return vectors
 
 
 def types(rows: int, pixels: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""Macros: sources often give their parameters values of their own (`#define WIDTH 4096`); declared values replace them.
+"""Macros: removes `#define`s of tuned parameters from a source, so that the values of a configuration take effect.
 
-Compilers take the last definition of a macro, and the source comes after the command line: without this, every
-configuration would compile to the same program.
+Compilers take the last definition of a macro, and the source comes after the declared values: a definition that stays
+would make every configuration the same program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _REMOVAL = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 def without_definitions(text: str, names: Collection[str]) -> str:
     """A source in C without its own definitions of the named macros; lines keep their numbers.
 
-    A name that the source also undefines keeps all its definitions: there the source changes a declared value on
+    A name that the source also undefines keeps all its definitions, because the source changes a declared value on
     purpose. Macros with arguments stay.
     """
     replaced = set(names) - set(_REMOVAL.findall(text))

@@ -7,14 +7,14 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource
+from ..launches.implementation import KernelSource
 from ..problem import Problem
 from .attention_views import AttentionViews
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile
 from .ir.attention.transposition import transpositions
 from .ir.workspace import pieces
-from .launch import Launch, Phase
+from .launch import Launch, LLVMImplementation, Phase
 from .text.writer import in_order
 
 # SSE multiplies in place, so no register is reserved for a key's number.
@@ -77,7 +77,7 @@ KERNEL = Kernel.of(
 )
 
 
-class LLVMAttention:
+class LLVMAttention(LLVMImplementation):
     """Runs llvm.attention."""
 
     includes = "mask and softmax; keys and values are not packed before"
@@ -116,14 +116,6 @@ class LLVMAttention:
         phases = [Phase("copy", n * kv_heads)] if copies else []
         copied = n * kv_heads * problem.size("kv_len") * (dim + value_dim) if copies else 0
         return Launch(arguments, (*phases, Phase("attention", tasks)), begin + copied)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> None:
-        """Nothing is packed before a launch."""
-        return
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Attention has no constant operand."""
-        return weights
 
 
 def _tile(problem: Problem, configuration: Configuration, views: AttentionViews) -> QueryTile:

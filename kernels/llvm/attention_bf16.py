@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource
+from ..launches.implementation import KernelSource
 from ..problem import Problem
 from .attention import KERNEL as SINGLE
 from .attention_views import AttentionViews
@@ -20,7 +20,7 @@ from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS
 from .ir.attention.transposition import transpositions
 from .ir.workspace import pieces
-from .launch import Launch, Phase
+from .launch import Launch, LLVMImplementation, Phase
 from .text.elements import FP32
 from .text.writer import in_order
 
@@ -59,7 +59,7 @@ KERNEL = Kernel.of(
 )
 
 
-class LLVMAttentionBF16:
+class LLVMAttentionBF16(LLVMImplementation):
     """Runs llvm.attention_bf16."""
 
     includes = "mask and softmax; keys and values are packed in every run"
@@ -91,14 +91,6 @@ class LLVMAttentionBF16:
             threads=device.threads, tasks=tasks, piece=piece, tiles=tiles, copies_at=begin, kv_heads=kv_heads,
             whole_tiles=vectors // tile.vectors if vectors % tile.vectors else tiles)
         return Launch(arguments, (Phase("attention", tasks),), pieces(device.threads, tasks) * piece)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> None:
-        """Nothing is packed before a launch."""
-        return
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Attention has no constant operand."""
-        return weights
 
 
 def _tile(problem: Problem, configuration: Configuration, views: AttentionViews) -> PairTile:

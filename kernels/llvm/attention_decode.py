@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
-from ..launches.implementation import Array, KernelSource
+from ..launches.implementation import KernelSource
 from ..problem import Problem
 from .attention_views import AttentionViews
 from .ir.attention.dot_rows import HEAD, DotRows
 from .ir.attention.key_spans import FIELDS, VALUES
 from .ir.workspace import pieces
-from .launch import Launch, Phase
+from .launch import Launch, LLVMImplementation, Phase
 from .text.writer import in_order
 
 LEAST_SPAN = 64  # keys: shorter spans cost more than they gain
@@ -71,7 +71,7 @@ KERNEL = Kernel.of(
 )
 
 
-class AttentionDecode:
+class AttentionDecode(LLVMImplementation):
     """Runs llvm.attention_decode."""
 
     includes = "mask and softmax; keys and values are not packed before"
@@ -111,14 +111,6 @@ class AttentionDecode:
             partials_at=begin, partial=partial)
         merging = (Phase("merge", n * kv_heads * rows),) if divided else ()
         return Launch(arguments, (Phase("attention", tasks), *merging), begin + tasks * rows * partial)
-
-    def packing(self, problem: Problem, configuration: Configuration) -> None:
-        """Nothing is packed before a launch."""
-        return
-
-    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Attention has no constant operand."""
-        return weights
 
 
 def _parts(problem: Problem, device: Device, configuration: Configuration) -> int:

@@ -57,7 +57,7 @@ class LLVMImplementation(Implementation, Protocol):
         ...
 
     def packing(self, problem: Problem, configuration: Configuration) -> Hashable:
-        """Everything that `pack` reads except the weights and the device.
+        """Everything that `pack` reads except the weights and the device; None where nothing is packed.
 
         Equal values for the same kernel mean equal packed arrays, so backends use it as the key of packed weights.
         """
@@ -67,7 +67,7 @@ class LLVMImplementation(Implementation, Protocol):
         """Copy the constant operand (filter, or B of a matrix product) into the order in which the kernel reads it.
 
         It runs once and is not timed. The operation declares the operand's name (`constant`) and shape (`operands`);
-        if it declares none, this is never called.
+        if it declares none, `pack` is never called.
         """
         return weights
 
@@ -85,7 +85,7 @@ class WeightsPacking:
     """The order in which the kernel of a configuration reads its constant operand: a `Packing`."""
 
     kernel: str
-    kind: Hashable  # with the kernel, all that the order depends on; see `LLVMImplementation.packing`
+    kind: Hashable  # what the order depends on beside the kernel; see `LLVMImplementation.packing`
     run: Callable[[Array], Array] = field(compare=False)
 
     @classmethod

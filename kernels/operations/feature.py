@@ -26,7 +26,7 @@ class Feature:
     choices: tuple[str, ...] = ()
     number: bool = False
     required: bool = False
-    numbers: tuple[int, ...] = ()  # the only whole numbers that it may be; low and high are the least and the greatest
+    numbers: tuple[int, ...] = ()  # if given, all that it may be; low and high are the least and the greatest
 
     def check(self, value: Value) -> Value:
         """Convert `value` to the form that a problem stores. Raises ProblemError if the feature cannot have it."""

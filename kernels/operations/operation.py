@@ -28,7 +28,7 @@ FURTHER_OPERANDS = 1  # inputs of llvm kernels beyond these: their addresses are
 
 
 class ProblemView(Protocol):
-    """The part of a Problem that its operation uses. `seqtune.kernels.problem` imports this module, so not the class.
+    """The part of a Problem that its operation uses; `seqtune.kernels.problem` imports this module, not the reverse.
     """
 
     @property
@@ -76,12 +76,12 @@ class Operation:
     has_output: bool = True  # whether `output` has a shape to compare
     constant: str | None = None  # the operand that kernels read packed: prepared once, before the timing
 
-    results_by = ""  # the code that computes `results`, in words: a reference function may hang or end its process
+    results_by = ""  # the code of `results` in words, for messages: a reference function may hang or end its process
     declares_tensors = False  # True: inputs and outputs have types and contents of their own (see `tensors`)
 
     # Sampling.
     least_flop: float = 0.0
-    most_flop: float = math.inf  # small enough to measure a few hundred configurations in a minute
+    most_flop: float = math.inf  # of a drawn problem: a few hundred configurations are measured in a minute
 
     @cached_property
     def by_name(self) -> Mapping[str, Feature]:
@@ -123,7 +123,7 @@ class Operation:
     def results(self, problem: ProblemView, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
         """The expected outputs by name, for these inputs and contents of outputs; only if `declares_tensors`.
 
-        None: nothing is known, and the outputs of the default configuration count. Raises SeqtuneError.
+        None: the outputs of the default configuration are the expected ones. Raises SeqtuneError.
         """
         return None
 
@@ -135,7 +135,7 @@ class Operation:
         raise ProblemError(f"{self.name} has no sampler")
 
     def is_module(self, module: Any) -> bool:
-        """Whether a torch.nn module computes this operation, judged by its attributes: torch is not imported."""
+        """Whether a torch.nn module computes this operation, by its attributes alone: torch is not imported."""
         return False
 
     def features_of_module(self, module: Any, input_shape: Shape) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""recorded: any kind of work that was measured elsewhere. Its problems have any named features."""
+"""recorded: work of any kind that another tool measured; its problems have any named features."""
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ class Tensors:
     outputs: Mapping[str, Tensor]
 
     def names(self) -> tuple[str, ...]:
-        """The names of all, inputs first."""
+        """The names of all tensors, inputs first."""
         return (*self.inputs, *self.outputs)

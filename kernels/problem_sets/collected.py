@@ -24,7 +24,7 @@ from .similarity import SimilarityIndex
 
 IMAGES = (1, 3, 4, 6)  # channels
 RARE = 32  # problems of each kind that is rare in a plain sample: images, groups, planes that share cache sets
-LARGEST_PARTLY = 6e8  # FLOP of the largest problem on devices that measure only a part of the problems
+LARGEST_PARTLY = 6e8  # FLOP of the largest problem of `smaller_problems`
 
 _FURTHER = """
 conv2d c=384 h=13 w=13 k=256 r=3 s=3 pad_h=1 pad_w=1 bias=yes activation=relu
@@ -134,7 +134,7 @@ def problems() -> ProblemSplit:
     candidates += [problem for problem in drawn if problem["groups"] == problem["c"] != 1][:2 * RARE]
     candidates += [problem for problem in drawn if problem.size("out_h") * problem.size("out_w") % PERIOD == 0
                    and problem["groups"] == 1][:RARE]
-    # problems of networks near a held-out one are removed here; samples near a held-out one were never drawn
+    # problems of networks that are near a held-out one are removed; the sampler drew none near one
     avoided = SimilarityIndex(held_out)
     training = [problem for problem in dict.fromkeys(candidates) if not avoided.has_near(problem)]
     return ProblemSplit(tuple(training), tuple(dict.fromkeys(held_out)))
@@ -146,7 +146,7 @@ def further_training() -> tuple[Problem, ...]:
 
 
 def smaller_problems(split: ProblemSplit) -> ProblemSplit:
-    """The problems of a device that measures only a part: the smaller ones, and a third of those held out."""
+    """The problems for a device that does not measure all: the smaller ones, and a third of the held-out ones."""
     training, held_out = ([problem for problem in part if problem.size("flop") <= LARGEST_PARTLY]
                           for part in (split.training, split.held_out))
     return ProblemSplit(tuple(training), tuple(held_out[::3]))

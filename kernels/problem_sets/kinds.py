@@ -1,4 +1,4 @@
-"""Kinds of problems: what a convolution's filter does, how large a matrix product is.
+"""Kinds of problems, by the filter of a convolution and the size of a matrix product.
 
 Results are shown by kind, and problems to measure are spread over the kinds.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from ..problem import Problem
 
-IMAGE_CHANNELS = 6  # maximum number of input channels of an image, or of two; vectors of them are nearly empty
+IMAGE_CHANNELS = 6  # most input channels of one image or two; vectors of so few are nearly empty
 LARGE_PRODUCT = 1e8  # FLOP from which a matrix product is large
-VECTOR = 8  # numbers of an AVX2 vector; a size that it does not divide is odd
+VECTOR = 8  # fp32 numbers of an AVX2 vector; a size that is not a multiple is `odd`
 
 CONVOLUTIONS = ("image", "depthwise", "grouped", "dilated", "1x7", "strided", "1x1", "3x3", "5x5")
 PRODUCTS = ("gemm m=1", "gemm odd", "gemm small", "gemm large")

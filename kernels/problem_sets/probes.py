@@ -54,5 +54,5 @@ gemm m=196 n=184 k=2048 trans_b=yes bias=yes activation=relu
 
 
 def probes() -> list[Problem]:
-    """The problems, a problem of each kind, then the next of each."""
+    """The probes: one of each kind, then the second of each kind, and so on."""
     return [parse_problem(line) for line in _PROBES.strip().splitlines()]

@@ -17,8 +17,8 @@ from ..problem import Problem
 from ..space import SearchSpace
 from .sampler import LARGEST_OPERAND, largest_tensor
 
-MOST_DRAWS = 5000  # of problems; a family that solves fewer than one in a hundred gets a smaller sample
-FOR_EACH_PROBLEM = 5  # configurations: half as many problems cost half the time and show less
+MOST_DRAWS = 5000  # drawn problems; a family that solves fewer than one in a hundred gets a smaller sample
+FOR_EACH_PROBLEM = 5  # configurations; fewer problems would cost less time and check less
 
 
 def random_configurations(family: Kernel, device: Device, count: int, seed: int,

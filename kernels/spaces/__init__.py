@@ -1,1 +1,1 @@
-"""How the valid configurations of one kernel are found quickly for many problems."""
+"""Spaces: fast enumeration of the valid configurations of one kernel for many problems."""

@@ -1,4 +1,4 @@
-"""Exclusion: the constraint to blame where a space is empty."""
+"""Exclusion: finds the constraint that leaves a space empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..row_index import Rows
 from .skeleton import Names
 from .value_tables import ValueTables
 
-LARGEST_COUNTED = 500_000  # partial configurations of one space: a tenth of a second
+LARGEST_COUNTED = 500_000  # prefixes of one space: a tenth of a second
 
 
 def count_rows(kernel: Kernel, names: Names, largest: int = LARGEST_COUNTED) -> Rows | None:

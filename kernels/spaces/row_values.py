@@ -16,7 +16,7 @@ from .value_tables import ValueTables, layout_of
 class RowValues:
     """The values of a kernel's names over rows; `names` are those of problem and device.
 
-    Quantities are looked up in `tables`, which are of the same names, where they have one (None: they are evaluated).
+    A quantity that has a table in `tables`, which belong to the same names, is looked up; others are evaluated.
     """
 
     def __init__(self, kernel: Kernel, names: Mapping[str, Any], rows: Rows, tables: ValueTables | None) -> None:

@@ -1,7 +1,7 @@
-"""Skeleton: the configurations of a kernel that are valid for some problem on a device, as a tree of their beginnings.
+"""Skeleton: the configurations of a kernel that are valid for some problem on a device, as a tree of prefixes.
 
-It is made once for a kernel and a device. A problem then only cuts branches off: the constraints that depend on it are
-tables over a few parameters' values (`seqtune.kernels.spaces.value_tables`), which the beginnings look up.
+The tree is made once for a kernel and a device. A problem then only removes branches: the constraints that depend on
+the problem are tables over a few parameters' values (`seqtune.kernels.spaces.value_tables`), looked up by prefix.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..kernel import Kernel
 from ..row_index import Numbers, PrefixBorders, Rows
 from .value_tables import LARGEST_TABLE, Layout, ValueTables, layout_of, tables_of
 
-LARGEST_GRID = 2_000_000  # partial configurations on the way, a tenth of a second
+LARGEST_GRID = 2_000_000  # prefixes during the enumeration, a tenth of a second
 LARGEST_JOINED = 4096  # cells of a table that several constraints share
 LARGEST_SKELETON = 300_000  # configurations; 30 MB. A larger kernel's spaces are enumerated one by one
 
@@ -32,7 +32,7 @@ Names = tuple[tuple[str, Any], ...]  # names of problem and device that a kernel
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Constraints that are looked up together, at the level of the last parameter that they read."""
+    """Constraints that share a table, looked up at the level of the last parameter that they read."""
 
     axes: tuple[int, ...]
     expressions: tuple[Expression, ...]
@@ -50,10 +50,10 @@ class _Group:
 
 
 class _Level(NamedTuple):
-    """The beginnings that end with one parameter, in order."""
+    """The prefixes that end with one parameter, in order."""
 
-    first: Numbers  # (beginning of the level before + 1,) its first longer beginning, and the number of all
-    groups: list[tuple[_Group, NDArray[np.int32]]]  # with the cell of each beginning in the group's table
+    first: Numbers  # (prefix of the level before + 1,): the first prefix that continues it; then the number of prefixes
+    groups: list[tuple[_Group, NDArray[np.int32]]]  # with the cell of each prefix in the group's table
 
 
 class Skeleton:
@@ -74,7 +74,7 @@ class Skeleton:
             return None
         try:
             rows = enumerate_rows(reduced, fixed, LARGEST_GRID)
-        except (KernelError, ExpressionError):  # the second: for values that only a problem's constraints exclude
+        except (KernelError, ExpressionError):  # ExpressionError: values that only a problem's constraints exclude
             return None
         return cls(kernel, rows, dependent) if len(rows) <= LARGEST_SKELETON else None
 
@@ -144,7 +144,7 @@ def _cells(layout: Layout, group: _Group, rows: Rows) -> NDArray[np.int32]:
 
 
 def _longer(first: Numbers, chosen: Numbers) -> Numbers:
-    """The beginnings of the next level that continue the chosen ones."""
+    """The prefixes of the next level that continue the chosen ones."""
     begins = first[chosen]
     counts = first[chosen + 1] - begins
     ends = np.cumsum(counts)
@@ -154,7 +154,7 @@ def _longer(first: Numbers, chosen: Numbers) -> Numbers:
 
 
 class LazySkeleton:
-    """The skeleton of a kernel on a device, made for the second problem: a program that asks once does not wait."""
+    """The skeleton of a kernel on a device, made for the second problem: one problem alone is enumerated faster."""
 
     def __init__(self, kernel: Kernel, fixed: Names) -> None:
         self._kernel, self._fixed = kernel, fixed

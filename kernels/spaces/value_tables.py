@@ -1,7 +1,7 @@
 """ValueTables: the derived quantities and constraints of a kernel for one problem, over the values of its parameters.
 
 A quantity that reads two parameters of 15 and 4 values has 60 values, however many configurations there are. They are
-computed once, over a grid with an axis for each parameter, and configurations look them up by their value indices.
+computed once, over a grid with an axis for each parameter, and looked up by the value indices of configurations.
 Quantities that read so many parameters that a grid would be larger, or whose integers may exceed 64 bits, have no
 table: they are evaluated over the configurations themselves.
 """
@@ -24,7 +24,7 @@ from ..expression import Expression
 from ..kernel import Kernel
 
 LARGEST_TABLE = 8192  # cells: computing more costs as much as evaluating a few thousand configurations
-MOST_KNOWN = 2000  # results kept for a kernel, those of some 60 problems: 10 MB
+MOST_KNOWN = 2000  # results kept for a kernel: about 60 problems, 10 MB
 MOST_AXES = 32  # parameters of a kernel; NumPy's arrays have at most 64
 
 Table = tuple[tuple[int, ...], NDArray[Any]]  # the axes of a table, and its values
@@ -104,7 +104,7 @@ class ValueTables:
         return result
 
     def _remember(self, key: tuple[Any, ...], result: tuple[Any, float]) -> tuple[Any, float]:
-        """Keep a result for all problems; other threads may drop it at any time."""
+        """Keep a result for all problems; other threads may remove it at any time."""
         known = self.layout.known
         if len(known) >= MOST_KNOWN:
             known.clear()
