@@ -78,7 +78,7 @@ TYPES: dict[str, Any] = {  # of the columns of numbers, in memory
 ADDED: dict[str, Any] = {  # columns that older files lack, with their default: not known
     "workspace": np.int64(0), "registers": np.int32(0), "shared_bytes": np.int32(0), "spill_bytes": np.int32(0),
     "occupancy": np.float32(0)}
-MANY_PROBLEMS = 5_000  # if there are more, features are not written out for problems whose key contains them
+MANY_PROBLEMS = 5_000  # up to which `Dataset.write` repeats the features that keys contain
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,13 @@ class Dataset:
         first, *others = map(cls.read, files)
         return first.merge(*others)
 
-    def write(self, path: Path | str) -> None:
-        """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files."""
+    def write(self, path: Path | str, many_problems: int = MANY_PROBLEMS) -> None:
+        """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files.
+
+        Of more than `many_problems` problems, the features are written only where the key does not contain them.
+        """
         listed = {key: problem for key, problem in self.known_problems.items()
-                  if len(self.known_problems) <= MANY_PROBLEMS or problem.type == "recorded"}
+                  if len(self.known_problems) <= many_problems or problem.type == "recorded"}
         facts = {"version": VERSION,
                  "devices": {key: device.to_json() for key, device in sorted(self.devices.items())},
                  "problems": {key: problem.to_json() for key, problem in sorted(listed.items())},

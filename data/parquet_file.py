@@ -1,7 +1,7 @@
-"""Parquet files from outside, which are refused before their rows are read if these would fill the memory.
+"""Parquet files from outside: a file whose rows would fill the memory is refused before they are read.
 
-Parquet stores a column of equal values in some bytes, and a long text that many rows have only once. So the bytes of a
-file say little about those of its rows.
+Parquet stores a column of equal values in a few bytes, and a long text of many rows once. The size of a file therefore
+says little about the size of its rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LARGEST_FILE = 1 << 30  # bytes
 MOST_COLUMNS = 200
 LARGEST_COLUMNS = 400 << 20  # bytes of all columns before they are decoded; 20 bytes a row are usual
 LONGEST_TEXT = 4_000  # bytes of a text in a row
-ROWS_OF_SMALL_FILE = 10_000  # that a file of any size may have
+ROWS_OF_SMALL_FILE = 10_000  # rows that a file of any size may have
 
 
 def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.ParquetFile:
-    """Open a file of at most `largest` bytes after a look at its metadata; its texts are read as dictionaries.
+    """Open a file of at most `largest` bytes after a check of its metadata; texts are read as dictionaries.
 
     Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have, or is a pipe or
     a device; OSError and pyarrow's errors if it is no Parquet file.
@@ -46,12 +46,12 @@ def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.
                                                  if column.physical_type == "BYTE_ARRAY"])
 
 
-def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str], largest: int = LARGEST_COLUMNS) -> pa.Table:
     """The table of some columns of an open file, texts as dictionaries. Raises FormatError and pyarrow's errors."""
-    # of all columns: a damaged description of a single one ends the process in pyarrow 26
+    # The size is that of all columns: a damaged description of a single one ends the process in pyarrow 26.
     size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
-    if size > LARGEST_COLUMNS:
-        raise FormatError(f"{path} unpacks to more than {LARGEST_COLUMNS >> 20} MiB")
+    if size > largest:
+        raise FormatError(f"{path} unpacks to more than {largest >> 20} MiB")
     table = file.read(columns=list(names))
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_nested(column.type):
@@ -61,16 +61,17 @@ def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> pa.T
     return table
 
 
-def read_batches(path: Path, file: pq.ParquetFile, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
+def read_batches(path: Path, file: pq.ParquetFile, names: Sequence[str], rows: int,
+                 largest: int = LARGEST_COLUMNS) -> Iterator[pa.Table]:
     """The rows of some columns, at most `rows` at a time, texts as dictionaries. Raises FormatError as `read_columns`.
 
-    LARGEST_COLUMNS bounds each row group, so that a file of any size takes the memory of one.
+    `largest` bounds the bytes of each row group, so that a file of any size takes the memory of one.
     """
     for group in range(file.metadata.num_row_groups):
         size = file.metadata.row_group(group).total_byte_size
-        if size > LARGEST_COLUMNS:
-            raise FormatError(f"{path} has a row group that unpacks to more than {LARGEST_COLUMNS >> 20} MiB; write it "
-                              "again with smaller row groups")
+        if size > largest:
+            raise FormatError(f"{path} has a row group that unpacks to more than {largest >> 20} MiB; write it again "
+                              "with smaller row groups")
         for batch in file.iter_batches(rows, row_groups=[group], columns=list(names)):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 if pa.types.is_nested(column.type):
@@ -88,7 +89,7 @@ def _check_texts(path: Path, name: str, column: pa.DictionaryArray) -> None:
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column, as `to_pylist` gives them, but equal texts are one object."""
+    """The values of a column as `to_pylist` gives them, with one object for equal texts."""
     if not pa.types.is_dictionary(column.type):
         return list(column.to_pylist())
     values: list[Any] = []

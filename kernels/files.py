@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Iterator, Mapping
@@ -120,6 +121,25 @@ def write_together(texts: Mapping[Path, str]) -> None:
             scratch = stack.enter_context(replacing(path))
             scratch.write_text(text, encoding="utf-8")
             _flush(scratch)  # a full disk is found before the first file is moved
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Write a folder completely or not at all: yield a scratch folder, which then gets the name, also from a file.
+
+    An interruption removes the scratch folder. Raises SeqtuneError for an OSError.
+    """
+    scratch = _scratch_of(path)
+    try:
+        scratch.mkdir()
+        yield scratch
+        if path.is_file():
+            path.unlink()
+        os.rename(scratch, path)
+    except OSError as error:
+        raise SeqtuneError(f"cannot write {path}: {reason(error)}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def check_writable(folder: Path) -> None:

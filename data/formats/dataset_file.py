@@ -9,21 +9,21 @@ from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import new_folder
 from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem_sets.parse import problem_set
 
 from ..dataset import MOST_ROWS, Dataset
 from ..journal.journal import REPEATED, Journal
-from ..shards.files import ShardFiles
-from ..shards.folder import BATCHES_OF_SHARD, new_folder
+from ..shards.files import LIMITS, ShardFiles, ShardLimits
 from ..shards.sampled_dataset import Sampling, read_sampled
 from .format import ExportRequest, Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
 
-LONG = 1_000_000  # records of a data set that is held whole in a training's memory: 0.5 GB as a table
+BATCHES_OF_SHARD = 8_000  # batches of a journal in one file: about a million records
 
 
-def read_dataset(data: str | Path | None) -> Dataset:
+def read_dataset(data: str | Path | None, limits: ShardLimits = LIMITS) -> Dataset:
     """Read a data set from a file, or all shipped ones (None, or `shipped` if there is no such file).
 
     A folder of such files, or of recorded spaces, is read as a data set, too. Raises FormatError.
@@ -33,7 +33,7 @@ def read_dataset(data: str | Path | None) -> Dataset:
     path = Path(data)
     if is_recorded(path):
         return read_recorded(path)
-    return _whole(ShardFiles.of(path)) if path.is_dir() else Dataset.read(path)
+    return _whole(ShardFiles.of(path, limits)) if path.is_dir() else Dataset.read(path)
 
 
 def is_shipped(data: object) -> bool:
@@ -41,20 +41,20 @@ def is_shipped(data: object) -> bool:
     return data is None or (str(data) == "shipped" and not Path(str(data)).exists())
 
 
-def read_training_data(data: str | Path | None, seed: int,
-                       say: Callable[[str], None]) -> tuple[Dataset, Sampling | None]:
-    """Read a data set as `read_dataset` does or, if it is too long to be held in memory, what a training needs of it.
+def read_training_data(data: str | Path | None, seed: int, say: Callable[[str], None],
+                       limits: ShardLimits = LIMITS) -> tuple[Dataset, Sampling | None]:
+    """Read a data set as `read_dataset` does or, if it is too long to be held in memory, a sample of it.
 
-    Then it also returns what was left out. `say` receives progress. Raises FormatError.
+    The second value describes the sample. `say` receives progress. Raises FormatError.
     """
     if data is not None and Path(data).exists() and not is_recorded(Path(data)):
-        files = ShardFiles.of(Path(data))
-        labels = all(device.backend == BACKEND for device in files.facts.devices.values())  # of another tuner
-        if not labels and (files.rows > LONG or not files.fits_memory):
+        files = ShardFiles.of(Path(data), limits)
+        labels = all(device.backend == BACKEND for device in files.facts.devices.values())  # another tuner's
+        if not labels and (files.rows > limits.learned or not files.fits_memory):
             dataset, sampling = read_sampled(files, seed, say)
             say(sampling.text)
             return dataset, sampling
-    return read_dataset(data), None
+    return read_dataset(data, limits), None
 
 
 def _whole(files: ShardFiles) -> Dataset:
@@ -74,11 +74,12 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     return ImportResult(parts[0].merge(*parts[1:]), reports)
 
 
-def _write(request: ExportRequest, out: Path) -> Report:
+def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS,
+                   batches: int = BATCHES_OF_SHARD) -> Report:
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
-    More records than one file can be read with become a folder of files. A SeqtuneWarning names each held-out set of
-    which the journal has no record.
+    More than `most_rows` records, which no reader takes in one file, become a folder of files with `batches` batches
+    each. A SeqtuneWarning names each held-out set of which the journal has no record.
     """
     assert request.journal is not None
     sets = {name: {problem.key for problem in problem_set(name)} for name in request.hold_out}
@@ -87,9 +88,9 @@ def _write(request: ExportRequest, out: Path) -> Report:
     with Journal(request.journal) as journal, ExitStack() as stack:
         if not journal.count():
             raise MisuseError(f"the journal {request.journal} holds no trials")
-        several = journal.count() > MOST_ROWS
+        several = journal.count() > most_rows
         folder = stack.enter_context(new_folder(out)) if several else None
-        parts = Dataset.parts_of_journal(journal, BATCHES_OF_SHARD if several else None,
+        parts = Dataset.parts_of_journal(journal, batches if several else None,
                                          {"journal": request.journal.name}, held_out)
         for number, part in enumerate(parts):
             if not len(part) and not number:
@@ -107,4 +108,4 @@ def _write(request: ExportRequest, out: Path) -> Report:
     return {**report, "problems": len(problems), "held_out": len(problems & held_out), "devices": sorted(devices)}
 
 
-PARQUET = Format(("*.parquet",), read=_read, write=_write, takes=("journal", "hold_out"))
+PARQUET = Format(("*.parquet",), read=_read, write=export_journal, takes=("journal", "hold_out"))

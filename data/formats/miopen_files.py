@@ -21,19 +21,27 @@ from seqtune.errors import FormatError
 from ..unpacking import lines, unpacked, unpacked_pieces
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
 
-LARGEST_FILE = 200_000_000  # bytes on disk
-LARGEST_TEXT = 400_000_000  # bytes unpacked; MIOpen's largest file has 54 million
-LARGEST_DATABASE = 150_000_000  # bytes unpacked, which are in memory twice; MIOpen's largest file has 19 million
 LARGEST_NUMBER = 1 << 40  # larger than any field of MIOpen's
-# In one file; MIOpen's largest one has 174,000 problems with 410,000 items.
-MOST_PROBLEMS = 1_000_000
-MOST_LINES = 5_000_000  # empty and wrong ones included
-MOST_ITEMS = 2_000_000
 LONGEST_LINE = 100_000
 LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
 _SQLITE = b"SQLite format 3\0"
 _STEPS = 200_000_000  # of SQLite's machine; an honest file of the largest size needs a twentieth
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """The most that is read of one file. MIOpen's largest one has 174,000 problems with 410,000 items."""
+
+    file: int = 200_000_000  # bytes on disk
+    text: int = 400_000_000  # bytes unpacked; MIOpen's largest file has 54 million
+    database: int = 150_000_000  # bytes unpacked, which are in memory twice; MIOpen's largest file has 19 million
+    problems: int = 1_000_000
+    lines: int = 5_000_000  # empty and wrong ones included
+    items: int = 2_000_000
+
+
+LIMITS = FileLimits()
 
 
 @dataclass
@@ -56,33 +64,33 @@ class FindDb:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def read(path: Path) -> PerfDb | FindDb:
+def read(path: Path, limits: FileLimits = LIMITS) -> PerfDb | FindDb:
     """Read a perf-db or a find-db, recognised by its content. Raises FormatError."""
-    pieces = unpacked_pieces(path, LARGEST_FILE, LARGEST_TEXT)
+    pieces = unpacked_pieces(path, limits.file, limits.text)
     first = next(pieces, b"")
     if first.startswith(_SQLITE):
-        return _sqlite(path, unpacked(path, LARGEST_FILE, LARGEST_DATABASE))
+        return _sqlite(path, unpacked(path, limits.file, limits.database), limits)
     if b"\0" in first[:4096]:
         raise FormatError(f"{path} is neither a data base nor a text of MIOpen's")
-    rows = _rows(path, chain((first,), pieces))
+    rows = _rows(path, chain((first,), pieces), limits)
     line = next(rows, "")
     key, equals, rest = line.partition("=")
     if not equals or ":" not in rest:
         raise FormatError(f"{path} is neither a data base nor a text of MIOpen's (it begins {line[:40]!r})")
     read_text = _perf_text if key.count("x") >= len(COLUMNS) - 1 and "-" not in key else _find_text
-    return read_text(path, chain((line,), rows))
+    return read_text(path, chain((line,), rows), limits)
 
 
-def _rows(path: Path, pieces: Iterable[bytes]) -> Iterator[str]:
+def _rows(path: Path, pieces: Iterable[bytes], limits: FileLimits) -> Iterator[str]:
     """The lines that are not empty. Raises FormatError if there are too many."""
     for number, line in enumerate(lines(pieces, LONGEST_LINE), 1):
-        if number > MOST_LINES:
-            raise FormatError(f"{path} has more than {MOST_LINES} lines")
+        if number > limits.lines:
+            raise FormatError(f"{path} has more than {limits.lines} lines")
         if text := line.decode("utf-8", errors="replace").strip():
             yield text
 
 
-def _sqlite(path: Path, content: bytes) -> PerfDb:
+def _sqlite(path: Path, content: bytes, limits: FileLimits) -> PerfDb:
     content = content[:18] + b"\1\1" + content[20:]  # no write-ahead log: it is not in this file
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
@@ -92,13 +100,13 @@ def _sqlite(path: Path, content: bytes) -> PerfDb:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
             steps = iter(range(_STEPS // 100_000))
             connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
-            labels = _tables(path, connection)
+            labels = _tables(path, connection, limits)
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise FormatError(f"{path} is no sound perf-db: {str(error)[:120]}") from None
     return labels
 
 
-def _tables(path: Path, connection: sqlite3.Connection) -> PerfDb:
+def _tables(path: Path, connection: sqlite3.Connection, limits: FileLimits) -> PerfDb:
     kinds = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchmany(100))
     for table, needed in (("config", COLUMNS), ("perf_db", ("solver", "config", "params"))):
         if not re.match(r"CREATE TABLE\b", str(kinds.get(table)), re.IGNORECASE):
@@ -111,13 +119,13 @@ def _tables(path: Path, connection: sqlite3.Connection) -> PerfDb:
     numbers = len(NUMBERS_BEFORE) + 1
     indices: dict[Any, int] = {}  # id -> index of the problem
     for row in connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM config"):
-        if not _sound(row[:numbers], True) or not _sound(row[numbers:], False):
+        if not _are_valid(row[:numbers], True) or not _are_valid(row[numbers:], False):
             labels.skipped["a problem that is not made of numbers and words"] += 1
             continue
         indices[row[0]] = len(indices)
         for name, value in zip(COLUMNS, row[1:], strict=True):
             labels.columns[name].append(value)
-        _check_counts(path, len(indices), 0)
+        _check_counts(path, len(indices), 0, limits)
     words: dict[str, str] = {}  # a data base can repeat a long word in few bytes
     for solver, config, params in connection.execute("SELECT solver, config, params FROM perf_db"):
         if config not in indices:
@@ -126,23 +134,24 @@ def _tables(path: Path, connection: sqlite3.Connection) -> PerfDb:
             labels.skipped["a label that is not made of words"] += 1
         else:
             labels.labels.append((indices[config], words.setdefault(solver, solver), words.setdefault(params, params)))
-            _check_counts(path, 0, len(labels.labels))
+            _check_counts(path, 0, len(labels.labels), limits)
     return labels
 
 
-def _check_counts(path: Path, problems: int, items: int) -> None:
-    if problems > MOST_PROBLEMS or items > MOST_ITEMS:
-        raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems or {MOST_ITEMS} items")
+def _check_counts(path: Path, problems: int, items: int, limits: FileLimits) -> None:
+    if problems > limits.problems or items > limits.items:
+        raise FormatError(f"{path} has more than {limits.problems} problems or {limits.items} items")
 
 
-def _sound(values: Sequence[Any], numbers: bool) -> bool:
+def _are_valid(values: Sequence[Any], numbers: bool) -> bool:
     """Whether the values are whole numbers, or short words."""
     if numbers:
         return all(type(value) is int and abs(value) < LARGEST_NUMBER for value in values)
     return all(type(value) is str and len(value) <= 20 for value in values)
 
 
-def _entries(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
+def _entries(path: Path, rows: Iterable[str], skipped: Counter[str],
+             limits: FileLimits) -> Iterator[tuple[str, list[str]]]:
     """The keys of the lines, each with its items. Raises FormatError if there are too many."""
     problems = count = 0
     for line in rows:
@@ -152,14 +161,14 @@ def _entries(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator
             continue
         items = rest.split(";")
         problems, count = problems + 1, count + len(items)
-        _check_counts(path, problems, count)
+        _check_counts(path, problems, count, limits)
         yield key, items
 
 
-def _perf_text(path: Path, rows: Iterable[str]) -> PerfDb:
+def _perf_text(path: Path, rows: Iterable[str], limits: FileLimits) -> PerfDb:
     labels = PerfDb()
     count = 0
-    for key, items in _entries(path, rows, labels.skipped):
+    for key, items in _entries(path, rows, labels.skipped, limits):
         words = key.split("x")
         numbers = words[:len(NUMBERS_BEFORE)]
         if len(words) != len(COLUMNS) or not all(map(_NUMBER.fullmatch, numbers)):
@@ -195,11 +204,11 @@ _DEEP_ORDER = ("in_channels", "in_d", "in_h", "in_w", "fil_d", "fil_h", "fil_w",
 _FLAT_CONSTANTS = {"in_d": 1, "fil_d": 1, "out_d": 1, "pad_d": 0, "conv_stride_d": 0, "dilation_d": 0}
 
 
-def _find_text(path: Path, rows: Iterable[str]) -> FindDb:
+def _find_text(path: Path, rows: Iterable[str], limits: FileLimits) -> FindDb:
     times = FindDb()
     columns = times.columns
     count = 0
-    for key, items in _entries(path, rows, times.skipped):
+    for key, items in _entries(path, rows, times.skipped, limits):
         flat = _FLAT_KEY.fullmatch(key)
         match = flat or _DEEP_KEY.fullmatch(key)
         layouts = set(match[match.re.groups - 3].split("-")) if match else set()

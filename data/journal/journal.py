@@ -49,7 +49,8 @@ class Journal:
     that cannot be written, so not migrated; MisuseError if its folder does not exist.
     """
 
-    def __init__(self, path: Path | str | None = None) -> None:
+    def __init__(self, path: Path | str | None = None, checked_every: int = CHECKED_EVERY) -> None:
+        self._checked_every = checked_every
         self.path = Path(path) if path is not None else default_path()
         try:
             if self.path.is_dir():
@@ -147,7 +148,7 @@ class Journal:
         """Check the file after `count` more records. Raises FormatError."""
         self._unchecked += count
         fault = self._file.fault()
-        if fault is None and self._unchecked >= max(CHECKED_EVERY, self._file.size // CHECKED_BYTES):
+        if fault is None and self._unchecked >= max(self._checked_every, self._file.size // CHECKED_BYTES):
             self._unchecked = 0
             fault = integrity_fault(self._connection)
         if fault is not None:
@@ -256,7 +257,7 @@ class Journal:
             where += " AND device = (SELECT id FROM devices WHERE key = ?)"
             arguments.append(device)
         with self._reading():
-            cursor = self._connection.execute(  # first: the tables below then have all that its rows refer to
+            cursor = self._connection.execute(  # the first query, so that the next ones hold all its rows name
                 f"SELECT id, {FIELDS} FROM {table} WHERE {where} {more}", (*arguments, *values))
             texts = self._connection.execute(*("SELECT id, json FROM problems",) if problem is None else (
                 "SELECT id, json FROM problems WHERE key = ?", (problem.key,)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from operator import not_
 from typing import Any
@@ -131,8 +131,9 @@ def _check(name: str, value: object, sound: bool) -> None:
 class BatchReader:
     """Makes batches of rows. It remembers texts that it has parsed, since many rows have the same ones."""
 
-    def __init__(self, table: str, problems: Mapping[int, Problem | None], devices: Mapping[int, str]) -> None:
-        self._table, self._problems, self._devices = table, problems, devices
+    def __init__(self, table: str, problems: Mapping[int, Problem | None], devices: Mapping[int, str],
+                 check_row: Callable[[Mapping[str, Any], Problem, str], Record] = record_of) -> None:
+        self._table, self._problems, self._devices, self._check_row = table, problems, devices, check_row
         self._keys = {number: problem.key for number, problem in problems.items() if problem is not None}
         self._configurations: dict[tuple[str, str], tuple[Configuration, str]] = {}
         self._resources: dict[str, ResourceUsage] = {}
@@ -151,7 +152,7 @@ class BatchReader:
             if problem is None:
                 continue
             try:
-                yield record_of(row, problem, str(self._devices[row["device"]]))
+                yield self._check_row(row, problem, str(self._devices[row["device"]]))
             except ValueError as error:
                 raise ValueError(f"row {row['id']} of {self._table}: {error}") from None
 

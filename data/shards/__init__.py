@@ -1,1 +1,1 @@
-"""Data sets of any length, which are read in batches: in one file, or in a folder of files."""
+"""Shards: data sets of any length, in one file or a folder of files, which are read in batches."""

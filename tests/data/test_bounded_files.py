@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,10 @@ import pytest
 
 from seqtune.data.dataset import SCHEMA, Dataset
 from seqtune.data.formats import miopen_files
+from seqtune.data.formats.miopen_files import FileLimits
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.data.json_content import parse_json, read_object
+from seqtune.data.parquet_file import open_parquet, read_columns
 from seqtune.data.unpacking import lines, unpacked, unpacked_pieces
 from seqtune.errors import FormatError
 from tests.support.recorded_files import SPACE
@@ -39,13 +42,12 @@ def most_memory(path: Path, reader: object, says: str) -> int:
 @pytest.mark.parametrize(("content", "says"), [
     (KEY + b"=ConvX:0.1,0,Algo\n" + b"a\n" * 4 * MEGABYTE, "more than 1000 lines"),
     (KEY + b"=" + b"X:0.1,0,A;" * 5_000 + b"\n", "problems or 1000 items")])
-def test_a_find_db_of_too_many_lines_or_items_is_left_at_the_bound(content: bytes, says: str, tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(miopen_files, "MOST_LINES", 1000)
-    monkeypatch.setattr(miopen_files, "MOST_ITEMS", 1000)
+def test_a_find_db_of_too_many_lines_or_items_is_left_at_the_bound(content: bytes, says: str,
+                                                                  tmp_path: Path) -> None:
     path = tmp_path / "gfx906_60.HIP.fdb.txt.bz2"
     path.write_bytes(bz2.compress(content))
-    assert most_memory(path, miopen_files.read, says) < 20 * MEGABYTE
+    read = partial(miopen_files.read, limits=FileLimits(lines=1000, items=1000))
+    assert most_memory(path, read, says) < 20 * MEGABYTE
 
 
 def test_a_long_line_is_cut_and_the_next_ones_are_read() -> None:
@@ -54,27 +56,24 @@ def test_a_long_line_is_cut_and_the_next_ones_are_read() -> None:
 
 
 @pytest.mark.parametrize("member", [b"[],", b"{},", b'"\xc3\xa4",', b'{"a":1},'])
-def test_json_of_many_small_values_is_refused_before_it_is_parsed(member: bytes, tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", 70 * MEGABYTE)
+def test_json_of_many_small_values_is_refused_before_it_is_parsed(member: bytes, tmp_path: Path) -> None:
     count = 6 * MEGABYTE // len(member)
     path = tmp_path / "cache.json.gz"
     path.write_bytes(gzip.compress(b'{"cache": [' + member * count + b"1]}", 1))
-    assert most_memory(path, read_object, "may need more than 70 MB") < 20 * MEGABYTE
+    assert most_memory(path, partial(read_object, largest=70 * MEGABYTE), "may need more than 70 MB") < 20 * MEGABYTE
 
 
 @pytest.mark.parametrize(
     "member", ["[]", "{}", '"ab"', "1.5", '{"a": 1, "b": [2, 3]}', '{"%d": 1}', '"%d"', "[[[[]]]]"])
-def test_the_estimate_of_a_value_is_not_below_what_it_takes(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_of_a_value_is_not_below_what_it_takes(member: str) -> None:
     text = f"[{','.join(member % (1000 + number) if '%' in member else member for number in range(20_000))}]".encode()
     tracemalloc.start()
     value = json.loads(text)
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert value
-    monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", taken)
     with pytest.raises(FormatError, match="may need more"):
-        parse_json(text, "a text")
+        parse_json(text, "a text", taken)
 
 
 def test_json_may_begin_with_a_byte_order_mark() -> None:
@@ -97,22 +96,30 @@ def repeated(word: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([word]))
 
 
-@pytest.mark.parametrize(("word", "rows", "packed", "says"), [
-    ("x" * 20_000, 9_000, True, "a text of 20000 bytes"), ("x", 3 * MEGABYTE, True, "claims 3000000 rows"),
-    ("x" * 3_000, 9_000, False, "unpacks to more than")])
-def test_a_parquet_file_that_says_much_in_few_bytes_is_refused(word: str, rows: int, packed: bool, says: str,
-                                                             tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.data.parquet_file.LARGEST_COLUMNS", 20 << 20)
+@pytest.mark.parametrize(("word", "rows", "says"), [
+    ("x" * 20_000, 9_000, "a text of 20000 bytes"), ("x", 3 * MEGABYTE, "claims 3000000 rows")])
+def test_a_parquet_file_that_says_much_in_few_bytes_is_refused(word: str, rows: int, says: str,
+                                                             tmp_path: Path) -> None:
     words = repeated(word, rows)
     ones = pa.array([1.0]).take(pa.array([0] * rows, pa.int32()))
     recorded = pa.table({"device": words, "status": repeated("ok", rows), "time_ms": ones,
                          **dict.fromkeys(SPACE["tune_params"], words)})
     pq.write_table(recorded.replace_schema_metadata({"space": json.dumps(SPACE)}), tmp_path / "toy.parquet",
-                   compression="zstd", use_dictionary=packed)
+                   compression="zstd")
     assert most_memory(tmp_path / "toy.parquet", read_recorded, says) < 20 * MEGABYTE
     facts = {"version": 1, "devices": {}, "problems": {}, "held_out": [], "provenance": {}}
     data = pa.table({field.name: words if pa.types.is_dictionary(field.type) else ones.cast(field.type)
                      for field in SCHEMA})
     pq.write_table(data.replace_schema_metadata({"seqtune": json.dumps(facts)}), tmp_path / "data.parquet",
-                   compression="zstd", use_dictionary=packed)
+                   compression="zstd")
     assert most_memory(tmp_path / "data.parquet", Dataset.read, says) < 20 * MEGABYTE
+
+
+def test_parquet_columns_that_unpack_to_too_much_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "toy.parquet"
+    pq.write_table(pa.table({"device": repeated("x" * 3_000, 9_000)}), path, compression="zstd", use_dictionary=False)
+
+    def read(path: Path) -> pa.Table:
+        return read_columns(path, open_parquet(path, 9_000), ["device"], 20 << 20)
+
+    assert most_memory(path, read, "unpacks to more than") < 20 * MEGABYTE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import SeqtuneError
-from seqtune.kernels.files import check_writable, replacing, write_whole
+from seqtune.kernels.files import check_writable, new_folder, replacing, write_whole
 
 
 def mode(path: Path) -> int:
@@ -112,3 +112,15 @@ def test_a_link_to_a_pipe_is_refused_and_the_pipe_stays(tmp_path: Path) -> None:
         write_whole(link, "text")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "pipe"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("No space left on device")])
+def test_a_folder_whose_writer_is_interrupted_leaves_nothing(error: BaseException, tmp_path: Path) -> None:
+    def write() -> None:
+        with new_folder(tmp_path / "new") as scratch:
+            (scratch / "part").touch()
+            raise error
+
+    with pytest.raises((KeyboardInterrupt, SeqtuneError)):
+        write()
+    assert not os.listdir(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api.exchanging import import_data
+from seqtune.data.formats.miopen_files import FileLimits, read
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.table import find_files
 from seqtune.errors import FormatError, MisuseError
@@ -66,12 +67,11 @@ def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
     assert len(read_files([path])[0]) == 4
 
 
-def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("seqtune.data.formats.miopen_files.LARGEST_TEXT", 1_000_000)
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "gfx906_60.db.bz2"
     path.write_bytes(bz2.compress(bytes(2_000_000)))
     with pytest.raises(FormatError, match="unpacks to more"):
-        read_files([path])
+        read(path, FileLimits(text=1_000_000))
 
 
 def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:

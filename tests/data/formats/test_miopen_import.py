@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -66,12 +65,11 @@ def test_times_are_read_from_both_forms_of_find_db(text: str, tmp_path: Path) ->
         assert set(data.rows["workspace"]) == {0, 4096, 8}
 
 
-def test_a_data_set_of_labels_is_read_back_as_it_was_written(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_data_set_of_labels_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     data, _ = read_files([perf_db(tmp_path / "gfx906_60.db", LABELS),
                           perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
     for most in (5_000, 0):  # with features in the metadata, and from the keys
-        monkeypatch.setattr("seqtune.data.dataset.MANY_PROBLEMS", most)
-        data.write(tmp_path / "labels.parquet")
+        data.write(tmp_path / "labels.parquet", most)
         again = Dataset.read(tmp_path / "labels.parquet")
         assert rows(again) == rows(data)
         assert again.known_problems == data.known_problems

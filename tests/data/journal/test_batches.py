@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from seqtune.data.journal import rows as journal_rows
 from seqtune.data.journal.batches import JournalBatch
 from seqtune.data.journal.journal import Journal
 from seqtune.data.journal.rows import NAMES, ROWS, BatchReader, record_of
@@ -50,8 +49,8 @@ def outcome(work: Callable[[], list[Record]]) -> list[Record] | str:
         return f"{type(error).__name__}: {error}"
 
 
-def reader() -> BatchReader:
-    return BatchReader("trials", {1: PROBLEM, 2: None}, {1: "device"})
+def reader(check_row: Callable[..., Record] = record_of) -> BatchReader:
+    return BatchReader("trials", {1: PROBLEM, 2: None}, {1: "device"}, check_row)
 
 
 def singly(rows: list[dict[str, Any]]) -> list[Record]:
@@ -68,8 +67,8 @@ def singly(rows: list[dict[str, Any]]) -> list[Record]:
     return records
 
 
-def together(rows: list[dict[str, Any]]) -> list[Record]:
-    return list(reader().batch([tuple(row[name] for name in NAMES) for row in rows]).records())
+def together(rows: list[dict[str, Any]], check_row: Callable[..., Record] = record_of) -> list[Record]:
+    return list(reader(check_row).batch([tuple(row[name] for name in NAMES) for row in rows]).records())
 
 
 @pytest.mark.parametrize("column", ODD)
@@ -89,12 +88,14 @@ def test_texts_that_are_sound_only_when_joined_are_refused() -> None:
     assert "row 1" in str(outcome(lambda: together(rows)))
 
 
-def test_usual_rows_are_not_checked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_rows, "record_of", None)
+def test_usual_rows_are_not_checked_one_by_one() -> None:
+    def refuse(*given: object) -> Record:
+        raise AssertionError("a row is checked by itself")
+
     rows = [USUAL | {"id": 1}, USUAL | {"id": 2, "problem": 2}, USUAL | {"id": 3, "status": "crash", "samples": "[]"},
             USUAL | {"id": 4, "error": None, "resources": ODD["resources"][-2], "message": "wrong\nnumbers"}]
-    assert len(together(rows)) == 3
-    assert together(rows[1:2]) == []
+    assert len(together(rows, refuse)) == 3
+    assert together(rows[1:2], refuse) == []
 
 
 def records(count: int) -> list[Record]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.data.journal import journal as journals
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError
 from tests.data.journal.test_journal import record
@@ -115,16 +114,14 @@ def test_a_journal_that_is_taken_away_is_noticed_at_the_next_record_and_rescued(
         assert list(saved.records()) == [record(1), record(2)]
 
 
-def test_flipped_bits_are_noticed_while_the_journal_is_written(tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "CHECKED_EVERY", 10)
+def test_flipped_bits_are_noticed_while_the_journal_is_written(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with Journal(path) as journal:
         add_all(journal, range(300))
     content = bytearray(path.read_bytes())
     for offset in range(5 * 4096, len(content), 4096):
         content[offset:offset + 100] = b"\xff" * 100
-    journal = Journal(path)
+    journal = Journal(path, checked_every=10)
     path.write_bytes(content)  # in place: the same file
     with pytest.raises(FormatError, match="is damaged"):
         add_all(journal, range(1000, 1010))

@@ -17,9 +17,8 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset, read_training_data
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.data.shards import files as shard_files
 from seqtune.data.shards import sampled_dataset
-from seqtune.data.shards.files import ShardFiles
+from seqtune.data.shards.files import ShardFiles, ShardLimits
 from seqtune.data.shards.sampled_dataset import read_sampled
 from seqtune.data.shards.trial_selection import SelectionLimits
 from seqtune.errors import FormatError
@@ -79,13 +78,11 @@ def test_a_folder_of_files_is_read_as_the_one_file_is(file: Path, folder: Path) 
     assert read_training_data(folder, 0, print)[1] is None  # short
 
 
-def test_a_sample_that_has_room_for_all_gives_the_same_weights(
-        file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_that_has_room_for_all_gives_the_same_weights(file: Path, folder: Path) -> None:
     whole, sampling = read_training_data(file, 0, print)
     assert sampling is None
-    monkeypatch.setattr("seqtune.data.formats.dataset_file.LONG", 10)
     lines: list[str] = []
-    sampled, sampling = read_training_data(folder, 0, lines.append)
+    sampled, sampling = read_training_data(folder, 0, lines.append, ShardLimits(learned=10))
     assert sampling is not None
     assert (sampling.files, sampling.records, sampling.share) == (5, len(whole), 1.0)
     assert lines == [sampling.text]
@@ -96,12 +93,10 @@ def test_a_sample_that_has_room_for_all_gives_the_same_weights(
 
 
 @pytest.mark.parametrize("batch", [100, 1 << 18])
-def test_the_sample_depends_on_the_rows_and_the_seed_alone(
-        file: Path, folder: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_depends_on_the_rows_and_the_seed_alone(file: Path, folder: Path, batch: int) -> None:
     limits = SelectionLimits(cases=20, configurations=300, each=24, pending=500)
-    monkeypatch.setattr(shard_files, "BATCH", batch)
-    of_file, sampling = read_sampled(ShardFiles.of(file), 0, limits=limits)
-    of_folder, again = read_sampled(ShardFiles.of(folder), 0, limits=limits)
+    of_file, sampling = read_sampled(ShardFiles.of(file, ShardLimits(batch=batch)), 0, limits=limits)
+    of_folder, again = read_sampled(ShardFiles.of(folder, ShardLimits(batch=batch)), 0, limits=limits)
     columns = ["device", "problem", "kernel", "configuration", "run"]
     first, second = (data.rows[~data.rows["problem"].isin(data.held_out)].sort_values(columns).reset_index(drop=True)
                      for data in (of_file, of_folder))
@@ -130,13 +125,11 @@ def test_rows_that_no_training_uses_take_no_room(dataset: Dataset, tmp_path: Pat
     assert sampling.kept == len(sampled) == len(rows)
 
 
-def test_a_trial_keeps_its_first_repetitions(dataset: Dataset, tmp_path: Path,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_keeps_its_first_repetitions(dataset: Dataset, tmp_path: Path) -> None:
     rows = dataset.rows[~dataset.rows["problem"].isin(dataset.held_out) & (dataset.rows["run"] == "random")]
     many = pd.concat([rows.assign(seconds=rows["seconds"] + number) for number in range(12)])
     replace(dataset, rows=many).write(tmp_path / "data.parquet")
-    monkeypatch.setattr(shard_files, "BATCH", 50)
-    sampled, _ = read_sampled(ShardFiles.of(tmp_path / "data.parquet"), 0)
+    sampled, _ = read_sampled(ShardFiles.of(tmp_path / "data.parquet", ShardLimits(batch=50)), 0)
     assert len(sampled) == len(rows) * sampled_dataset.REPETITIONS
 
 
@@ -174,17 +167,13 @@ def test_rows_that_are_none_are_refused_in_one_line(file: Path, columns: dict[st
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_would_fill_the_memory_are_refused(file: Path, folder: Path, tmp_path: Path,
-                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.data.parquet_file.LARGEST_COLUMNS", 1000)
+def test_files_that_would_fill_the_memory_are_refused(file: Path, folder: Path) -> None:
     with pytest.raises(FormatError, match="a row group that unpacks to more than"):
-        read_sampled(ShardFiles.of(file), 0)
-    monkeypatch.setattr(shard_files, "MOST_RECORDS", 1_000)
+        read_sampled(ShardFiles.of(file, ShardLimits(group=1000)), 0)
     with pytest.raises(FormatError, match="at most 1000 are read"):
-        ShardFiles.of(folder)
-    monkeypatch.setattr(shard_files, "MOST_FILES", 4)
+        ShardFiles.of(folder, ShardLimits(records=1000))
     with pytest.raises(FormatError, match="more than 4 files"):
-        ShardFiles.of(folder)
+        ShardFiles.of(folder, ShardLimits(files=4))
 
 
 def test_a_small_file_that_claims_many_rows_is_refused(file: Path) -> None:
@@ -207,12 +196,11 @@ def test_a_pipe_or_a_device_among_the_files_is_not_waited_for(folder: Path) -> N
         ShardFiles.of(folder)
 
 
-def test_a_folder_that_is_too_long_for_the_memory_is_read_by_train_alone(
-        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_files, "MOST_ROWS", 100)
+def test_a_folder_that_is_too_long_for_the_memory_is_read_by_train_alone(folder: Path) -> None:
+    limits = ShardLimits(held=100)
     with pytest.raises(FormatError, match="only `seqtune train` reads such a data set"):
-        read_dataset(folder)
-    assert read_training_data(folder, 0, lambda step: None)[1] is not None
+        read_dataset(folder, limits)
+    assert read_training_data(folder, 0, lambda step: None, limits)[1] is not None
 
 
 def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:

@@ -166,10 +166,11 @@ def run_call(call: Call, dtype: str, buffers: Mapping[str, Buffer], seed: int) -
 
 
 def run_on_shim(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration, seed: int = 0,
-                operands: Mapping[str, NDArray[np.float32]] | None = None) -> NDArray[np.float32]:
-    """The output of one configuration, computed lane by lane. Raises ShimError."""
+                operands: Mapping[str, NDArray[np.float32]] | None = None,
+                call: Call | None = None) -> NDArray[np.float32]:
+    """The output of one configuration, computed lane by lane; `call` replaces the kernel's own. Raises ShimError."""
     work, dtype = operation(problem.type), problem.dtype
-    call = call_of(kernel, problem, device, configuration)
+    call = call or call_of(kernel, problem, device, configuration)
     arguments = call.buffers()
     buffers = {name: Buffer(stored(array, arguments[name]))
                for name, array in (operands or make_operands(problem)).items()}

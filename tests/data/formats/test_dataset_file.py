@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats import dataset_file
-from seqtune.data.formats.dataset_file import read_dataset
+from seqtune.data.formats.dataset_file import export_journal, read_dataset
+from seqtune.data.formats.format import ExportRequest
 from seqtune.data.journal.journal import Journal
 from seqtune.data.journal.rows import ROWS
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import SeqtuneError
+from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -22,10 +23,8 @@ DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 
 
 @pytest.fixture
-def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journal of 300 records in three batches, each of which makes a file."""
-    monkeypatch.setattr(dataset_file, "MOST_ROWS", 299)
-    monkeypatch.setattr(dataset_file, "BATCHES_OF_SHARD", 1)
+def journal(tmp_path: Path) -> Path:
+    """A journal of 300 records in three batches."""
     with Journal(tmp_path / "journal.sqlite") as journal:
         journal.add_device(DEVICE)
         journal.add_all([Record(Problem.make("gemm", m=number, n=4, k=5), DEVICE.key, 1,
@@ -36,7 +35,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_long_journal_is_written_as_a_folder_that_is_read_as_one_data_set(journal: Path, tmp_path: Path) -> None:
-    report = exchange.export(tmp_path / "long.parquet", journal=journal).to_json()
+    report = export_journal(ExportRequest(journal), tmp_path / "long.parquet", most_rows=299, batches=1)
     assert (report["records"], report["problems"], report["files"]) == (300, 300, 3)
     assert sorted(path.name for path in (tmp_path / "long.parquet").iterdir()) == [
         f"part-0000{number}.parquet" for number in range(3)]
@@ -46,26 +45,15 @@ def test_a_long_journal_is_written_as_a_folder_that_is_read_as_one_data_set(jour
     assert sorted(data.rows["seconds"]) == pytest.approx([1e-3 * number for number in range(1, 301)])
 
 
-def test_a_short_journal_stays_one_file(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_file, "MOST_ROWS", 300)
-    report = exchange.export(tmp_path / "short.parquet", journal=journal).to_json()
+def test_a_short_journal_stays_one_file(journal: Path, tmp_path: Path) -> None:
+    report = export_journal(ExportRequest(journal), tmp_path / "short.parquet", most_rows=300, batches=1)
     assert "files" not in report
     assert len(Dataset.read(tmp_path / "short.parquet")) == 300
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("No space left on device")])
-def test_an_interrupted_export_leaves_nothing(error: type[BaseException] | OSError, journal: Path, tmp_path: Path,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    write, count = Dataset.write, list[Path]()
-
-    def second_fails(self: Dataset, path: Path) -> None:
-        if count:
-            raise error
-        count.append(path)
-        write(self, path)
-
-    monkeypatch.setattr(Dataset, "write", second_fails)
-    with pytest.raises((KeyboardInterrupt, SeqtuneError)):
-        exchange.export(tmp_path / "long.parquet", journal=journal)
-    assert count
+def test_an_export_that_fails_in_its_second_file_leaves_nothing(journal: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(journal)) as connection, connection:
+        connection.execute("UPDATE trials SET samples = '[-1.0]' WHERE id = 200")
+    with pytest.raises(FormatError, match="row 200"):
+        export_journal(ExportRequest(journal), tmp_path / "long.parquet", most_rows=299, batches=1)
     assert [path.name for path in tmp_path.iterdir() if "journal" not in path.name] == []
