@@ -1,4 +1,4 @@
-"""Builds: times of configurations that were compared several times, each time newly built. (build, configuration)"""
+"""Builds: the times of configurations that were compared in several builds, as arrays (build, configuration)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Times = NDArray[np.float64]
 
 
 def levelled(builds: Times) -> Times:
-    """Bring builds to one level, because the machine may have been slower during one of them, for all alike.
+    """Remove the speed of the machine from builds: it may have been slower during one of them.
 
-    Each build is divided by the median, over the configurations, of its ratio to the configuration's median build. NaN
-    stands for a time that is missing, infinity for a failure; both stay.
+    Each build is divided by the median, over the configurations, of its ratio to the configuration's median time. NaN
+    (a missing time) and infinity (a failure) stay.
     """
     finite = np.where(np.isfinite(builds), builds, np.nan)
     known = ~np.isnan(finite).all(axis=0)

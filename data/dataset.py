@@ -73,9 +73,9 @@ SCHEMA = pa.schema([
     ("toolchain", _WORD), ("workspace", pa.int64()),
     ("registers", pa.int32()), ("shared_bytes", pa.int32()), ("spill_bytes", pa.int32()), ("occupancy", pa.float32()),
 ])
-TYPES: dict[str, Any] = {  # of the columns of numbers, in memory
+TYPES: dict[str, Any] = {  # the types of numeric columns in memory
     name: SCHEMA.field(name).type.to_pandas_dtype() for name in SCHEMA.names if SCHEMA.field(name).type != _WORD}
-ADDED: dict[str, Any] = {  # columns that older files lack, with their default: not known
+ADDED: dict[str, Any] = {  # columns that older files lack -> the default, which means unknown
     "workspace": np.int64(0), "registers": np.int32(0), "shared_bytes": np.int32(0), "spill_bytes": np.int32(0),
     "occupancy": np.float32(0)}
 MANY_PROBLEMS = 5_000  # up to which `Dataset.write` repeats the features that keys contain
@@ -83,7 +83,7 @@ MANY_PROBLEMS = 5_000  # up to which `Dataset.write` repeats the features that k
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows with the columns above, and the devices, problems and kernels that they refer to."""
+    """Rows with the columns of SCHEMA, and the devices, problems and kernels that they name."""
 
     rows: pd.DataFrame
     devices: Mapping[str, Device]  # by Device.key
@@ -110,9 +110,9 @@ class Dataset:
     @classmethod
     def parts_of_journal(cls, journal: Journal, most: int | None, provenance: Mapping[str, str] | None = None,
                          held_out: Iterable[str] = ()) -> Iterator[Dataset]:
-        """The records of a journal in parts of `most` batches (None: in one), for each device key those of one machine.
+        """The records of a journal in parts of `most` batches (None: one part), of one machine for each device key.
 
-        That machine is the one of the device's stored facts, the latest. Warns if records of others are left out.
+        The machine is that of the device's stored facts, the latest. Warns if records of other machines are left out.
         """
         devices, left_out, rest = journal.devices(), LeftOut(), journal.batches()
         problems = {problem.key: problem for problem in journal.problems()}
@@ -177,20 +177,21 @@ class Dataset:
             pq.write_table(table, scratch, compression="zstd", compression_level=19)
 
     def merge(self, *others: Dataset) -> Dataset:
-        """Merge data sets. If several have a trial, the first one is kept; all repetitions are kept.
+        """Merge data sets. Of a trial in several, the first one is kept; all repetitions are kept.
 
-        A problem is held out if one of them holds it out, with a warning if another one learns from it. Devices of
+        A problem is held out if any of them holds it out, with a warning if another learns from it. Devices of
         machines that share a key are kept apart.
         """
         parts, merged, overlapping = [self.rows], self, False
         for other in others:
-            theirs = separated(merged.devices, other.devices)
-            keys = {key: device.key for key, device in theirs.items() if device.key != key}
+            others_devices = separated(merged.devices, other.devices)
+            keys = {key: device.key for key, device in others_devices.items() if device.key != key}
             parts.append(other.rows.assign(device=other.rows["device"].replace(keys)) if keys else other.rows)
-            added = {device.key: device for device in theirs.values()}
+            added = {device.key: device for device in others_devices.values()}
             devices = {**added, **{key: with_capabilities(device, added.get(key, device))
                                    for key, device in merged.devices.items()}}
-            overlapping |= len(devices) < len(merged.devices) + len(theirs)  # else no trial is in both
+            # Only data sets that share a device can share trials.
+            overlapping |= len(devices) < len(merged.devices) + len(others_devices)
             merged = Dataset(self.rows, devices, {**other.known_problems, **merged.known_problems},
                              merged.held_out | other.held_out, joined(merged.provenance, other.provenance),
                              {**other.kernels, **merged.kernels})
@@ -245,7 +246,7 @@ class Dataset:
 
 
 def present_columns(path: Path, names: Sequence[str]) -> list[str]:
-    """The columns of a data set that a file with these columns has. Raises FormatError if it lacks one of the first."""
+    """The columns of SCHEMA among `names` of a file. Raises FormatError if one outside of ADDED is missing."""
     for name in SCHEMA.names:
         if name not in names and name not in ADDED:
             raise FormatError(f"{path} is not a data set of seqtune: it has no column {name}")

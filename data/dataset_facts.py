@@ -28,10 +28,10 @@ class DatasetFacts:
     """The JSON object under `seqtune` in a file's metadata."""
 
     devices: Mapping[str, Device]  # by Device.key
-    problems: Mapping[str, Problem]  # by Problem.key, where the key does not tell the features
+    problems: Mapping[str, Problem]  # by Problem.key, where the key does not contain the features
     held_out: frozenset[str]  # Problem.key
     provenance: Mapping[str, str]
-    kernels: Mapping[str, Kernel]  # by name: declared here
+    kernels: Mapping[str, Kernel]  # by name: declared in this data set
 
 
 def read_facts(path: Path, file: pq.ParquetFile) -> DatasetFacts:

@@ -1,4 +1,4 @@
-"""Device times: what a journal holds of one device on this machine, as measured tasks, without pandas."""
+"""Device times: a journal's measurements of one device on this machine, as measured tasks, without pandas."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .record import COMPARED, VERIFIED, Record, Status
 from .repeated_times import times_by_number
 
 NEWEST = 4000  # records that are read: a few hundredths of a millisecond each
-_PASSING = (Status.TIMEOUT, Status.CRASH, Status.CONSTRAINTS)  # say nothing certain about a configuration's time
+_PASSING = (Status.TIMEOUT, Status.CRASH, Status.CONSTRAINTS)  # may have other causes than the configuration
 
 
 def device_times(journal: Journal, device: Device, count: int, verified: bool = True) -> list[MeasuredTask]:
     """The newest measurements of a device, by problem: at most `count` tasks, the newest first.
 
-    They were made on this machine, with today's kernels and toolchain. Without `verified`, verifications are left out.
+    Only measurements of this machine with today's kernels and toolchain count, verifications only with `verified`.
     """
     by_problem: dict[Problem, list[Record]] = {}
     for record in journal.newest(device.key, NEWEST):
@@ -54,9 +54,9 @@ def own_times(journal: Journal, task: Task, verified: bool = True) -> Floats | N
 def times_of(task: Task, records: Iterable[Record]) -> Floats:
     """The seconds of a task's configurations by number: infinite for a failure, NaN if not measured.
 
-    `records` are in the order of measuring. Those of other machines, kernel versions or toolchains do not count, and
-    neither do crashes, timeouts, what was measured under load and what rests on one build. Of a configuration with
-    several times, `repeated_times` says which counts.
+    `records` are in the order of measuring. Records of other machines, kernel versions or toolchains do not count, nor
+    crashes, timeouts, times under load and times that rest on one build. `repeated_times` chooses among several times
+    of a configuration.
     """
     versions = {kernel.name: kernel.version for kernel in task.kernels}
     numbers, times, compared = list[int](), list[float](), list[bool]()

@@ -24,13 +24,13 @@ def separated(devices: Mapping[str, Device], others: Mapping[str, Device]) -> di
 
 
 def with_capabilities(device: Device, same: Device) -> Device:
-    """The device with the extra facts that only `same` has: the same one, as another file or version recorded it."""
+    """The device with the extra facts that only `same` has, the same device as another file or version recorded it."""
     missing = [fact for fact in same.extra if fact[0] not in dict(device.extra)]
     return replace(device, extra=(*device.extra, *missing)) if missing else device
 
 
 def device_labels(devices: Iterable[Device]) -> dict[str, str]:
-    """A short text for each device, by its key: the name, or name and architecture, or the key if those are shared."""
+    """A short label for each device, by its key: the first unique one of name, name and architecture, and key."""
     distinct = {device.key: device for device in devices}
     labels = {key: device.name for key, device in distinct.items()}
     for longer in (lambda device: f"{device.name} {device.architecture}", lambda device: device.key):

@@ -1,4 +1,4 @@
-"""Measured tasks: the problems of a data set as tasks, with a time for each configuration. All training begins here.
+"""Measured tasks: the problems of a data set as tasks, with a time for each configuration. Training starts from them.
 
 A task's configurations are numbered over all of its search spaces, in table order.
 """
@@ -26,7 +26,7 @@ from .dataset import configuration
 from .record import COMPARED, Status
 from .repeated_times import times_by_number
 
-CLEARLY_FASTER = 0.95  # times the best time; two measurements of one configuration differ by less
+CLEARLY_FASTER = 0.95  # times the best time; repeated measurements of one configuration differ by less
 
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
 
@@ -48,15 +48,15 @@ class Data(Protocol):
 def measured_tasks(data: Data, held_out: bool) -> list[MeasuredTask]:
     """The tasks of the training part, or of the held-out part, sorted by problem. Raises FormatError.
 
-    A task is left out if no configuration of it ran. If kernels that the data set declares solve a problem, its task
-    has only those.
+    A task is left out if none of its configurations ran. If kernels that the data set declares solve a problem, its
+    task has only these.
 
     A row is left out if its configuration is no longer in its space, if its kernel has another version today or no
     longer exists, or if its toolchain differs from the device's (if the device's facts name one). A warning is given
     if a configuration that is no longer in its space was clearly faster than all others: a constraint may be too
     strict.
 
-    Of a configuration with several times, `repeated_times` says which counts.
+    `repeated_times` chooses among several times of a configuration.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -90,9 +90,9 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declare
         return None
     if device.toolchain and "toolchain" in rows:
         rows = rows[rows["toolchain"] == device.toolchain]
-    rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # refused by the space at that time, not measured
+    rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # refused by the space at the time of measuring
     times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
-    times = np.where(times > 0, times, np.inf)  # NaN too
+    times = np.where(times > 0, times, np.inf)  # NaN as well
     names, texts = rows["kernel"].to_numpy(str), rows["configuration"].to_numpy(str)
     versions = rows["kernel_version"].to_numpy() if "kernel_version" in rows else None
     numbers = np.full(len(rows), -1)  # -1: not in today's spaces

@@ -1,4 +1,4 @@
-"""The provenance of a data set: words about its source, and marks that say how far it may be trusted."""
+"""Provenance: words about the source of a data set, and the mark of a dry run."""
 
 from __future__ import annotations
 

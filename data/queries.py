@@ -22,7 +22,7 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from .formats.miopen_terms import as_convnd, miopen_terms
 
 Rows = NDArray[Any]
-HELD_OUT = 10  # one problem in ten is held out
+HELD_OUT = 10  # one of this many problems is held out
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 VERIFIED = "verify"  # Record.run of a verification
 COMPARED = ("final", "contest")  # runs that measure configurations together, in interleaved rounds
-ALONE, REBUILT, TOGETHER = "alone", "rebuilt", "together"  # Record.stage of a verification: timed alone, in one build
-#                                                  or in two; or in rounds with the default, newly built in each batch
+# Record.stage of a verification: a configuration timed alone in its first build, alone in a second build, or in rounds
+# with the default, newly built in each batch.
+ALONE, REBUILT, TOGETHER = "alone", "rebuilt", "together"
 
 
 class Status(StrEnum):
@@ -44,11 +45,11 @@ class Measurement:
     error: float | None = None  # max|difference| / max|reference|
     build_seconds: float = 0.0  # 0 if an earlier build was reused; of a kernel compiled ahead, to read the cache
     message: str = ""  # one line of detail for a failure
-    damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
+    damaged: bool = field(default=False, compare=False)  # the kernel wrote outside its buffers: no later measurement of
     #                                                      its process can be trusted; not stored in journals
-    resources: ResourceUsage | None = None  # of what was built; None where nothing was, or the backend cannot tell
-    disturbed: int = 0  # samples during which threads waited for a CPU, or the CPU was slow, and which could not be
-    #                     taken again in peace
+    resources: ResourceUsage | None = None  # of the built kernel; None without one, or if the backend cannot tell
+    disturbed: int = 0  # samples during which threads waited for a CPU or the CPU was slow, and that could not be
+    #                     repeated undisturbed
 
     @property
     def seconds(self) -> float:
@@ -115,9 +116,9 @@ class Record:
     host: str = ""
     machine: str = ""  # Device.fingerprint; empty if it was not recorded
     session: str = ""  # equal for records that were measured in one verification
-    stage: str = ""  # of the session: ALONE, REBUILT or TOGETHER in a verification
-    budget: float = 0.0  # seconds, of the session
-    loaded: bool = False  # whether other work had much of the machine during the session
+    stage: str = ""  # of its session: ALONE, REBUILT or TOGETHER in a verification
+    budget: float = 0.0  # of its session, seconds
+    loaded: bool = False  # whether other work used much of the machine during the session
 
     def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
         """Whether the record was made with this toolchain and with today's version of its kernel.
@@ -127,14 +128,14 @@ class Record:
         return self.toolchain == toolchain and versions.get(self.configuration.kernel) == self.kernel_version
 
     def may_be_of(self, device: Device) -> bool:
-        """Whether the record may be of this machine: its fingerprint is equal, or missing as in older records."""
+        """Whether the record may be of this machine: its fingerprint is the same, or missing as in older records."""
         return self.machine in ("", device.fingerprint)
 
     @property
     def rests_on_one_build(self) -> bool:
         """Whether it is the time of a configuration that a verification dropped after a single build.
 
-        No model learns from such a time: one unlucky build, or another process in that moment, may have made it.
+        No model learns from such a time: an unlucky build or another process may be the cause.
         """
         return self.run == VERIFIED and self.stage == ALONE and self.measurement.status is Status.CORRECT
 

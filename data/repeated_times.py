@@ -3,14 +3,14 @@
 Measurements are of two kinds. The runs COMPARED measured configurations together, interleaved; each repetition is a
 build. All other runs timed them alone.
 
-Of a configuration that was timed alone several times, the median counts, after disturbed times are left out. The least
-would not do: only promising configurations are timed again, and the least of several times is lower than a single one,
-so that whatever chose them would seem better than it is.
+Of a configuration that was timed alone several times, the median counts, without disturbed times. The minimum would be
+biased: only promising configurations are timed again, and the minimum of several times is lower than a single time, so
+the method that chose them would seem better than it is.
 
-Where configurations were compared, the median over their levelled builds counts instead. These times are brought to the
-scale of the times alone, because the machine may have been slower in that minute, and because the statistics of the two
+Where configurations were compared, the median over their levelled builds counts instead. These times are scaled to the
+times of single runs, because the machine may have been slower in that minute, and because the statistics of the two
 differ. The factor is the median ratio over the better half of the compared configurations, by their compared times.
-Over all of them it would be too low: many are compared because they were lucky when timed alone.
+The ratio over all of them would be too low: many are compared because of a lucky time alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqtune.kernels.task import Floats, Task
 
 from .builds import levelled
 
-DISTURBED = 1.3  # factor on the least time of a configuration timed alone; slower repetitions met another process
+DISTURBED = 1.3  # factor on a configuration's shortest time alone; another process disturbed slower repetitions
 
 
 def times_by_number(task: Task, numbers: Numbers, times: Floats,
@@ -41,7 +41,7 @@ def times_by_number(task: Task, numbers: Numbers, times: Floats,
 
 
 def _typical(numbers: Numbers, times: Floats, count: int) -> Floats:
-    """The median time of each of `count` configurations, after its disturbed times are left out; NaN without times."""
+    """The median time of each of `count` configurations, without disturbed times; NaN if it has no times."""
     typical = np.full(count, np.nan)
     if len(numbers):
         order = np.lexsort((times, numbers))
@@ -81,6 +81,6 @@ def _merged(task: Task, alone: Floats, builds: Floats) -> Floats:
     if np.isfinite(compared).any():
         for _, part in task.parts():
             if not np.isnan(compared[part]).all():  # a kernel that was never compared keeps its times alone
-                capped = np.maximum(alone[part], np.nanmin(compared))  # a lucky time does not beat the best compared
+                capped = np.maximum(alone[part], np.nanmin(compared))  # not below the best compared time
                 seconds[part] = np.where(np.isnan(compared[part]), capped, compared[part])
     return seconds

@@ -1,4 +1,4 @@
-"""Machines of the shipped data: whether a CPU is new to it. Only the files' metadata is read."""
+"""Machines of the shipped data, read from the files' metadata alone; tells whether a CPU is new to the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shipped_devices() -> list[Device]:
 
 
 def is_new_cpu(devices: Iterable[Device]) -> bool:
-    """Whether the llvm devices are those of a CPU, by architecture and caches, that no shipped data set knows."""
+    """Whether the llvm devices belong to a CPU, by architecture and caches, that is in no shipped data set."""
     here = _cpus(devices)
     return bool(here) and not here & _cpus(shipped_devices())
 

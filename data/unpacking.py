@@ -1,4 +1,4 @@
-"""Unpacking: plain, gzip and bz2 files from outside, read in pieces, so that a small file cannot fill the memory."""
+"""Unpacking: plain, gzip and bz2 files from outside, read in bounded pieces, so that none can fill the memory."""
 
 from __future__ import annotations
 

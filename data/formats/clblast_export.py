@@ -24,9 +24,9 @@ from .format import ExportRequest, Format, Report
 PRECISION = 32
 # The variation of each tuner that has the most parameters, and the sizes that it tunes for unless told otherwise.
 _VARIATIONS = {"xgemm": ("xgemm_2", 1024), "xgemm_direct": ("xgemm_direct_2", 256), "gemm_routine": ("gemm_routine", 0)}
-_ROW = 16  # numbers of a row of the C++ database
-_NAME = 50  # characters of a device's name in it
-# CLBlast's names of makers (`src/clpp11.hpp` and `src/utilities/device_mapping.hpp`); others are kept.
+_ROW = 16  # numbers in a row of the C++ database
+_NAME = 50  # characters of a device's name in a row
+# CLBlast's names of vendors (`src/clpp11.hpp` and `src/utilities/device_mapping.hpp`); others are kept.
 _VENDORS = {"GenuineIntel": "Intel", "Intel(R) Corporation": "Intel", "Advanced Micro Devices, Inc.": "AMD",
             "NVIDIA Corporation": "NVIDIA"}
 _TYPES = {"cpu": "CPU", "gpu": "GPU", "accelerator": "Accelerator"}
@@ -81,7 +81,7 @@ def _result(kernel: str, parameters: Mapping[str, int], seconds: float) -> str:
 
 
 def cpp_rows(results: Sequence[KernelResults], facts: Mapping[str, str | int], title: str) -> str:
-    """The rows of the C++ database with the best parameters, each under the place that it belongs to."""
+    """The rows of the C++ database with the best parameters, each below the file and the section that it belongs to."""
     lines = [f"// {title}\n"]
     for result in results:
         numbers = [result.best[name] for name in sorted(result.best)]
@@ -97,9 +97,9 @@ def cpp_rows(results: Sequence[KernelResults], facts: Mapping[str, str | int], t
 
 
 def device_facts(device: Device, driver: Mapping[str, str | int]) -> dict[str, str | int]:
-    """The fields of a tuner's file that describe the device; `driver` are those that its driver tells, if it is here.
+    """The fields of a tuner's file that describe the device; `driver` holds its driver's facts, if it is present.
 
-    A device that is not here gets the names in its facts, which may differ from those that CLBlast looks up.
+    A device that is not present gets the names in its facts, which may differ from those that CLBlast looks up.
     """
     vendor = str(driver.get("device_vendor", device.model.split()[0] if device.model else device.architecture))
     kind = str(driver.get("device_type", "CPU" if device.threads else "GPU"))
@@ -114,7 +114,7 @@ def device_facts(device: Device, driver: Mapping[str, str | int]) -> dict[str, s
 
 
 def _write_json(request: ExportRequest, out: Path) -> Report:
-    """Write one file for each kernel into a folder: none if one of them exists, unless `force`."""
+    """Write one file for each kernel into a folder. Raises MisuseError if one of them exists, unless `force`."""
     device, results = results_for(request)
     facts = device_facts(device, request.driver_facts(device))
     texts = {out / f"clblast_{_VARIATIONS[result.family][0]}_{PRECISION}.json": tuner_file(result, facts)

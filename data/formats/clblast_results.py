@@ -1,4 +1,4 @@
-"""Measured times of CLBlast's kernels, for one product or for all of them: what CLBlast's own tuners would write."""
+"""Measured times of CLBlast's kernels, for one product or for all products, as CLBlast's own tuners write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..record import Record, Status
 XGEMM, DIRECT = "clblast.xgemm", "clblast.xgemm_direct"
 SWITCH = "XGEMM_MIN_INDIRECT_SIZE"
 SWITCH_STEP, LARGEST_SWITCH = 64, 2048  # the sizes that CLBlast's tuner of the switch tries
-LEAST_SHARE = 0.9  # of the products that a configuration must have been measured on to be compared over all of them
+LEAST_SHARE = 0.9  # share of the products on which a configuration must be measured to be compared over all products
 
 Times = Mapping[Problem, Mapping[Configuration, float]]  # seconds
 
@@ -29,7 +29,7 @@ class KernelResults:
 
     family: str  # as CLBlast names it: xgemm, xgemm_direct, gemm_routine
     kernel: str  # Xgemm, XgemmDirect, GemmRoutine
-    sizes: tuple[int, int, int] | None  # (m, n, k); None where a result is not of one product
+    sizes: tuple[int, int, int] | None  # (m, n, k); None for results over all products
     results: tuple[tuple[dict[str, int], float], ...]
 
     @property
@@ -39,7 +39,7 @@ class KernelResults:
 
 
 def times_of(records: Iterable[Record]) -> dict[Problem, dict[Configuration, float]]:
-    """The least seconds of each product's configurations of CLBlast that ran correctly."""
+    """The shortest time of each of CLBlast's configurations that ran correctly, by product."""
     times: dict[Problem, dict[Configuration, float]] = defaultdict(dict)
     for record in records:
         measurement = record.measurement

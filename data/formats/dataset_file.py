@@ -1,4 +1,4 @@
-"""Data sets as files: this package's Parquet format, the shipped data sets, and recorded spaces in their place."""
+"""Data sets as files: this package's Parquet format, the shipped data sets, and recorded spaces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Foreign records: another tool's measurements of one kernel on one device, and the data set made from several of them.
 
-The kernel becomes a declared one, `recorded.NAME`: its parameters have all values listed in any of the files, and its
+The kernel is declared as `recorded.NAME`: its parameters have all values that any of the files lists, and its
 constraints are the files' restrictions. Its problem is `recorded kernel=NAME size_x=...`, its device `recorded:DEVICE`.
 """
 
@@ -34,8 +34,8 @@ MOST_ROWS = 5_000_000
 STATUSES = {  # the words of Kernel Tuner and of files made from its caches
     "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
     "RuntimeFailedConfig": Status.RUNTIME}
-SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; a number outside is not a time
-LARGEST_SIZE = LARGEST_NUMBER  # of a problem, along an axis; a larger one is a word
+SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; other numbers are not times
+LARGEST_SIZE = LARGEST_NUMBER  # of a problem along an axis; a larger number becomes a word
 MOST_SETTING = 2**53  # the value of a parameter is smaller, so that models, which compute in floats, read it exactly
 _AXES = ("size_x", "size_y", "size_z")
 
@@ -63,8 +63,8 @@ class ForeignRecords:
     restrictions: Sequence[str] = ()
     model: str = ""  # the maker's name of the device
     vendor: str = ""
-    facts: Device | None = None  # the device, where more than its name is known
-    features: Mapping[str, Value] = field(default_factory=dict)  # of the problem, beside `sizes`
+    facts: Device | None = None  # the device, if more than its name is known
+    features: Mapping[str, Value] = field(default_factory=dict)  # features of the problem in addition to `sizes`
     rows: list[ForeignRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
 
@@ -107,12 +107,12 @@ def milliseconds(value: object) -> float:
 
 def import_result(files: Sequence[ForeignRecords], tool: str) -> ImportResult:
     """The data set of all files, with a report of each. Raises FormatError."""
-    data = to_dataset(files, tool)  # before the reports, which contain the rows that it skips
+    data = to_dataset(files, tool)  # before the reports, which count the rows skipped here
     return ImportResult(data, [file.report() for file in files])
 
 
 def single_name(devices: Sequence[str | Device]) -> str | None:
-    """The name of the only device that the user gave; None if there is none, so that the files' names count."""
+    """The name of the only device that the user gave; None if there is none: then the files' names count."""
     return next((device.name if isinstance(device, Device) else device for device in devices), None)
 
 
@@ -140,7 +140,7 @@ def to_dataset(files: Sequence[ForeignRecords], tool: str) -> Dataset:
     for file, is_first in zip(files, np.split(first, ends[:-1]), strict=False):
         if not is_first.all():
             file.rows = list(compress(file.rows, is_first))
-            file.skipped["a configuration that was told before"] += int((~is_first).sum())
+            file.skipped["a repeated configuration"] += int((~is_first).sum())
     rows = rows[first].reset_index(drop=True)
     sources = ", ".join(dict.fromkeys(file.source for file in files))
     return Dataset(rows, devices, problems, provenance={"source": f"{tool}: {sources}"},
@@ -164,7 +164,7 @@ def _writable(text: str) -> str:
 
 
 def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
-    """The declaration of the kernel; the one made from earlier files (`before`) is widened by this file's values."""
+    """The declaration of the kernel: that of earlier files (`before`) with this file's values added."""
     constraints = tuple(_constraints(file))
     if before is not None:
         if set(before.by_name) != set(file.parameters) or before.constraints != constraints:

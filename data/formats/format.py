@@ -15,7 +15,7 @@ from seqtune.kernels.problem import Problem
 from ..dataset import Dataset
 from ..serving.request import Propose, ServingRequest
 
-NAME = "[A-Za-z_][A-Za-z_0-9]*"  # of a parameter or key
+NAME = "[A-Za-z_][A-Za-z_0-9]*"  # pattern of a parameter's or key's name
 Report = dict[str, Any]  # the user's report of a file, as flat JSON
 
 
@@ -30,7 +30,7 @@ class ImportResult:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The source of an export's content, and the wanted part of it."""
+    """The source of an export's content, and which part of it is written."""
 
     journal: Path | None = None  # an existing journal, unless `data` or `predictions` is given
     data: Path | None = None  # a data set
@@ -41,7 +41,7 @@ class ExportRequest:
     tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's tables: rows by solver
     serving: ServingRequest | None = None  # the files of a server to predict
     propose: Propose | None = None  # a model's proposals
-    driver_facts: Callable[[Device], Mapping[str, str | int]] = field(default=lambda device: {})  # if it is here
+    driver_facts: Callable[[Device], Mapping[str, str | int]] = field(default=lambda device: {})  # empty: not here
     force: bool = False  # replace files in a folder
 
 

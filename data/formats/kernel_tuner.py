@@ -4,8 +4,8 @@ A cache contains the kernel, the device, the problem's size, all values of all p
 of each configuration. It does not contain the restrictions: the space has all combinations of the listed values, and
 configurations that are not in the cache count as not measured. A cache of an interrupted run lacks its last brackets.
 
-`--keys` names what is a feature of the problem, beside its size: a parameter with a single value in each cache, or an
-entry of the cache beside `tune_params`.
+`--keys` names further features of the problem: a parameter with a single value in each cache, or an entry of the cache
+beside `tune_params`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Readers of MIOpen's files: perf-dbs (SQLite and text) and find-dbs (text), compressed or not.
 
-The files come from outside, so they are not trusted: sizes are bounded, a database cannot run code, and a row that
-makes no sense is counted and left out.
+The files come from outside, so they are not trusted: sizes are bounded, a database cannot run code, and an invalid row
+is counted and left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from seqtune.errors import FormatError
 from ..unpacking import lines, unpacked, unpacked_pieces
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
 
-LARGEST_NUMBER = 1 << 40  # larger than any field of MIOpen's
+LARGEST_NUMBER = 1 << 40  # above every number that MIOpen writes
 LONGEST_LINE = 100_000
 LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
 _SQLITE = b"SQLite format 3\0"
-_STEPS = 200_000_000  # of SQLite's machine; an honest file of the largest size needs a twentieth
+_STEPS = 200_000_000  # of SQLite's virtual machine; a valid file of the largest size needs a twentieth
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A label of a perf-db becomes a row of status `chosen` and run `tuned`: the fastest configuration in MIOpen's tuning,
 without its time. An item of a find-db becomes a `correct` row of run `find`: a solver's best time. Its
-configuration is unknown (`{}`), so these rows are about solvers, not about configurations.
+configuration is unknown (`{}`), so these rows compare solvers, not configurations.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def _times(path: Path, device: Device, content: FindDb, problems: ProblemColumns
            skipped: Counter[str]) -> Imported:
     keyed_problems = problems.problems()
     keys = np.array([key for key, _ in keyed_problems], dtype=object)
-    frame = pd.DataFrame(content.times, columns=["place", "solver", "seconds", "workspace"])
+    frame = pd.DataFrame(content.times, columns=["problem", "solver", "seconds", "workspace"])
     frame = _kept(frame, reasons, skipped)
-    indices = frame["place"].to_numpy(np.int64)  # a frame without rows has columns of objects
+    indices = frame["problem"].to_numpy(np.int64)  # without rows, the column's type is object
     rows = _rows(device, keys[indices], PREFIX + frame["solver"], "{}", Status.CORRECT, frame["seconds"].to_numpy(),
                  FIND, frame["workspace"].to_numpy())
     used = dict(keyed_problems[index] for index in np.unique(indices).tolist())
@@ -165,7 +165,7 @@ def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumn
             skipped: Counter[str], tables: Tables) -> Imported:
     keyed_problems = problems.problems()
     keys = np.array([key for key, _ in keyed_problems], dtype=object)
-    frame = pd.DataFrame(content.labels, columns=["place", "solver", "params"])
+    frame = pd.DataFrame(content.labels, columns=["problem", "solver", "params"])
     frame = _kept(frame, reasons, skipped)
     parts = []
     for name, labels in frame.groupby("solver", sort=True):
@@ -182,8 +182,8 @@ def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumn
 
 
 def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFrame:
-    """Keep the rows whose problem has no reason against it, and count the others."""
-    against = reasons[frame["place"].to_numpy()] if len(frame) else np.array([], dtype=object)
+    """Keep the rows whose problem has no reason against it, and count the others by reason."""
+    against = reasons[frame["problem"].to_numpy()] if len(frame) else np.array([], dtype=object)
     skipped.update(reason for reason in against if reason is not None)
     return frame[np.array([reason is None for reason in against], dtype=bool)].reset_index(drop=True)
 
@@ -198,12 +198,12 @@ def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, de
             read.append(solver.read(text))
         except FormatError:
             read.append(None)
-    sound = np.array([values is not None for values in read])
-    skipped.update([f"{solver.name}: not its parameters"] * int((~sound[codes]).sum()))
-    indices = labels["place"].to_numpy()[sound[codes]]
-    codes = codes[sound[codes]]
+    is_read = np.array([values is not None for values in read])
+    skipped.update([f"{solver.name}: not its parameters"] * int((~is_read[codes]).sum()))
+    indices = labels["problem"].to_numpy()[is_read[codes]]
+    codes = codes[is_read[codes]]
     distinct = [values for values in read if values is not None]
-    codes = (np.cumsum(sound) - 1)[codes]
+    codes = (np.cumsum(is_read) - 1)[codes]
     if not distinct:
         return indices, np.array([], dtype=object)
     columns = {name: np.array([values[name] for values in distinct])[codes] for name in distinct[0]}

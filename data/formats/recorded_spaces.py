@@ -67,7 +67,7 @@ def is_recorded(path: Path) -> bool:
     if path.is_dir():
         return (path / SPACES).is_file()
     if not path.is_file():
-        return False  # to open a pipe would wait for its writer
+        return False  # opening a pipe would wait for its writer
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException):
@@ -179,5 +179,5 @@ def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float] | None:
 
 
 def _count(runs: float | None) -> int:
-    """The number of runs; 1 if the file does not contain it."""
+    """The number of runs; 1 if the file does not give it."""
     return int(runs) if runs is not None and 1 <= runs <= MOST_RUNS else 1

@@ -1,6 +1,6 @@
 """Choices in vLLM's and SGLang's files as a data set: rows of status `chosen`, because the files hold no times.
 
-The width of the model and the experts per token stand in no name, so these features of the problems are unknown.
+No file name contains the width of the model and the experts per token, so these features of the problems are unknown.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _why_not(kernel: Kernel, values: dict[str, Setting | None], settings: dict[s
 
 
 def listed(configuration: Configuration, device: Device, down: bool) -> Settings:
-    """The settings as a file lists them: the keys for AMD's GPUs only there, that of TMA only for second products.
+    """The settings as a file lists them: keys of AMD's compiler only for AMD's GPUs, USE_TMA only for second products.
 
     Raises ConfigurationError if a value is a word.
     """

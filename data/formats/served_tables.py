@@ -20,14 +20,14 @@ from ..serving.table_file import Table, TableFile, table_text
 from .format import ExportRequest, Format, ImportResult, Report
 from .served_choices import choices_of, listed, read_choices
 
-LINEAR = "linear"  # folder of the files of linear layers, which no variable of the servers names
+LINEAR = "linear"  # folder of the files of linear layers, for which the servers have no environment variable
 _INSTALLED = {"vllm": "vllm/model_executor/layers/quantization/utils/configs",
               "sglang": "sglang/kernels/ops/gemm/configs"}
-_DOWN_PROPOSALS = 400  # proposals among which one with the first product's BLOCK_SIZE_M is looked for
+_DOWN_PROPOSALS = 400  # proposals that are searched for one with the first product's BLOCK_SIZE_M
 
 
 def _write(project: str, request: ExportRequest, out: Path) -> Report:
-    """Write the files of a model, of a log or of a data set into a folder: none if one of them cannot be written."""
+    """Write the files of a model, of a log or of a data set into a folder: all of them or none."""
     serving = request.serving or ServingRequest()
     if request.data is not None and serving.model_config is None and serving.missing_from is None:
         if serving != ServingRequest() or request.device is not None:
@@ -56,18 +56,18 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
         for path, file in wanted.items():
             table, nearest = _predicted(file, serving, request, device, nearest_choices)
             texts[path] = table_text(table, _version(project, file.file, serving.triton_version))
-            rows.append({"file": path.name, "layer": file.use, "entries": len(table),
+            rows.append({"file": path.name, "layer": file.layer, "entries": len(table),
                          **({} if nearest_choices is None else {"from data": nearest})})
         facts = None if device is None else device.model
     write_together({targets[path]: text for path, text in texts.items()})
     report: Report = {"files": rows}
     if left_out:
         report["left out"] = [{"file": name, "reason": reason} for name, reason in left_out.items()]
-    return {**report, **({"device": facts} if facts else {}), **_use(project, out, list(texts))}
+    return {**report, **({"device": facts} if facts else {}), **_usage(project, out, list(texts))}
 
 
 def _path(project: str, file: TableFile, version: str | None) -> Path:
-    """Where a file stands in the folder."""
+    """The path of a file within the folder."""
     name = file.name(project)
     if not file.experts:
         return Path(LINEAR) / name
@@ -86,13 +86,13 @@ def _targets(paths: Iterable[Path], out: Path, force: bool) -> dict[Path, Path]:
 
 
 def _version(project: str, file: TableFile, version: str | None) -> str | None:
-    """The version of Triton that a file names: only vLLM's loader of experts skips that key."""
+    """The version of Triton that a file names; only vLLM's loader of experts accepts that key."""
     return version if project == "vllm" and file.experts else None
 
 
 def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
                choices: NearestChoices | None) -> tuple[Table, int]:
-    """The content of a file by the nearest choices or else a model's proposals, and the number of the former."""
+    """The content of a file, from nearest choices or else a model's proposals, and the number of nearest choices."""
     assert request.propose is not None
     gpu = device or gpu_of(wanted.file.device)
     table: Table = {}
@@ -102,7 +102,7 @@ def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportReque
             problem = wanted.problem(tokens)
         except ProblemError as error:
             source = serving.model_config if wanted.file.experts or not serving.missing_from else serving.missing_from
-            raise FormatError(f"{source}: {wanted.use} with tokens={tokens}: {error}") from None
+            raise FormatError(f"{source}: {wanted.layer} with tokens={tokens}: {error}") from None
         propose = request.propose
         if choices is not None and choices.propose(problem, gpu, 1):
             propose = choices.propose
@@ -112,7 +112,7 @@ def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportReque
 
 
 def _choice(problem: Problem, gpu: Device, propose: Propose, model: Propose) -> Configuration:
-    """The first proposal. Both products of experts share the sorted rows, so BLOCK_SIZE_M is that of the first one.
+    """The best proposal. Both products of experts share the sorted rows, so the second takes the first's BLOCK_SIZE_M.
 
     `model` answers for the first product where `propose` has no choice of it.
     """
@@ -125,15 +125,15 @@ def _choice(problem: Problem, gpu: Device, propose: Propose, model: Propose) -> 
     return equal[0] if equal else first
 
 
-def _use(project: str, out: Path, paths: Sequence[Path]) -> Report:
-    """How the server finds the files."""
+def _usage(project: str, out: Path, paths: Sequence[Path]) -> Report:
+    """The environment variable and the copying by which the server finds the files."""
     variable = "VLLM_TUNED_CONFIG_FOLDER" if project == "vllm" else "SGLANG_MOE_CONFIG_DIR"
-    use: Report = {}
+    usage: Report = {}
     if any(path.parts[0] != LINEAR for path in paths):
-        use["environment"] = f"{variable}={out.resolve()}"
+        usage["environment"] = f"{variable}={out.resolve()}"
     if any(path.parts[0] == LINEAR for path in paths):
-        use["copy"] = f"{out / LINEAR}/*.json into {_INSTALLED[project]} of the installed package"
-    return use
+        usage["copy"] = f"{out / LINEAR}/*.json into {_INSTALLED[project]} of the installed package"
+    return usage
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:

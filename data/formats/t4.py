@@ -145,7 +145,7 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
 def _write(request: ExportRequest, out: Path) -> Report:
     """Write the trials of one problem on one device, from a data set or else from a journal.
 
-    The problem and the device must be given only if there are several.
+    The problem and the device are needed only if there are several.
     """
     device, records = _trials(request)
     problems = list(dict.fromkeys(record.problem for record in records))

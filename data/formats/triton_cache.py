@@ -2,7 +2,7 @@
 
 A file `FUNCTION.autotune.json` holds one key of one kernel: `key` (the values of the autotuner's key arguments, then
 the element types of the tensors) and the milliseconds (median, 20 %, 80 %) of each configuration, infinite where it
-failed. The file names neither the GPU nor the key arguments, so the user does (`--device`, `--keys`). The kernel
+failed. The file names neither the GPU nor the key arguments, so the user gives them (`--device`, `--keys`). The kernel
 becomes a declared one: each setting that a configuration names is a parameter, whose values are all that occur.
 """
 
@@ -39,7 +39,7 @@ from .format import NAME, Format, ImportResult, check_names
 MOST_FAULTS = 10  # damaged files that are named; all are counted
 MOST_KEYS = 64  # entries of a key
 LONGEST_WORD = 60  # characters of an entry that is a word
-OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # of a triton.Config, with their defaults
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # a triton.Config's, with defaults
 PLAIN = ("num_warps", "num_stages")  # always parameters; the other options only where a configuration sets them
 _TYPE = re.compile(r"(?:torch\.)?(?:float|bfloat|int|uint|complex|bool)\d*\w*")
 
@@ -99,8 +99,8 @@ def key_features(key: Sequence[object], names: Sequence[str] = ()) -> dict[str, 
 def config_settings(kwargs: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Setting] | None:
     """A configuration's settings by name; None if one of them is no value of a parameter.
 
-    `options` are those of a triton.Config beside its kwargs. One at its default is left out, but for num_warps and
-    num_stages.
+    `options` are those of a triton.Config beside its kwargs. Options at their defaults are left out, except num_warps
+    and num_stages.
     """
     settings = {**kwargs, **{name: value for name, default in OPTIONS.items()
                              if (value := options.get(name, default)) != default or name in PLAIN}}

@@ -1,4 +1,4 @@
-"""JournalBatch: some rows of a journal by column, which take less time than as many records."""
+"""JournalBatch: some rows of a journal by column, which are read faster than the same number of records."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class JournalBatch:
         return [run == VERIFIED and stage == ALONE and status == CORRECT
                 for run, stage, status in zip(self.runs, self.stages, self.statuses, strict=True)]
 
-    def where(self, wanted: Sequence[bool]) -> JournalBatch:
-        """The rows that are wanted."""
-        return JournalBatch(*(list(compress(getattr(self, column.name), wanted)) for column in fields(self)))
+    def where(self, keep: Sequence[bool]) -> JournalBatch:
+        """The rows where `keep` is True."""
+        return JournalBatch(*(list(compress(getattr(self, column.name), keep)) for column in fields(self)))
 
     def records(self) -> Iterator[Record]:
         """The records."""
@@ -130,9 +130,9 @@ def _spreads(samples: NDArray[np.float64]) -> list[float]:
 
 def columns_of_machines(batches: Iterable[JournalBatch],
                         devices: Mapping[str, Device]) -> tuple[dict[str, list[Any]], LeftOut]:
-    """The columns of a data set, for each device key only those of one machine; and the number of the others' rows.
+    """The columns of a data set, for each device key of one machine only, and the numbers of other machines' rows.
 
-    That machine is the one of the device's stored facts (`devices`, by key). Times that rest on one build of a
+    The machine is that of the device's stored facts (`devices`, by key). Times that rest on one build of a
     verification are left out.
     """
     columns = {name: list[Any]() for name in _columns(JournalBatch.of_records([]))}

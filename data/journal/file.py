@@ -1,6 +1,6 @@
 """JournalFile: whether the file of an open journal is still the one that was opened.
 
-SQLite goes on writing into a file that was deleted, renamed or replaced; all that it writes then is lost at the end.
+SQLite goes on writing into a file that was deleted, renamed or replaced, and these records are lost at the end.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class JournalFile:
         self._log = path.with_name(path.name + "-wal")
         self._opened = _identity(path)
         self._opened_log = _identity(self._log)  # None before the first record
-        self.size = 0  # bytes at the last look
+        self.size = 0  # bytes at the last check
 
     def fault(self) -> str | None:
-        """The accident of the file since it was opened, or None. The check takes some microseconds."""
+        """What happened to the file since it was opened, such as its deletion, or None; takes a few microseconds."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -50,7 +50,7 @@ def integrity_fault(connection: sqlite3.Connection) -> str | None:
 
 
 def rescue(connection: sqlite3.Connection, path: Path) -> str:
-    """Copy what an open connection still reads to a new file beside the journal, and say how that went."""
+    """Copy what an open connection still reads to a new file beside the journal; return a message about the result."""
     for number in range(1, 100):
         copy = path.with_name(f"{path.name}.rescued-{number}")
         if copy.exists():

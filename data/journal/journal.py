@@ -95,8 +95,8 @@ class Journal:
     def add(self, record: Record) -> bool:
         """Store and commit a record. False if the journal already has the same trial, which is not replaced.
 
-        Raises FormatError if the file was deleted, replaced or damaged since it was opened. What was written is then
-        saved beside it, where that can still be done, and the message says where.
+        Raises FormatError if the file was deleted, replaced or damaged since it was opened. The records are then
+        saved beside it, if that is still possible, and the message names the file.
         """
         keys = self._keys(record)
         with self._reading():
@@ -107,7 +107,7 @@ class Journal:
     def add_all(self, records: Sequence[Record]) -> int:
         """Store records and commit them together: all of them, or none if it fails. Return the number of new ones.
 
-        Takes a third of the time of as many calls of `add`, and raises the same errors.
+        One call takes a third of the time of the same calls of `add`, and raises the same errors.
         """
         keys = [self._keys(record) for record in records]
         with self._reading():
@@ -116,7 +116,7 @@ class Journal:
                 added = sum(map(self._insert, records, keys))
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk has already ended it
+                if self._connection.in_transaction:  # a full disk has ended the transaction already
                     self._connection.execute("ROLLBACK")
                 raise
         self._check(len(records))
@@ -214,7 +214,7 @@ class Journal:
         return sorted(records, key=lambda record: -record.when)
 
     def state(self, device: str) -> tuple[int, ...]:
-        """Numbers that change with the records of a device (its key); all are 0 if there are none."""
+        """Numbers that change with the records of a device (its key); all are 0 without records."""
         with self._reading():
             return tuple(int(number) for table in ("trials", "repeats") for number in self._connection.execute(
                 f"SELECT count(*), coalesce(max(id), 0) FROM {table} "

@@ -24,14 +24,14 @@ from ..record import Measurement, Record, Status
 from .batches import CORRECT, STATUSES, JournalBatch
 from .schema import FIELDS
 
-MOST_SAMPLES = 100_000  # of one trial
+MOST_SAMPLES = 100_000  # samples of one trial
 LONGEST_TIME = 1e9  # seconds
 LATEST = 253402300799.0  # seconds since 1970: the end of the year 9999, the last that calendars know
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 WORDS = ("kernel", "toolchain", "message", "run", "host", "machine", "session", "stage")
-ROWS = 128  # of a batch: a hostile row takes a megabyte in the file, and at most four in memory
-MOST_TEXT = 1_000_000  # characters of a batch's samples: usual ones have 30,000
-MOST_TEXTS = 30_000  # different configurations that are remembered, of at most LONGEST_TEXT characters: 50 MB
+ROWS = 128  # rows of a batch: a hostile row takes a megabyte in the file, and at most four in memory
+MOST_TEXT = 1_000_000  # characters of a batch's samples; 30,000 are usual
+MOST_TEXTS = 30_000  # configurations in the cache, of at most LONGEST_TEXT characters each: 50 MB
 LONGEST_TEXT = 1_000
 NAMES = ("id", *(name.strip(' "') for name in FIELDS.split(",")))
 
@@ -39,7 +39,7 @@ Row = tuple[Any, ...]
 
 
 class _Doubt(Exception):
-    """A batch has a value that the quick checks do not know."""
+    """A batch has a value that only the checks of single rows can decide on."""
 
 
 def problem_of(text: object) -> Problem | None:
@@ -129,7 +129,7 @@ def _check(name: str, value: object, sound: bool) -> None:
 
 
 class BatchReader:
-    """Makes batches of rows. It remembers texts that it has parsed, since many rows have the same ones."""
+    """Makes batches of rows. Parsed texts are cached, since many rows have the same ones."""
 
     def __init__(self, table: str, problems: Mapping[int, Problem | None], devices: Mapping[int, str],
                  check_row: Callable[[Mapping[str, Any], Problem, str], Record] = record_of) -> None:

@@ -91,7 +91,7 @@ def check_tables(path: Path) -> None:
     """
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
-        return  # in use, or left by a killed process: SQLite itself must look into the log
+        return  # in use, or left by a killed process: only SQLite can read the log
     with closing(_read_only(path)) as connection:
         check_schema(connection, path)
         for table in TABLES:
@@ -164,7 +164,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in _MIGRATIONS.get(_version(connection), "").split(";"):  # none if another process was faster
+        for statement in _MIGRATIONS.get(_version(connection), "").split(";"):  # none if another process did it
             connection.execute(statement)
         connection.execute("COMMIT")
     except BaseException:

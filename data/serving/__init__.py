@@ -1,1 +1,1 @@
-"""Files of tuned tables that vLLM and SGLang load: their names, the models and logs that tell which are needed."""
+"""Serving: the files of tuned settings that vLLM and SGLang load, and which of them a model or a log needs."""

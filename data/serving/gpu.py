@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ()+._-]{0,79}")
 
 
 def gpu_of(name: str) -> Device:
-    """The GPU's facts, under the given name as its model: "NVIDIA H200" or, as in a file's name, "NVIDIA_H200".
+    """The facts of the GPU of this name, which becomes its model: "NVIDIA H200" or, as in a file's name, "NVIDIA_H200".
 
     A short name of the table (h200, triton:h200) and another spelling (nvidia h200) stand for the maker's name of it. A
     variant that the table lacks, such as NVIDIA H200 NVL, has the facts of the model whose name it begins with; servers

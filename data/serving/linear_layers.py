@@ -1,4 +1,4 @@
-"""Linear layers of a model as a server runs them: which are fused, and their sizes on one GPU of several."""
+"""Linear layers of a model as a server runs them: fused, and divided among several GPUs."""
 
 from __future__ import annotations
 

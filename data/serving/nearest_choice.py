@@ -1,4 +1,4 @@
-"""NearestChoices: the settings that a tuner chose for the most similar layers and GPUs, as people copy them by hand."""
+"""NearestChoices: the settings that a tuner chose for the most similar layers and GPUs."""
 
 from __future__ import annotations
 

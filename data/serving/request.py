@@ -25,7 +25,7 @@ TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in
 PLAIN = ("bf16", "fp16")  # dtypes that names do not contain
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", None: "bf16"}
 
-Propose = Callable[[Problem, Device, int], Sequence[Configuration]]  # up to so many configurations, best first
+Propose = Callable[[Problem, Device, int], Sequence[Configuration]]  # at most so many configurations, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class ServingRequest:
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """One file to write, with what its name does not tell about its problems."""
+    """One file to write, with the features of its problems that its name does not contain."""
 
     file: TableFile
-    use: str  # the layer
+    layer: str
     hidden: int | None = None
     top_k: int | None = None
     expert_parallel: int = 1
@@ -58,7 +58,7 @@ class WantedFile:
 
 
 def token_counts(text: str | None) -> tuple[int, ...]:
-    """The numbers in a text such as `1,2,4`, sorted; None gives those that both projects tune. Raises MisuseError."""
+    """The numbers in a text such as `1,2,4`, sorted; None: the numbers that both projects tune. Raises MisuseError."""
     if text is None:
         return TOKENS
     words = [word.strip() for word in text[:10_000].split(",")]
@@ -92,8 +92,8 @@ def _model_files(request: ServingRequest, model: ServedModel | None, project: st
     if project == "sglang" and int(device.names()["compute_capability"]) >= 90:
         files += [_down(wanted) for wanted in files]  # the second product with the tensor memory accelerator
     if scale_n:
-        files += [WantedFile(TableFile(0, n, k, name, dtype, scale_n, scale_k), use)
-                  for (n, k), use in linear_layers(model, request.tp).items()]
+        files += [WantedFile(TableFile(0, n, k, name, dtype, scale_n, scale_k), layer)
+                  for (n, k), layer in linear_layers(model, request.tp).items()]
     if not files:
         raise FormatError(f"{request.model_config} has no experts and no layers with block-wise scales, so the server "
                           "looks for no file")
@@ -115,7 +115,7 @@ def _check(request: ServingRequest) -> None:
 
 
 def _name_of(device: Device, project: str) -> str:
-    """The device as names of files spell it. vLLM gives all variants of the H200 one name."""
+    """The device as file names spell it. vLLM gives all variants of the H200 one name."""
     name = device.model.replace(" ", "_")
     return "NVIDIA_H200" if project == "vllm" and "H200" in name.split("_") else name
 
@@ -157,16 +157,16 @@ def _expert_files(model: ServedModel, request: ServingRequest, project: str, dev
         counts.append((model.experts + model.shared_experts, model.top_k + model.shared_experts,
                        "experts with the shared one"))
     named = "" if dtype in PLAIN else dtype
-    return [WantedFile(TableFile(experts, width, 0, device, named, scale_n, scale_k), use, model.hidden, top_k,
-                       request.ep, dtype if not named else "bf16") for experts, top_k, use in counts]
+    return [WantedFile(TableFile(experts, width, 0, device, named, scale_n, scale_k), layer, model.hidden, top_k,
+                       request.ep, dtype if not named else "bf16") for experts, top_k, layer in counts]
 
 
 def _down(wanted: WantedFile) -> WantedFile:
-    return replace(wanted, file=replace(wanted.file, down=True), use=f"{wanted.use}, second product")
+    return replace(wanted, file=replace(wanted.file, down=True), layer=f"{wanted.layer}, second product")
 
 
 def _missing(file: TableFile, project: str, model: ServedModel | None, request: ServingRequest) -> WantedFile:
-    """A file of a log; sizes that its name does not tell come from the model. Raises MisuseError if it is not its."""
+    """A file of a log; the model gives the sizes that its name lacks. Raises MisuseError if it is another model's."""
     if not file.experts:
         return WantedFile(file, "linear layer")
     if model is None or model.top_k is None or not model.experts:

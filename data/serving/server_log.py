@@ -1,4 +1,4 @@
-"""Log of a server: the files that vLLM or SGLang looked for and did not find, as its warnings name them."""
+"""Log of a server: the files that vLLM or SGLang did not find, from the warnings in its log."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Sampled data set: a data set of any length, reduced to what one training learns from, in bounded memory.
 
-Two passes over the files need no space on the disk. The first one decides which trials are kept (see
-`trial_selection`), the second one reads their rows. Rows that no training uses today are left out before the choice:
-those that their space refused, and those of another toolchain or of another version of their kernel. Of a held-out
-problem one row is kept, which says that the data set has it.
+Two passes over the files need no disk space. The first pass chooses the trials (see `trial_selection`), the second
+reads their rows. Rows that no training uses today are left out before the choice:
+rows that their space refused, and rows of another toolchain or kernel version. Of a held-out problem one row is kept,
+so that the data set still has the problem.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .trial_selection import Hashes, SelectionLimits, TrialSelection, mixed
 
 NAMES = [name for name in SCHEMA.names if name not in ADDED]  # no training reads the others
 COLUMNS = ("device", "problem", "kernel", "kernel_version", "configuration", "status", "seconds", "toolchain")
-REPETITIONS = 8  # rows of one trial that are kept, the first ones; two to four finals are usual
+REPETITIONS = 8  # rows kept of one trial, the first ones; two to four finals are usual
 SHOWN = 10.0  # seconds between two lines of progress
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The numbers of what was read and of what is kept."""
+    """The numbers of records that were read and kept."""
 
     records: int
     files: int
     kept: int  # rows
     cases: int  # problems on a device
-    share: float  # of the problems that are kept
-    each: int  # most configurations of a case
+    share: float  # share of the problems that are kept
+    each: int  # maximum number of configurations of a case
     seconds: float
 
     @property
@@ -60,7 +60,7 @@ class Sampling:
 
 def read_sampled(files: ShardFiles, seed: int, say: Callable[[str], None] = lambda step: None,
                  limits: SelectionLimits | None = None) -> tuple[Dataset, Sampling]:
-    """Read what a training learns from, the same for the same rows and seed. Raises FormatError."""
+    """Read the sample that a training learns from; it depends on the rows and the seed alone. Raises FormatError."""
     with dataset_errors(files.source):
         return _read(files, seed, say, limits or SelectionLimits())
 
@@ -109,14 +109,14 @@ def _chosen_rows(files: ShardFiles, rows: _Rows, chosen: Hashes) -> pd.DataFrame
             if key in files.facts.held_out and key not in held_out:
                 held_out.add(key)
                 keep[row] = True
-        tables.append(_alone(batch.filter(pa.array(keep))))
+        tables.append(_with_own_texts(batch.filter(pa.array(keep))))
     table = pa.concat_tables(tables or [SCHEMA.empty_table().select(NAMES)]).unify_dictionaries()
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
 
-def _alone(table: pa.Table) -> pa.Table:
-    """The table with only its own texts; a part of a batch keeps the dictionary of the whole row group."""
+def _with_own_texts(table: pa.Table) -> pa.Table:
+    """The table with dictionaries of its own texts alone, instead of those of the whole row group."""
     for index, name in enumerate(table.column_names):
         if pa.types.is_dictionary(table[name].type):
             texts = pc.dictionary_encode(table[name].cast(pa.string()))
@@ -142,7 +142,7 @@ class _Rows:
         held_out = np.array([text in self._files.facts.held_out for text in columns["problem"][0]], bool)
         usable = ~held_out[columns["problem"][1]]
         usable &= ~self.equal(batch["status"], Status.CONSTRAINTS.value)
-        usable &= self._of_today(batch, *columns["kernel"]) & self._built_alike(batch, *columns["device"])
+        usable &= self._has_todays_version(batch, *columns["kernel"]) & self._has_toolchain(batch, *columns["device"])
         return usable, problem, case, mixed(case, hashed["kernel"], hashed["configuration"])
 
     @staticmethod
@@ -151,7 +151,7 @@ class _Rows:
         texts, indices = texts_of(column)
         return np.asarray((texts == text)[indices], bool) if len(texts) else np.zeros(len(indices), bool)
 
-    def _of_today(self, batch: pa.Table, names: Texts, indices: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def _has_todays_version(self, batch: pa.Table, names: Texts, indices: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which rows are of today's version of their kernel."""
         versions = np.array([self._version(name) for name in names.tolist()], np.int64)
         return np.asarray(batch["kernel_version"].to_numpy() == versions[indices]) if len(names) else np.zeros(0, bool)
@@ -165,13 +165,13 @@ class _Rows:
                 return -1
         return self._versions[name]
 
-    def _built_alike(self, batch: pa.Table, keys: Texts, indices: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def _has_toolchain(self, batch: pa.Table, keys: Texts, indices: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which rows have the toolchain of their device, if its facts name one. Raises FormatError."""
         devices = self._files.facts.devices
         strange = [key for key in keys[np.unique(indices)].tolist() if key not in devices]
         if strange:
             raise FormatError(f"{self._source}: unknown device {strange[0]!r:.80}")
         texts, toolchains = texts_of(batch["toolchain"])
-        alike = np.array([[not (key in devices and devices[key].toolchain) or devices[key].toolchain == text
+        matches = np.array([[not (key in devices and devices[key].toolchain) or devices[key].toolchain == text
                            for text in texts.tolist()] for key in keys.tolist()], bool)
-        return np.asarray(alike.reshape(len(keys), len(texts))[indices, toolchains])
+        return np.asarray(matches.reshape(len(keys), len(texts))[indices, toolchains])

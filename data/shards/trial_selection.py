@@ -1,7 +1,7 @@
 """TrialSelection: which configurations of which problems are kept of a long data set, in bounded memory.
 
-All choices follow from hashes, so they do not depend on the order of the rows, on how files divide them, or on how many
-are looked at together:
+All choices follow from hashes, so they do not depend on the order of the rows, on how files divide them, or on the
+size of batches:
 
 - Problems are drawn. Those whose hash is below a threshold are kept, with all their devices; the threshold is halved
   whenever more than `most_cases` pairs of problem and device are left.
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 Seconds = NDArray[np.float32]
 
-PARTS = 4  # of the kept configurations of a case: one part are the fastest ones, the others are a sample
+PARTS = 4  # of a case's kept configurations: one part holds the fastest, the others a sample
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64 (Steele, Lea and Flood, 2014)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionLimits:
-    """The most that is kept. The shipped data sets have 2,800 cases with 280,000 configurations."""
+    """The most that a selection keeps. The shipped data sets have 2,800 cases with 280,000 configurations."""
 
     cases: int = 4_000  # about 0.25 MB of targets and 0.1 MB of times each
-    configurations: int = 500_000  # in all cases; the trees are fitted to them, whose features take some KB of each
-    each: int = 1_024  # of one case; a quarter more are remembered during the pass: 140 MB for all
+    configurations: int = 500_000  # of all cases; the trees are fitted to them, with some KB of features each
+    each: int = 1_024  # of one case; a quarter more are held during the pass: 140 MB in all
     pending: int = 2_000_000  # trials that are collected before they are reduced: 56 MB
 
 
@@ -59,7 +59,7 @@ class TrialSelection:
         index, distinct = pd.factorize(case)
         counts = np.bincount(index, minlength=len(distinct))
         low, high = 1, self.limits.each
-        while low < high:  # the largest number for each case with which all fit
+        while low < high:  # the largest number per case with which all fit
             middle = (low + high + 1) // 2
             low, high = (middle, high) if np.minimum(counts, middle).sum() <= self.limits.configurations else (
                 low, middle - 1)
@@ -85,7 +85,7 @@ class TrialSelection:
             self.halvings += 1
             drawn = self._drawn(problem)
             problem, case, trial, seconds = problem[drawn], case[drawn], trial[drawn], seconds[drawn]
-        each = self.limits.each  # with the least hashes, since the fast ones among them may be no longer fast later
+        each = self.limits.each  # kept by hash as well: what is among the fastest now may not be later
         index = pd.factorize(case)[0]
         chosen = (_rank(index, seconds) < each // PARTS) | (_rank(index) < each)
         reduced = problem[chosen], case[chosen], trial[chosen], seconds[chosen]
@@ -109,7 +109,7 @@ def _rank(case: NDArray[np.int64], before: NDArray[Any] | None = None) -> NDArra
 
 
 def mixed(*hashes: Hashes) -> Hashes:
-    """Mix hashes into one, whose bits are all like random ones; the order counts."""
+    """Mix hashes into one, whose bits are all like random bits; the order of the arguments matters."""
     value = np.zeros_like(hashes[0])
     for part in hashes:
         value = (value ^ part) + np.uint64(0x9E3779B97F4A7C15)

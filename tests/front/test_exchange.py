@@ -136,7 +136,7 @@ def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is
     found = run("import", "kernel-tuner", *paths, "--out", tmp_path / "out.parquet")
     count = len(CONFIGURATIONS)
     assert [one["rows"] for one in found["files"]] == [count, 0]
-    assert found["files"][1]["skipped"] == {"a configuration that was told before": count}
+    assert found["files"][1]["skipped"] == {"a repeated configuration": count}
     assert main(["import", "kernel-tuner", *paths, "--out", str(tmp_path / "out.parquet"), "--force"]) == 0
     assert f"b.json: left out {count}" in capsys.readouterr().out
 
