@@ -26,7 +26,7 @@ Evaluator = Callable[[Mapping[str, Any], int], Any]
 LONGEST_EXPRESSION = 2000  # characters; bounds the work that a foreign file can cause
 DEEPEST_EXPRESSION = 60
 
-SAFE_BOUND = 2.0**61  # of integers that are computed without looking for results of more than 64 bits
+SAFE_BOUND = 2.0**61  # up to which integers are computed without checks for more than 64 bits
 
 _WARNED = re.compile(r"[0-9.][A-Za-z]|\\")  # numbers before words and odd escapes, of which Python's parser warns
 

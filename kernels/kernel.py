@@ -24,7 +24,7 @@ from .problem import Problem
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
 NAME = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+")  # the name of a family: library.family
-MOST_VALUES = 32_000  # of one parameter: the rows of a space hold value indices in 16 bits
+MOST_VALUES = 32_000  # values of one parameter: the rows of a space hold value indices in 16 bits
 
 
 @dataclass(frozen=True, slots=True)

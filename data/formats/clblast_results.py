@@ -27,7 +27,7 @@ Times = Mapping[Problem, Mapping[Configuration, float]]  # seconds
 class KernelResults:
     """The results of one kernel of CLBlast: the seconds of its parameters, the best ones first."""
 
-    family: str  # as CLBlast names it: xgemm, xgemm_direct, gemm_routine
+    family: str  # CLBlast's name: xgemm, xgemm_direct, gemm_routine
     kernel: str  # Xgemm, XgemmDirect, GemmRoutine
     sizes: tuple[int, int, int] | None  # (m, n, k); None for results over all products
     results: tuple[tuple[dict[str, int], float], ...]

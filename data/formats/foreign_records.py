@@ -59,7 +59,7 @@ class ForeignRecords:
     kernel: str
     device: str
     parameters: dict[str, list[Setting]]  # name -> listed values; rows may have others
-    sizes: Sequence[object] = ()  # of the problem
+    sizes: Sequence[object] = ()  # the problem's sizes
     restrictions: Sequence[str] = ()
     model: str = ""  # the maker's name of the device
     vendor: str = ""

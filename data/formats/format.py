@@ -58,7 +58,7 @@ def check_names(keys: Sequence[str]) -> None:
 class Format:
     """A kind of file. `read` and `write` raise SeqtuneErrors of one line; `write` is atomic."""
 
-    patterns: tuple[str, ...]  # of its files in a folder
+    patterns: tuple[str, ...]  # names of its files in a folder
     read: Reader | None = None
     devices: int | None = 0  # the number of devices that may be given for reading; None: any number
     write: Callable[[ExportRequest, Path], Report] | None = None

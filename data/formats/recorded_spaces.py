@@ -39,7 +39,7 @@ from .foreign_records import (
 from .format import Format, ImportResult
 
 SPACES = "spaces.json"
-MOST_RUNS = 1_000_000  # of one configuration
+MOST_RUNS = 1_000_000  # runs of one configuration
 LARGEST_SPACES = 10_000_000  # bytes
 _NUMBERS = {"time_ms": pa.float64(), "measured": pa.bool_(),
             "n_runs": pa.float64(), "compile_ms": pa.float64()}

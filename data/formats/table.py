@@ -22,7 +22,7 @@ class FormatEntry(NamedTuple):
     reference: str
     meaning: str
     can: str  # "read", "write" or "read and write"
-    endings: tuple[str, ...] = ()  # of a file that is written; empty: there is no usual one
+    endings: tuple[str, ...] = ()  # endings of written files; empty: there is no usual one
 
 
 _HERE = "seqtune.data.formats"

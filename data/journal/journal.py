@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from .rows import ROWS, BatchReader, object_of, problem_of
 from .schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
 
 CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
-CHECKED_BYTES = 4_000  # of the file for each record before a check: at most 0.04 ms for a record, however large it is
+CHECKED_BYTES = 4_000  # bytes of the file for each record before a check: at most 0.04 ms a record for any size
 REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 
@@ -49,7 +49,8 @@ class Journal:
     that cannot be written, so not migrated; MisuseError if its folder does not exist.
     """
 
-    def __init__(self, path: Path | str | None = None, checked_every: int = CHECKED_EVERY) -> None:
+    def __init__(self, path: Path | str | None = None, checked_every: int = CHECKED_EVERY,
+                 connect: Callable[[Path], sqlite3.Connection] = open_connection) -> None:
         self._checked_every = checked_every
         self.path = Path(path) if path is not None else default_path()
         try:
@@ -75,7 +76,7 @@ class Journal:
         self._ids: dict[tuple[str, str], int] = {}
         self._problems: dict[Problem, int] = {}
         with self._reading():
-            self._connection = open_connection(self.path)
+            self._connection = connect(self.path)
             check_schema(self._connection, self.path)
             migrate(self._connection, self.path)
         self._file = JournalFile(self.path)

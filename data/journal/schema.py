@@ -17,7 +17,7 @@ from pathlib import Path
 from seqtune.errors import FormatError
 from seqtune.kernels.files import replacing
 
-VERSION = 4  # of the schema; SQLite's user_version
+VERSION = 4  # the schema's version; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
 
 LONGEST_VALUE = 1_000_000  # bytes of a row

@@ -18,7 +18,7 @@ from .served_model import ServedModel, part, read_model
 from .server_log import missing_files
 from .table_file import DTYPES, TableFile
 
-TOKENS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)  # as the projects tune
+TOKENS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)  # the projects' counts
 MOST_TOKENS = 100
 MOST_GPUS = 4096
 TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in all others

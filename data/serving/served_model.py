@@ -14,7 +14,7 @@ from seqtune.kernels.operations.feature import LARGEST_SIZE
 from ..json_content import parse_json
 
 LARGEST_FILE = 10_000_000  # bytes
-_NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # of models of several parts
+_NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # parts of larger models
 _DEEPEST = 4  # nested configurations
 
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]

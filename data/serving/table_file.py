@@ -46,7 +46,7 @@ class TableFile:
     experts: int  # 0: a linear layer
     n: int  # width inside an expert on one GPU, or the layer's outputs
     k: int  # the layer's inputs; 0 for experts
-    device: str  # as in the name: with underscores
+    device: str  # the GPU's name with underscores
     dtype: str = ""  # empty: bf16 or fp16
     scale_n: int = 0  # outputs and inputs that share a scale; 0: no blocks
     scale_k: int = 0

@@ -23,7 +23,7 @@ Hashes = NDArray[np.uint64]
 Seconds = NDArray[np.float32]
 
 PARTS = 4  # of a case's kept configurations: one part holds the fastest, the others a sample
-_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64 (Steele, Lea and Flood, 2014)
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64 (Steele, Lea and Flood, 2014)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TrialSelection:
 
     def __init__(self, limits: SelectionLimits) -> None:
         self.limits = limits
-        self.halvings = 0  # of the threshold for problems
+        self.halvings = 0  # times that the threshold for problems was halved
         self._parts: list[tuple[Hashes, Hashes, Hashes, Seconds]] = []
         self._pending = 0
 

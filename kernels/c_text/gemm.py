@@ -28,7 +28,7 @@ def gemm_tile(problem: Problem, configuration: Configuration) -> RegisterTile:
 class Panels:
     """B as [panel][k][column]; the last panel overlaps the one before."""
 
-    columns: int  # of a panel
+    columns: int  # columns of a panel
     transposed: bool  # B is stored as (n, k)
 
     def pack(self, array: Array) -> Array:

@@ -33,7 +33,7 @@ PadSizes: TypeAlias = Callable[[int], tuple[int, int]]  # rows of the padded cop
 # Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
 ARGUMENTS = (
     "outer", "middle", "inner", "x_outer", "x_middle", "x_inner",  # the sum's axes: lengths and steps
-    "piece",  # of the inner axis, which it divides
+    "piece",  # length of a piece of the inner axis, which it divides
     "x_image", "x_group", "x_row", "x_pixel", "x_origin",  # x_row, x_pixel: from one output pixel's input to the next
     "y_image", "y_group", "y_channel", "y_row", "y_pixel",
     "images", "groups", "rows", "columns", "outputs",  # outputs: channels of y in one group

@@ -12,7 +12,7 @@ from ..launches.call import Call
 from ..problem import Problem
 
 PAD_GROUP = 256
-PAD_BLOCKS = 8  # of the padding copy for each multiprocessor: 2,048 threads fill one
+PAD_BLOCKS = 8  # blocks of the padding copy for each multiprocessor: 2,048 threads fill it
 # Neighbouring threads copy neighbouring floats.
 _PAD = f"""
 __kernel GROUP({PAD_GROUP}, 1) void pad({signature(ARGUMENTS)}) {{

@@ -98,8 +98,8 @@ class PaddedFilter:
 
     groups: int
     columns: int  # output channels of a panel
-    parts: int  # of the sum that are padded to whole tiles: the taps, or 1 for the whole sum
-    length: int  # of a part, padded
+    parts: int  # parts of the sum, each padded to whole tiles: the taps, or 1 for the whole sum
+    length: int  # length of a padded part
 
     def pack(self, array: Array) -> Array:
         """Pack a filter of shape (output channels, input channels of a group, height, width)."""

@@ -70,8 +70,8 @@ def _block(problem: Problem, configuration: Configuration) -> SharedBlock:
 class PaddedPanels:
     """B as [panel][k][column], with zeros up to whole panels and tiles."""
 
-    columns: int  # of a panel
-    depth: int  # of a tile
+    columns: int  # columns of a panel
+    depth: int  # k of a tile
     transposed: bool  # B is stored as (n, k)
 
     def pack(self, array: Array) -> Array:

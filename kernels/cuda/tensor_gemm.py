@@ -69,7 +69,7 @@ class TensorGemm:
 class MatrixTiles:
     """B as [tile][tile of k][column][k]."""
 
-    columns: int  # of a tile
+    columns: int  # columns of a tile
     depth: int
     transposed: bool  # B is stored as (n, k)
 

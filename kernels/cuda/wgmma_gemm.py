@@ -18,7 +18,7 @@ from .source.warpgroup_text import source
 from .source.warpgroup_tile import WarpgroupTile
 
 ROW_ELEMENTS = 8  # rows of a tensor map are multiples of 16 bytes
-MOST_SUM_BLOCKS = 65536  # of the second step, whose threads take further elements in turn
+MOST_SUM_BLOCKS = 65536  # blocks of the second step; threads take further elements in turn
 
 KERNEL = Kernel.of(
     name="cuda.wgmma_gemm",
@@ -55,7 +55,7 @@ KERNEL = Kernel.of(
         ("slots", "compute_units * resident // cluster * cluster"),
         ("blocks", "min(tiles, slots) if schedule == 'persistent' else tiles"),
         ("block_tiles", "tiles / blocks"),
-        ("multicast_share", "(block_m + block_n / cluster) / (block_m + block_n)"),  # of a cluster's blocks in a column
+        ("multicast_share", "(block_m + block_n / cluster) / (block_m + block_n)"),  # in a column
         ("waves", "tiles / slots"),
         ("steps", "ceil_div(k, block_k)"),
         ("slice_steps", "ceil_div(steps, split_k)"),

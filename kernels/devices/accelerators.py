@@ -32,7 +32,7 @@ class Architecture:
     block_shared: int  # most bytes of shared memory that one block can have
     reserved_shared: int  # bytes of shared memory that the driver takes for each block
     l1_bytes: int  # first-level cache and shared memory together
-    unit_registers: int = 65536  # of 32 bits
+    unit_registers: int = 65536  # registers of 32 bits
     warp_size: int = 32
 
 
@@ -41,12 +41,12 @@ class Accelerator:
     """One model of GPU."""
 
     architecture: str
-    model: str  # as the driver calls it
+    model: str  # the driver's name
     compute_units: int
     clock_mhz: int  # boost
     l2_bytes: int
     bandwidth_gbs: int
-    tensor_flop: int = 0  # where the model differs from its architecture: GeForce cards halve the rate
+    tensor_flop: int = 0  # 0: the architecture's; GeForce cards have half of it
 
 
 def _nvidia() -> dict[str, Architecture]:

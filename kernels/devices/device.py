@@ -33,7 +33,7 @@ class Device:
     backend: str  # llvm | opencl | cuda | miopen | recorded ...
     architecture: str  # "znver5", "sm_90", "gfx906"
     instruction_set: str  # "avx512", "avx2", "sse", "neon", "opencl-c-1.2"
-    model: str = ""  # as the maker calls it
+    model: str = ""  # the vendor's name
     threads: int = 1  # CPU threads used, 0 where it does not apply
     compute_units: int = 1
     vector_bits: int = 128  # widest register

@@ -25,9 +25,9 @@ PATTERN_BYTE = 0xA5  # whole numbers have no NaN; repeated, this makes an unlike
 class ElementType:
     """One element type. An empty name says that the language has no such type."""
 
-    name: str  # in problems and libraries
+    name: str  # the name in problems and libraries
     numpy: str  # the type of stored elements; NumPy has no bf16, whose 16 bits are stored as uint16
-    ir: str = ""  # in memory; LLVM's bfloat is not used, because few operations take it
+    ir: str = ""  # the type in memory; LLVM's bfloat is not used, because few operations take it
     opencl: str = ""
     cuda: str = ""
     triton: str = ""

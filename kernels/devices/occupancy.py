@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from .device import Device
 
-PARTS = 4  # of a unit; each has its own registers and a scheduler that issues one warp instruction a clock
+PARTS = 4  # parts of a unit; each has its own registers and a scheduler that issues one warp instruction a clock
 REGISTER_PIECE = 8  # registers of a thread
-MOST_REGISTERS = 256  # of a thread, by the calculator; a thread of AMD's CDNA has 512 (vector and accumulation)
+MOST_REGISTERS = 256  # a thread's, by the calculator; on AMD's CDNA it has 512 (vector and accumulation)
 LIMITS = ("blocks", "threads", "registers", "shared memory")  # in the order of `blocks_by_limit`
 
 
@@ -29,7 +29,7 @@ class Occupancy:
 
     blocks: int  # 0: a block does not fit at all
     warps: int
-    share: float  # of the unit's warps
+    share: float  # share of the unit's warps
     limit: str  # the first of LIMITS that decides the number of blocks
 
     def to_json(self) -> dict[str, object]:

@@ -33,10 +33,10 @@ from .call import (
 from .implementation import KernelSource, implementation_of
 
 LAUNCH, LAUNCHES = "launch", "launches"  # names in expressions: the index of a launch, and the number of launches
-MOST_LAUNCHES = 10_000  # of one run; a larger number is more likely a mistake
+MOST_LAUNCHES = 10_000  # launches of one run; a larger number is more likely a mistake
 ONCE = Expression("1")
-LARGEST_SIZE = 2**63 - 1  # of work-items along an axis
-LARGEST_BYTES = 1 << 40  # of a workspace; devices have less
+LARGEST_SIZE = 2**63 - 1  # work-items along an axis
+LARGEST_BYTES = 1 << 40  # bytes of a workspace; devices have less
 _WARNINGS = ("-w", "-Werror")
 _OPTIONS = {  # beginnings of the other options that a library may pass to the compiler; none of them reads a file
     "opencl": ("-cl-", "-D", "-U"),

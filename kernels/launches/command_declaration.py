@@ -22,7 +22,7 @@ from ..problem import Problem
 
 OUTPUT = "output"  # the name in braces of the file that the build writes
 LONGEST_WORD = 4096  # characters after the names are filled in
-DEFAULT_TOLERANCE = 1e-4  # of the reported error, where the operation declares none
+DEFAULT_TOLERANCE = 1e-4  # largest reported error, where the operation declares none
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -51,7 +51,7 @@ class CommandDeclaration:
     timeout: float = 10.0  # seconds of a run
     memory: int = 4_000_000_000  # bytes of address space
     tolerance: float = DEFAULT_TOLERANCE
-    derived: tuple[tuple[str, Expression], ...] = ()  # of the kernel
+    derived: tuple[tuple[str, Expression], ...] = ()  # the kernel's quantities
 
     @property
     def includes(self) -> str:

@@ -26,9 +26,9 @@ from .fault import KEY, DocumentFault, KeyPath, at_path
 from .files import inside
 
 RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are not features
-TYPICAL_SIZE = 256  # of a required whole number in an example, if its bounds allow it
+TYPICAL_SIZE = 256  # required whole numbers in an example, if their bounds allow it
 STEPS = (1, 8, 32, 32)  # sizes are drawn as multiples of these: tiles divide most sizes that people use
-LARGEST_DRAWN = 4096  # of a whole number without an upper bound, in random problems
+LARGEST_DRAWN = 4096  # whole numbers without an upper bound, in random problems
 
 
 class DeclaredOperation(Operation):
@@ -45,7 +45,7 @@ class DeclaredOperation(Operation):
         self.document = document
         self.code = code  # "module:function" of the reference, importable
         self.results_by = "" if code is None else name_reference(name, code)
-        self.folder = folder  # that holds the files with data
+        self.folder = folder  # holds the files with data
         self.meaning = document.meaning or name
         self.features = tuple(_feature(name, declared) for name, declared in document.features.items())
         self.derived = _derived(document, self.by_name)

@@ -59,7 +59,7 @@ def _resolved(folder: Path | None, name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()):
             raise FormatError(f"{name!r:.80} leads out of the library's folder")
-        path.exists()  # it may fail, too: a name that is too long
+        path.exists()  # may fail, too, for a name that is too long
     except RuntimeError:
         raise FormatError(f"cannot find {name!r:.80}: a link leads to itself") from None
     except OSError as error:  # for example, a name that is too long

@@ -36,7 +36,7 @@ class Library:
     runs: bool = True  # False: another program runs its kernels, which are only predicted here
     alone: bool = False  # while in use, replaces other libraries' kernels for the operations that it solves
     checkpoint: str | None = None  # name or folder of the checkpoint that answers for its kernels
-    folder: Path | None = None  # that holds its files
+    folder: Path | None = None  # holds the library's files
     document: LibraryDocument | None = None  # its declaration; None: declared in Python
     own_modules: bool = False  # whether its code is in modules of its folder
     code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> the entry that names code

@@ -17,9 +17,9 @@ from .positions import Positions
 from .t1.file import t1_content, t1_document
 
 LARGEST_DOCUMENT = 250_000  # bytes
-MOST_DOTS = 100  # in a line: tomllib's time grows with the square of the parts of a dotted key
+MOST_DOTS = 100  # dots in a line: tomllib's time grows with the square of the parts of a dotted key
 _DIGITS = re.compile(r"[0-9_]{4000}")
-FILE_NAME = "library.toml"  # in a folder that is named instead of a file
+FILE_NAME = "library.toml"  # the file that is read if a folder is named
 
 
 def read_library(path: str | Path, allowed: bool = False) -> Library:

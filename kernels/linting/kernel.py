@@ -54,7 +54,7 @@ class KernelLint:
     path: KeyPath
     allowance: Allowance
     sizes: list[SpaceSize] = field(default_factory=list)
-    spaces: list[tuple[Problem, Names, Rows]] = field(default_factory=list)  # those that could be counted
+    spaces: list[tuple[Problem, Names, Rows]] = field(default_factory=list)  # the spaces that could be counted
 
     def findings(self, problems: Sequence[Problem]) -> Iterator[Remark]:
         """Enumerate the spaces and yield what is suspicious."""

@@ -15,7 +15,7 @@ from ..problem_sets.parse import parse_problem
 
 DRAWN = 6  # problems
 MOST_DRAWS = 60  # tries, because many drawn problems may break the rules
-EQUAL_SIZES = (1024, 6720, 64)  # of all whole numbers: kernels for square problems have some; 6720 = 64 * 3 * 5 * 7
+EQUAL_SIZES = (1024, 6720, 64)  # one size for all whole numbers, for square problems; 6720 = 64 * 3 * 5 * 7
 
 
 def sample_problems_of(work: Operation) -> list[Problem]:
@@ -25,7 +25,7 @@ def sample_problems_of(work: Operation) -> list[Problem]:
     for features in _suggested(work):
         try:
             problems.setdefault(Problem.make(work.name, **features))
-        except MisuseError:  # it breaks a rule
+        except MisuseError:  # the problem breaks a rule
             continue
         if len(problems) > DRAWN + 1:
             break

@@ -28,12 +28,12 @@ _WRITTEN = (  # how a body writes through a pointer; NAME stands for it
 class SourceParameter:
     """A parameter of a kernel function."""
 
-    text: str  # as the source writes it
+    text: str  # the parameter as the source writes it
     name: str
     is_pointer: bool | None  # None: unknown, because the source names the type by a word of its own
     space: str  # address space of a pointer's target: "global", "local", "constant" or ""
     is_const: bool  # whether the kernel cannot write through the pointer
-    dtype: str | None  # of the elements; None: not known
+    dtype: str | None  # element type; None: not known
     width: int = 1  # numbers of an element: 4 of a float4
 
 

@@ -19,7 +19,7 @@ _KEYWORDS = RESERVED_WORDS | {"volatile", "read_only", "write_only", "read_write
 _NOT_TYPES = {"return", "goto", "case", "break", "continue", "sizeof", "if", "while", "switch", "for"}
 _LEADING = ("else", "do")  # a statement may follow them
 _LONGEST = 300  # tokens of a declaration or of a list of parameters
-_ROUNDS = 10  # of macros that call each other
+_ROUNDS = 10  # levels of macros that call each other
 
 
 def undefined_names(source: CText, defined: Collection[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""aligned: arrays that begin at a cache line, as packed weights do.
+"""Aligned arrays: they begin at a cache line, as packed weights do.
 
-Memory that a process touches for the first time costs far more than a copy, so weights are packed where they stay.
+The first access to new memory costs a process far more than a copy, so weights are packed into their final memory.
 """
 
 from __future__ import annotations

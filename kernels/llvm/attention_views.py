@@ -1,4 +1,4 @@
-"""AttentionViews: the steps through memory of q, k, v, y and the mask, so that slices of wider tensors are served."""
+"""AttentionViews: the steps through memory of q, k, v, y and the mask, which may be slices of wider tensors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FIELDS = (*(f"{name}_{step}" for name in "qkvy" for step in ("image", "head", "t
 
 @dataclass(frozen=True, slots=True)
 class AttentionViews:
-    """Steps in elements; the numbers of a token's head are neighbours, and the keys of a row of the mask are."""
+    """Steps in elements. The numbers of a token's head are contiguous, as are the keys of a row of the mask."""
 
     q: Steps
     k: Steps
     v: Steps
     y: Steps
     mask: Steps  # from one sequence, head and query to the next; 0: shared
-    scale: float  # of the scores
+    scale: float  # factor on the scores
     y_element: str | None = None  # "fp32" or "bf16": how y is stored; None is the problem's dtype
 
     def check_single(self, family: str) -> None:

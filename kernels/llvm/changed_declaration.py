@@ -1,4 +1,4 @@
-"""Changed declarations: texts of a kernel family in bf16 that differ from those of the fp32 family with its code."""
+"""Changed declarations: a bf16 or int8 family declares the differences from the fp32 family whose code it shares."""
 
 from __future__ import annotations
 

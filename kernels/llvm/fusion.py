@@ -1,7 +1,7 @@
-"""Fusion: further work that a tuned kernel does where it reads x and stores y, and the memory that those lie in.
+"""Fusion: further work that a tuned kernel does where it reads x and stores y, and the layout of both in memory.
 
-It is no feature of the problem: a kernel is predicted and tuned without it. An epilogue adds a few instructions to each
-stored vector, and a pitch changes addresses alone.
+A fusion is no feature of the problem: kernels are predicted and tuned without it. An epilogue adds a few instructions
+to each stored vector, and a pitch changes addresses alone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .text.formula import Formula
 class Fusion:
     """An epilogue, pitches (the elements from one pixel or row of a matrix to the next), and elements of y and other.
 
-    The epilogue replaces the problem's activation; None keeps that. Its operand 0 is the sum with the bias, operand 1,
-    if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
-    lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
-    pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
-    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. `chained` says that
-    the kernel runs between others, as in a network. Its weights are in no cache when it begins: families that can
-    prefetch them do so. And x lies in the caches of the threads that computed it: each thread reads the rows that it
-    wrote, where the rows can be divided evenly (`ir.tiling.row_runs`). Raises KernelError.
+    The epilogue replaces the problem's activation; None keeps the activation. Operand 0 of the epilogue is the sum with
+    the bias; operand 1, if there is one, is the same element of a tensor *other* of y's shape, whose address is the
+    last launch argument. y may lie in the memory of *other*: each element is read before it is stored, and stored once.
+    A pitch of None means that pixels are contiguous; an `other_pitch` of 0 means that one row serves all. An element is
+    "fp32" or "bf16", and None is the problem's dtype; the elements of y and *other* agree where they share memory.
+    `chained` says that the kernel runs between others, as in a network: its weights are in no cache when it begins, so
+    families that can prefetch them do, and x lies in the caches of the threads that computed it, so each thread reads
+    the rows that it wrote, if the rows can be divided evenly (`ir.tiling.row_runs`). Raises KernelError.
     """
 
     epilogue: Formula | None = None
@@ -53,7 +53,7 @@ class Fusion:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a kernel computes what it does alone, on memory as it reads and writes it alone; chained or not."""
+        """Whether nothing but `chained` differs from a kernel that runs alone."""
         return replace(self, chained=False) == NONE
 
     @property
@@ -120,7 +120,7 @@ NONE = Fusion()
 class FusingImplementation(LLVMImplementation, Protocol):
     """An implementation whose source and launch take a fusion. Both raise KernelError for one that is not possible."""
 
-    fusions: str  # the fusions that it knows, for people
+    fusions: str  # the fusions that it can do, for people
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                fusion: Fusion = NONE) -> KernelSource:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class MatrixViews:
     """Steps in elements of A and C, whose columns are neighbours in C.
 
-    There are `matrices` pairs of A and C, each with its own packed B, one behind the other. Each B serves `times`
-    pairs, `a_again` and `c_again` apart.
+    There are `matrices` packed Bs, one after the other, and for each B `times` pairs of A and C. Pairs of different B
+    are `a_matrix` and `c_matrix` apart, pairs of one B `a_again` and `c_again`.
     """
 
     a_row: int

@@ -22,8 +22,8 @@ from .solver import (
 )
 
 _PACKED = ("packed", "1 if dtype in ('fp32', 'int8') else 2")  # 16-bit values that are packed together
-_POINTS = "n * out_d * out_h * out_w"  # of the output
-_TAPS = "c * t * r * s"  # of the filters
+_POINTS = "n * out_d * out_h * out_w"  # pixels of the output
+_TAPS = "c * t * r * s"  # weights of an output channel
 
 
 def _v4r1(name: str, direction: Condition, sizes: Mapping[str, str], meaning: str) -> Solver:

@@ -153,7 +153,7 @@ SOLVERS: dict[str, str] = {
     "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": "seqtune.kernels.miopen.xdlops_tables:DATA_ROWS",
     "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": "seqtune.kernels.miopen.xdlops_tables:WEIGHTS_ROWS",
 }
-KERNELS: dict[str, str] = {PREFIX + name: f"{home}.kernel" for name, home in SOLVERS.items()}
+KERNELS: dict[str, str] = {PREFIX + name: f"{reference}.kernel" for name, reference in SOLVERS.items()}
 
 
 def find_solver(name: str) -> Solver:

@@ -8,7 +8,7 @@ from ..c_text.text import OPTIONS, head, signature
 from ..c_text.tile import ARGUMENTS, RegisterTile, text
 from ..launches.implementation import KernelSource
 
-PAD_ITEMS = 32  # at most, for each compute unit: work-items of the padding copy, each of which copies adjacent rows
+PAD_ITEMS = 32  # most work-items of the padding copy for each compute unit; each copies adjacent rows
 
 PAD = f"""
 __kernel void pad({signature(ARGUMENTS)}) {{

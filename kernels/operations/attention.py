@@ -21,7 +21,7 @@ _CACHED = (16, 64, 128, 256, 512, 1000, 1024, 1500, 2048, 4096)  # keys of earli
 class _Model:
     """A kind of network that problems are drawn like."""
 
-    heads: tuple[int, ...]  # of k and v
+    heads: tuple[int, ...]  # heads of k and v
     dims: tuple[int, ...]
     n: tuple[int, ...] = (1, 1, 1, 2, 4, 8)
     group: int = 1
@@ -66,7 +66,7 @@ class DotProductAttention(Operation):
         ("kv_heads", Expression("heads // group")),
         ("diagonal", Expression("min(q_len, kv_len)")),
         ("pairs", Expression("diagonal * (diagonal + 1) // 2 + (q_len - diagonal) * kv_len if causal == 'yes' "
-                             "else q_len * kv_len")),  # of a query and a key that it sees, in a head
+                             "else q_len * kv_len")),  # pairs of a query and a key that it sees, in a head
         ("flop", Expression("2 * n * heads * pairs * (head_dim + value_dim)")),
     )
     rules = (

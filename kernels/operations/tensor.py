@@ -19,9 +19,9 @@ class Tensor:
 
     shape: tuple[int, ...]
     dtype: str = "fp32"  # a key of `seqtune.kernels.devices.element_types.ELEMENT_TYPES`
-    values: Contents = "normal"  # of an output: None poisons it before the check, otherwise it starts with these
-    tolerance: float | None = None  # of an output: largest allowed max|difference| / max|expected|; None: by its type
-    compares_sum: bool = False  # of an output: only the sums of all elements are compared
+    values: Contents = "normal"  # contents before the run; an output without any (None) is poisoned
+    tolerance: float | None = None  # outputs: largest allowed max|difference| / max|expected|; None: by type
+    compares_sum: bool = False  # outputs: only the sums of all elements are compared
 
     @property
     def size(self) -> int:

@@ -20,7 +20,7 @@ class WarpgroupProduct:
     dtype: str  # fp16 | bf16
     columns: int  # a multiple of 8 up to 256
     rows_adjacent: bool  # A lies in shared memory with neighbouring rows side by side: "MN-major"
-    columns_adjacent: bool  # so does B with its columns
+    columns_adjacent: bool  # B lies in shared memory with neighbouring columns side by side
 
     @property
     def registers(self) -> int:

@@ -8,7 +8,7 @@ NVRTC comes without it. Source of the fragments' layouts: the PTX ISA, "Matrix m
 
 from __future__ import annotations
 
-PTX_TYPES = {"fp16": "f16", "bf16": "bf16"}  # in the names of instructions
+PTX_TYPES = {"fp16": "f16", "bf16": "bf16"}  # element types in the names of instructions
 BODY = "// The body: plain C++ over the functions above.\n"  # the host puts other functions before this line
 
 MEMORY = r"""

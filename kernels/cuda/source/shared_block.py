@@ -21,7 +21,7 @@ from ...problem import Problem
 
 WARP = 32
 REDUCE_GROUP = 256
-REDUCE_BLOCKS = 4096  # at most; each thread then sums several elements
+REDUCE_BLOCKS = 4096  # most blocks; then each thread sums several elements
 
 # Steps and offsets count floats.
 ARGUMENTS = (

@@ -20,7 +20,7 @@ def _position(b: SharedBlock, load: int) -> tuple[str, str, int]:
     if b.threads >= across:
         near, far = f"item % {across} * {b.load_a}", f"item / {across} + {load * (b.threads // across)}"
         return (near, far, 0) if b.rows_first else (far, near, load)
-    pieces = across // b.threads  # of a long row, which all threads load together
+    pieces = across // b.threads  # loads of a long row, which all threads share
     near, far = f"(item + {load % pieces * b.threads}) * {b.load_a}", f"{load // pieces}"
     return (near, far, load % pieces) if b.rows_first else (far, near, load // pieces)
 

@@ -14,7 +14,7 @@ from . import shared_loads as loads
 from .shared_block import ARGUMENTS, REDUCE_GROUP, WARP, SharedBlock
 from .shared_loads import kind
 
-UNROLLED = 16  # at most, of the channels of a tile: code of more is large, and no faster
+UNROLLED = 16  # most channels of a tile: longer code is no faster
 FOUR = 4  # floats that a thread reads from shared memory at once
 
 

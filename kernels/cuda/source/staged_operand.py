@@ -20,7 +20,7 @@ class StagedOperand:
     width: int
     depth: int
     across: bool  # neighbours along the width lie side by side ("MN-major"), not neighbours along the depth
-    share: int  # of the width, that one block of a cluster fetches
+    share: int  # the part of the width that one block of a cluster fetches
 
     @property
     def span(self) -> int:

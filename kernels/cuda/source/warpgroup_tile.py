@@ -9,7 +9,7 @@ from .staged_operand import StagedOperand
 
 WARPGROUP = 128  # threads
 BARRIER = 8  # bytes
-UNIT_REGISTERS = 65536  # of a multiprocessor of sm_90
+UNIT_REGISTERS = 65536  # registers of a multiprocessor of sm_90
 FETCHER_REGISTERS = {1: 40, 2: 40, 3: 32}  # by the number of consumers; a multiple of 8
 
 

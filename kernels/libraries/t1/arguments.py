@@ -14,7 +14,7 @@ from .value_lists import size_text
 
 TYPES = {"bool": "uint8", "byte": "int8", **BY_OPENCL_NAME,
          **{dtype: dtype for dtype in BY_OPENCL_NAME.values() if not ELEMENT_TYPES[dtype].is_float}}
-_WIDTHS = (2, 3, 4, 8, 16)  # of vector types: float4
+_WIDTHS = (2, 3, 4, 8, 16)  # numbers of a vector type: float4
 _VECTORS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
             for width in _WIDTHS}
 

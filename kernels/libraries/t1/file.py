@@ -22,7 +22,7 @@ from .value_lists import parameter_value, value_list
 
 LANGUAGES = ("opencl", "cuda")
 AXES = ("X", "Y", "Z")
-PARTS = ("ConfigurationSpace", "KernelSpecification")  # that every T1 file has
+PARTS = ("ConfigurationSpace", "KernelSpecification")  # in every T1 file
 # Names of these parts in BAT's files that are older than the final T1 format: kernelSpecification with blockSize and
 # gridSize, or configuration_space with function_specification.
 OLDER_PARTS = ("kernelSpecification", "configuration_space", "function_specification")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-Taps = tuple[tuple[int, ...], ...]  # for every filter column, the pixels of the tile that it applies to
+Taps = tuple[tuple[int, ...], ...]  # for every filter column: the pixels of the tile to which it applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Borders:
     whole: bool  # a tile covers a whole row
 
     def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
-        """The pixels that each filter column applies to, in a tile at the given ends of its row."""
+        """The pixels to which each filter column applies, in a tile at the given ends of its row."""
         def inside(pixel: int, column: int) -> bool:
             begin = pixel * self.stride + column * self.dilation
             end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation

@@ -39,7 +39,7 @@ class PixelTile:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     bias: bool
-    formula: Formula  # of the sum with the bias
+    formula: Formula  # epilogue of the sum with the bias
 
     def source(self) -> KernelSource:
         """The source text; it depends on register block, filter, strides, dilation and epilogue alone."""

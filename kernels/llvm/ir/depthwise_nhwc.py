@@ -41,7 +41,7 @@ class ChannelTile:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     bias: bool
-    formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
+    formula: Formula  # epilogue of the sum with the bias, and of a second operand in the output's layout
     fused: bool  # the launch has arguments of a fusion
     elements: Elements  # the filter is in fp32
 

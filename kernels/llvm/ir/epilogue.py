@@ -1,7 +1,7 @@
 """Epilogue of a tile as LLVM IR: bias, formula and stores of its sums.
 
 Tiles overlap: the last one of a row, of a column and of the channels begins inside its predecessor. Whole sums are
-stored, so storing one twice does no harm, unless the formula reads a tensor that y overwrites. With a second operand,
+stored, so storing a sum twice does no harm, unless the formula reads a tensor that y overwrites. With a second operand,
 the tile therefore leaves out what its predecessors store: `%skip_rows` rows and `%skip_columns` columns of pixels, and
 `%overlap` channels.
 
@@ -19,7 +19,7 @@ from ..text.formula import Formula, write
 from ..text.vectors import declare_math
 from ..text.writer import Writer
 
-MOST_INSTRUCTIONS = 12  # of a formula that is computed in registers: hard-swish has 7, SiLU some 40
+MOST_INSTRUCTIONS = 12  # instructions of a formula that is computed in registers: hard-swish has 7, SiLU some 40
 # Further parameters of functions that store sums with a second operand; %other points to that of the first sum.
 OTHER = ", ptr %other, i64 %skip_rows, i64 %skip_columns, i64 %overlap"
 # Names of the launch arguments of the second operand: steps in its elements, and its address, which is the last of all.
@@ -44,10 +44,10 @@ def finished(writer: Writer, lanes: int, formula: Formula, *values: str) -> str:
 
 @lru_cache(maxsize=256)
 def in_registers(formula: Formula) -> bool:
-    """Whether sums are finished in their registers; else in a loop over a copy of theirs in memory.
+    """Whether sums are finished in their registers; else in a loop over a copy of the sums in memory.
 
-    A formula of many instructions has temporaries and constants for which a tile's sums leave no registers, and its
-    text once a sum takes long to compile. In the loop all registers are free.
+    A tile's sums leave no registers for the temporaries and constants of a formula with many instructions, and text
+    with the formula for every sum takes long to compile. In the loop all registers are free.
     """
     writer = Writer()
     write(writer, 1, formula, ["%x"] * formula.operands)

@@ -46,7 +46,7 @@ class GroupedTile:
     right: int  # columns of tiles from this one on may lie right of the image
     whole: bool  # a tile is as wide as the output
     bias: bool
-    formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
+    formula: Formula  # epilogue of the sum with the bias, and of a second operand in the output's layout
     fused: bool  # the launch has arguments of a fusion
 
     @property

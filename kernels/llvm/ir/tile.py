@@ -1,9 +1,9 @@
 """The register-blocked tile that llvm.direct and llvm.gemm share, as LLVM IR text.
 
-A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
-the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
-With x in bf16, two neighbouring channels are one: a pair is broadcast like a number of fp32, the packed weights hold
-the pairs that belong to it, and one instruction adds both products to a sum in fp32. With x in int8, four neighbouring
+A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers during
+the reduction loop (input channels x filter taps). A matrix product is the same tile: its pixels are rows of A.
+With x in bf16, two neighbouring channels count as one: a pair is broadcast like a number of fp32, the packed weights
+hold the matching pairs, and one instruction adds both products to a sum in fp32. With x in int8, four neighbouring
 channels are one word, and sums are whole numbers of 32 bits, which are stored as they are (`WordProducts`).
 
 Of the problem's sizes the text holds only the filter's width and the step between pixels; the rest are launch
@@ -50,9 +50,9 @@ class Tile:
     pixel_step: int  # elements between neighbouring output pixels' inputs
     channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
-    formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
+    formula: Formula  # epilogue of the sum with the bias, and of a second operand in the output's layout
     borders: Borders | None = None
-    pitched: bool = False  # a row of x that is copied has pixels apart from each other
+    pitched: bool = False  # the pixels of a row of x that is copied are not contiguous
     x: Element = FP32  # bf16, int8: sums of products of pairs or words of channels
     y: Element = FP32
     other: Element = FP32
@@ -129,7 +129,7 @@ class _Reduction:
 
     write: Writer
     tile: Tile
-    kind: str  # of sums and of vectors of weights
+    kind: str  # type of sums and of vectors of weights
     step: dict[str, str]
     words: WordProducts | None = None
 

@@ -14,7 +14,7 @@ from ...launches.implementation import Array
 from ...problem import Problem
 from ..aligned import aligned
 
-MOST_UNEVEN = 1.1  # the largest share that a thread may have, as a multiple of an equal share
+MOST_UNEVEN = 1.1  # the largest share of a thread, as a multiple of an equal share
 
 
 @dataclass(frozen=True, slots=True)

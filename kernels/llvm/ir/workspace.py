@@ -1,4 +1,4 @@
-"""Workspace: each thread has a slice of its own.
+"""Workspace: the slice of each thread.
 
 Tasks are split evenly over the threads (`seqtune.kernels.llvm.launch`), so the first task of a thread's share
 identifies the thread: the least i with floor(tasks * i / threads) = begin, which is ceil(begin * threads / tasks).

@@ -20,7 +20,7 @@ from .operations import OPERATIONS
 from .vectors import Vectors
 from .writer import Writer
 
-MOST_LINES = 200  # of one formula: longer ones spill registers, and their text grows without a benefit
+MOST_LINES = 200  # lines of one formula: longer ones spill registers, and their text grows without a benefit
 _UNROLLED_POWER = 16  # integer powers up to this are products
 
 

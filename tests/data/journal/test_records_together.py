@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.journal.journal import Journal
+from seqtune.data.journal.schema import open_connection
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
@@ -33,9 +34,16 @@ def test_records_stored_together_are_those_stored_one_by_one(tmp_path: Path) -> 
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal") as journal:
+    connection = open_connection(tmp_path / "other")  # of the journal, once it is open
+
+    def connect(path: Path) -> sqlite3.Connection:
+        nonlocal connection
+        connection.close()
+        connection = open_connection(path)
+        return connection
+
+    with Journal(tmp_path / "journal", connect=connect) as journal:
         assert journal.add_all(records(3)) == 3
-        connection: sqlite3.Connection = journal._connection
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(SeqtuneError, match="cannot be used now: database or disk is full"):

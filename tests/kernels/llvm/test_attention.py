@@ -136,8 +136,9 @@ def test_slices_of_one_buffer_are_read_and_written_in_place(backends: dict[str, 
 
 def _launch(backend: LLVMBackend, source: Any, launch: Any, buffers: list[int], mask: int) -> None:
     from seqtune.networks.program.bound_kernels import KernelBinder
+    from seqtune.tuner.backends.llvm.compiler import Compiler
 
-    binder = KernelBinder(backend.device, backend._compiler, backend.threads)
+    binder = KernelBinder(backend.device, Compiler(backend.device.instruction_set), backend.threads)
     bound = binder.bind_source(source, replace(launch, arguments=(*launch.arguments[:-1], mask)))
     bound.job[:4] = buffers
     backend.threads.run(bound.address)

@@ -2,25 +2,25 @@
 
 A task takes the keys of one head that all its queries share: a span of the keys, a block at a time, so that a block is
 read from memory once for all queries of a group of heads. The scores of `keys` keys are products of vectors, summed
-across lanes together: log2 steps of halving. Where the keys of a head are divided into spans, each span leaves its sums
-of values, its largest score and its sum of weights, and `merge` joins them.
+across lanes at once: log2 steps of halving. Where the keys of a head are divided into spans, each span stores its sums
+of values, its largest score and its sum of weights, and `merge` combines them.
 
 A task's scratch holds the scores of a block with `keys` numbers before it, rounded up to whole vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...text.writer import ENTRY, Writer, declarations, zero_floats
 from ..workspace import write_piece
 from .key_spans import FIELDS, VALUES, inverse_of, merge
-from .lane_sums import lane_sums
 from .weights import LOWEST, constant, larger, number, weight
 
 _SCORES = "ptr %q, ptr %k, ptr %s, i64 %count, ptr %mask, i64 %hidden, ptr %a"
 _VALUES = "ptr %s, ptr %v, ptr %o, float %factor, i64 %count, ptr %a"
-HEAD = 16  # floats before the scores of a block: the first keys may be taken together with keys before the block
+HEAD = 16  # floats before the scores of a block, for keys before the block that are summed with its first keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class DotRows:
     """The numbers that determine the text."""
 
     vector: int
-    keys: int  # keys whose products are summed together, at most `vector`
+    keys: int  # keys whose products are summed at once, at most `vector`
     columns: int  # vectors of columns of the values in registers
     unroll: int  # values in the innermost loop's body
-    columns_rest: int  # vectors that are left after `columns` at a time
+    columns_rest: int  # vectors left over by groups of `columns`
     mask: str
     causal: bool
     divided: bool  # the keys of a head are divided into spans
@@ -51,15 +51,15 @@ class DotRows:
             *([merge(self.vector)] if self.divided else [])])
 
     def _scores(self) -> str:
-        """Write the scores of `count` keys; keys from the number `hidden` on are hidden: -infinity."""
+        """Write the scores of `count` keys; keys from the number `hidden` on are hidden (-infinity)."""
         write = Writer(FIELDS)
         step, dim, bits = (write.argument(name) for name in ("k_token", "head_dim", "scale"))
         scale = write.let(f"bitcast i32 {write.let(f'trunc i64 {bits} to i32')} to float")
         scales, passes = write.splat(self.keys, scale), write.i64("udiv", dim, self.vector)
         kind = f"<{self.keys} x float>"
         last = write.i64("sub", "%count", self.keys)
-        with write.loop(0, "%count", self.keys) as place:
-            index = write.i64("smin", place, last)
+        with write.loop(0, "%count", self.keys) as start:
+            index = write.i64("smin", start, last)
             k = write.at("%k", write.mul(index, step))
 
             def numbers(values: list[str]) -> list[str]:
@@ -72,7 +72,7 @@ class DotRows:
 
             zeros = [(self.kind, "zeroinitializer")] * self.keys
             sums = write.repeat(passes, [("ptr", "%q"), ("ptr", k), *zeros], numbers)[2:]
-            scores = write.let(f"fmul {kind} {lane_sums(write, self.vector, sums)}, {scales}")
+            scores = write.let(f"fmul {kind} {_lane_sums(write, self.vector, sums)}, {scales}")
             if self.mask != "none":
                 scores = write.let(f"fadd {kind} {scores}, {write.load(kind, write.at('%mask', index))}")
             if self.causal:
@@ -148,8 +148,8 @@ class DotRows:
                         scale = write.splat(self.vector, write.load("float", write.at(s, key)))
                         for index in range(count):
                             value = write.load(self.kind, write.at(row, index * self.vector))
-                            place = key * count + index
-                            sums[place] = write.fma(self.vector, scale, value, sums[place])
+                            position = key * count + index
+                            sums[position] = write.fma(self.vector, scale, value, sums[position])
                     return [write.at(s, keys), write.at(row, step), *sums]
 
                 return write.repeat(turns, [("ptr", s), ("ptr", v), *((self.kind, sum_) for sum_ in sums)], values)[2:]
@@ -197,8 +197,8 @@ class DotRows:
             partials = write.at(write.at("%workspace", size["partials_at"]),
                                 write.mul(write.mul(task, size["rows"]), size["partial"]))
 
-            def places(row: str) -> tuple[str, str, str, str, str]:
-                """The query's number, its q and mask, and where its outputs and its state are."""
+            def row_pointers(row: str) -> tuple[str, str, str, str, str]:
+                """The query's number, and pointers to its q, mask, outputs and state."""
                 q_head = write.add(write.mul(head, size["group"]), write.i64("udiv", row, size["q_len"]))
                 query = write.i64("urem", row, size["q_len"])
 
@@ -212,13 +212,13 @@ class DotRows:
                 return query, at("%x", "q", "token"), "null" if mask == "null" else at(mask, "mask", "row"), o, state
 
             with write.loop(0, size["rows"]) as row:
-                *_, o, state = places(row)
+                *_, o, state = row_pointers(row)
                 write.store("float", number(LOWEST), state)
                 write.store("float", number(0.0), write.at(state, 1))
                 zero_floats(write, o, size["value_dim"])
             with write.loop(first, end, size["block"]) as begin:
                 count = write.i64("sub", write.i64("smin", write.add(begin, size["block"]), end), begin)
-                # Fewer keys than are summed together are taken with keys before them; there are as many.
+                # A last part with fewer keys is summed with keys before it; there are enough.
                 taken = write.i64("smax", count, self.keys)
                 early = write.i64("sub", begin, write.i64("smax", 0, write.i64(
                     "sub", write.add(begin, taken), size["kv_len"])))
@@ -226,7 +226,7 @@ class DotRows:
                 k_block = write.at(k, write.mul(early, size["k_token"]))
                 v_block = write.at(v, write.mul(begin, size["v_token"]))
                 with write.loop(0, size["rows"]) as row:
-                    query, q, row_mask, o, state = places(row)
+                    query, q, row_mask, o, state = row_pointers(row)
                     hidden = write.i64("sub", write.add(query, 1), early)
                     to = write.at(s, write.i64("sub", 0, shift))
                     added = "null" if mask == "null" else write.at(row_mask, early)
@@ -237,7 +237,7 @@ class DotRows:
                              f"i64 {count}, ptr %a)")
             if not self.divided:
                 with write.loop(0, size["rows"]) as row:
-                    *_, o, state = places(row)
+                    *_, o, state = row_pointers(row)
                     self._scaled(write, o, o, inverse_of(write, write.load("float", write.at(state, 1))),
                                  size["value_dim"])
         return write.function(f"void @attention({ENTRY})")
@@ -245,6 +245,33 @@ class DotRows:
     def _scaled(self, write: Writer, from_: str, to: str, factor: str, count: str) -> None:
         """Multiply whole vectors of outputs."""
         factors = write.splat(self.vector, factor)
-        with write.loop(0, count, self.vector) as place:
-            value = write.load(self.kind, write.at(from_, place))
-            write.store(self.kind, write.let(f"fmul {self.kind} {value}, {factors}"), write.at(to, place))
+        with write.loop(0, count, self.vector) as start:
+            value = write.load(self.kind, write.at(from_, start))
+            write.store(self.kind, write.let(f"fmul {self.kind} {value}, {factors}"), write.at(to, start))
+
+
+def _lane_sums(write: Writer, lanes: int, vectors: Sequence[str]) -> str:
+    """The sums of the lanes of each vector, in order; the number of vectors is a power of two, at most `lanes`.
+
+    Each step adds the lower and the upper halves of groups of lanes: two vectors become one with twice as many groups.
+    """
+    current, group = list(vectors), lanes
+    while group > 1:
+        starts = range(0, lanes, group)
+        halves = []
+        for part in (0, group // 2):
+            halves.append([start + part + lane for start in starts for lane in range(group // 2)])
+        if len(current) > 1:
+            current = [_paired(write, lanes, low, high, halves)
+                       for low, high in zip(current[::2], current[1::2], strict=True)]
+        else:
+            current = [_paired(write, lanes, current[0], "poison", halves)]
+        group //= 2
+    return current[0] if len(vectors) == lanes else write.shuffle(lanes, current[0], "poison", range(len(vectors)))
+
+
+def _paired(write: Writer, lanes: int, first: str, second: str, halves: Sequence[Sequence[int]]) -> str:
+    """Add the lower and the upper halves of both vectors' groups: the groups of the first, then of the second."""
+    kind = f"<{lanes} x float>"
+    low, high = (write.shuffle(lanes, first, second, [*half, *(lane + lanes for lane in half)]) for half in halves)
+    return write.let(f"fadd {kind} {low}, {high}")

@@ -1,4 +1,4 @@
-"""Spans of keys: each leaves, for every query, its largest score, its sum of weights and its sums of values."""
+"""Spans of keys: each stores, for every query, its largest score, its sum of weights and its sums of values."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def merge(lanes: int) -> str:
 
         total = write.repeat(size["spans"], [("ptr", first), ("float", number(0.0))], weigh)[1]
         inverse = write.splat(lanes, inverse_of(write, total))
-        with write.loop(0, size["value_dim"], lanes) as place:
+        with write.loop(0, size["value_dim"], lanes) as start:
             def join(values: list[str]) -> list[str]:
                 state, sums = values
-                value = write.load(kind, write.at(write.at(state, VALUES), place))
+                value = write.load(kind, write.at(write.at(state, VALUES), start))
                 factor = write.splat(lanes, write.load("float", state))
                 return [write.at(state, step), write.fma(lanes, value, factor, sums)]
 
             sums = write.repeat(size["spans"], [("ptr", first), (kind, "zeroinitializer")], join)[1]
-            write.store(kind, write.let(f"fmul {kind} {sums}, {inverse}"), write.at(y, place))
+            write.store(kind, write.let(f"fmul {kind} {sums}, {inverse}"), write.at(y, start))
     return write.function(f"void @merge({ENTRY})")

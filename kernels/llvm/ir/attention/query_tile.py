@@ -34,10 +34,10 @@ class QueryTile:
 
     vector: int
     vectors: int
-    rows: int  # keys, or columns of the values, that are in registers together
+    rows: int  # keys, or columns of the values, in registers at a time
     unroll: int  # numbers of a key in the innermost loop's body
     key_step: int  # floats from one key to the next
-    columns_rest: int  # columns of the values that are left after tiles of `rows`
+    columns_rest: int  # columns of the values left over by tiles of `rows`
     mask: str
     causal: bool
 
@@ -63,7 +63,7 @@ class QueryTile:
 
     @property
     def head(self) -> int:
-        """The rows before the scores of a block: the first keys may be taken together with keys before the block."""
+        """The rows before the scores of a block, for keys before the block that are computed with its first keys."""
         return max(self.rows, self.vector) - 1
 
     def scratch(self, head_dim: int, value_dim: int, block: int) -> int:
@@ -109,8 +109,8 @@ class QueryTile:
                 for row in range(self.rows):
                     key = write.splat(self.vector, write.load("float", write.at(k, row * self.key_step + index)))
                     for column, query in enumerate(queries):
-                        place = row * self.vectors + column
-                        sums[place] = self._product(write, key, query, sums[place])
+                        position = row * self.vectors + column
+                        sums[position] = self._product(write, key, query, sums[position])
             return [write.at(q, self.unroll * self.lanes), write.at(k, self.unroll), *sums]
 
         sums = write.repeat("%passes", [("ptr", "%q"), ("ptr", "%k"), *zeros], step)[2:]
@@ -138,7 +138,7 @@ class QueryTile:
         if not self.causal:
             return scores
         whole = f"<{self.vector} x i64>"
-        ahead = write.i64("sub", write.add("%key", row), "%first")  # of the first query
+        ahead = write.i64("sub", write.add("%key", row), "%first")  # keys after the first query
         filled = write.let(f"insertelement {whole} poison, i64 {ahead}, i32 0")
         splat = write.let(f"shufflevector {whole} {filled}, {whole} poison, <{self.vector} x i32> zeroinitializer")
         chosen = []
@@ -188,8 +188,8 @@ class QueryTile:
                 for row in range(count):
                     value = write.splat(self.vector, write.load("float", write.at(v, row)))
                     for column, scale in enumerate(weights):
-                        place = row * self.vectors + column
-                        sums[place] = self._product(write, value, scale, sums[place])
+                        position = row * self.vectors + column
+                        sums[position] = self._product(write, value, scale, sums[position])
                 return [write.at(s, self.lanes), write.at(v, "%v_step"), *sums]
 
             done = write.repeat("%count", [("ptr", "%s"), ("ptr", v), *sums], key)[2:]
@@ -231,8 +231,8 @@ class QueryTile:
             count = write.i64("sub", end, begin)
             if self.mask == "scores":
                 self._transpose_mask(write, size["mask_row"], begin, end, mask)
-            with write.loop(begin, end, self.rows) as place:
-                key = write.i64("smin", place, write.i64("sub", end, self.rows))
+            with write.loop(begin, end, self.rows) as start:
+                key = write.i64("smin", start, write.i64("sub", end, self.rows))
                 row = write.mul(write.i64("sub", key, begin), self.lanes)
                 added = {"none": "null", "keys": write.at("%mask", key), "scores": write.at(mask, row)}[self.mask]
                 k = write.at("%k", write.mul(key, self.key_step))
@@ -266,8 +266,8 @@ class QueryTile:
     def _transpose_mask(self, write: Writer, mask_row: str, begin: str, end: str, mask: str) -> None:
         """Transpose the mask of the keys that the scores of this block visit, `vector` keys at a time."""
         start = write.i64("smin", begin, write.i64("sub", end, self.rows))
-        with write.loop(start, end, self.vector) as place:
-            key = write.i64("smin", place, write.i64("sub", end, self.vector))
+        with write.loop(start, end, self.vector) as visited:
+            key = write.i64("smin", visited, write.i64("sub", end, self.vector))
             to = write.at(mask, write.mul(write.i64("sub", key, begin), self.lanes))
             write.do(f"call void @seqtune_to_lanes(ptr {write.at('%mask', key)}, i64 {mask_row}, ptr {to}, "
                      f"i64 {self.vector}, float {number(1.0)}, i64 {self.vectors})")
