@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.search import peers, program
 from benchmarks.search import recorded as search
+from benchmarks.search.comparison import Finished, Search, compare
 from seqtune.api.replaying import recorded_spaces
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.measured_tasks import measured_tasks

@@ -12,14 +12,6 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels, read_solver_timings
 from seqtune.kernels.miopen.gpus import device
-<<<<<<< HEAD
-from seqtune.kernels.problem import Problem
-from seqtune.predictor.labels.inputs import NUMBERS, TREE_FEATURES, Inputs, tree_columns
-from seqtune.predictor.labels.predictors import LabelPredictions, valid
-from seqtune.predictor.labels.scores import Score, first_best, solver_choice_rows
-from seqtune.predictor.labels.seen_problems import SeenProblems
-=======
->>>>>>> 61493541 (Tests stand beside the modules that they test: spaces, launches, llvm, journal, inputs, scores and seen problems of labels)
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_text
 from tests.support.planted_labels import find_file, perf_files
 
