@@ -49,7 +49,7 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     if verifier is None:
         return _fastest_form(compiler, compiled, choose, comparison, forms)
     with verifier.stopwatch.running():
-        compiled = verifier.verified(compiler, compiled, examples, forms.make)
+        compiled = verifier.verify(compiler, compiled, examples, forms.make)
         compiled = _fastest_form(compiler, compiled, choose, comparison, forms)
         if verifier.has_measured:
             assert compiled.verification is not None

@@ -39,7 +39,7 @@ class Compiled(nn.Module):
         self._written = compiled.written
         self._same = 2 * compiled.tolerance  # of the largest result: both sides may round
         self._strides = tuple(example.stride() for example in examples)
-        self._formats = ResultStrides()  # for inputs in other memory formats
+        self.formats = ResultStrides()  # for inputs in other memory formats
         self._unflatten = unflatten
         self._weights = weights
 
@@ -71,13 +71,13 @@ class Compiled(nn.Module):
         if self._written and share_memory((*args, *self._weights.tensors), self._written):
             return self.original(*args)  # what it writes changes what it reads later
         strides = tuple(x.stride() for x in args)
-        if self._formats.are_refused(strides):
+        if self.formats.are_refused(strides):
             with torch.no_grad():
                 return self.original(*args)
         with TURN, torch.no_grad():
             if strides == self._strides:
                 return self._unflatten(self.graph(*args))
-            wanted = self._formats.find(strides)
+            wanted = self.formats.find(strides)
             if wanted is not None:
                 return self._unflatten(with_strides(self.graph(*args), wanted))
             return self._learned(args, strides)
@@ -92,10 +92,10 @@ class Compiled(nn.Module):
         result = self.original(*args)
         expected = tensors_of(result)
         if difference(expected, tensors_of(self.graph(*(clones(before) if self._written else before)))) < self._same:
-            self._formats.learn(strides, pytree.tree_leaves(result))
+            self.formats.learn(strides, pytree.tree_leaves(result))
         elif all(bool(tensor.isfinite().all()) for tensor in expected) and difference(
                 expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= self._same:
-            self._formats.refuse(strides)
+            self.formats.refuse(strides)
             warned("the results of an optimised model depend on the strides of its operands; the original computes "
                    "operands of these strides, at its speed")
         return result

@@ -75,7 +75,7 @@ class NetworkModule(nn.Module):
         self.jobs = assembly.jobs
         self.configurations = dict(configurations)
         self._flag = assembly.flag
-        self._program = assembly.program()
+        self.program = assembly.program()
 
     @property
     def steps(self) -> list[str]:
@@ -92,7 +92,7 @@ class NetworkModule(nn.Module):
         addresses = [[tensor.data_ptr() for tensor in tensors] for tensors in (given, results)]
         if not all(map(all, addresses)):
             raise MisuseError("an optimised model computes with tensors in memory; fake tensors have none")
-        self._program.run(*addresses)
+        self.program.run(*addresses)
         if self._flag[0]:
             self._flag[0] = 0
             raise IndexError("index out of range in self")
@@ -104,7 +104,7 @@ class NetworkModule(nn.Module):
         least = [math.inf] * len(self.jobs)
         for _ in range(rounds):
             for number in range(len(self.jobs)):
-                least[number] = min(least[number], self._program.time(number))
+                least[number] = min(least[number], self.program.time(number))
         del results
         return least
 

@@ -15,7 +15,7 @@ from seqtune.predictor.say import Say
 
 from .capture.examples import clones
 from .capture.export import exported
-from .capture.shared_weights import OwnCopy, WatchedWeights, kept_buffers
+from .capture.shared_weights import OwnCopy, WatchedWeights, restored_buffers
 from .compiled import Compiled
 from .compiler import CompiledGraph
 
@@ -33,7 +33,7 @@ def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
     try:
         if module in written:
             raise ValueError("it changes its buffers, or an outer module does")
-        with torch.no_grad(), kept_buffers(module):  # an export fills empty ones with fake tensors
+        with torch.no_grad(), restored_buffers(module):  # an export fills empty ones with fake tensors
             program = exported(module, tuple(examples))
     except Exception as error:  # many kinds of code cannot be exported
         progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
@@ -65,7 +65,7 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
 
         handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
     try:
-        with torch.no_grad(), kept_buffers(module):
+        with torch.no_grad(), restored_buffers(module):
             module(*clones(examples))
     finally:
         for handle in handles:

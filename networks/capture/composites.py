@@ -7,7 +7,7 @@ same operations, and takes longer than the export itself.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -35,8 +35,9 @@ def sized_value(node: fx.Node) -> FakeTensor | None:
 class Composites:
     """Replaces composite operations of one graph. Operations that differ in their operands' numbers are traced once."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_graph: Callable[..., Any] = make_fx) -> None:
         self.traces: dict[tuple[Any, str], fx.Graph | None] = {}  # by the operation and its arguments
+        self._make_graph = make_graph
 
     def replace(self, node: fx.Node) -> bool:
         """Put the operations that the node calls in its place; False, without a change, where that is impossible."""
@@ -50,12 +51,12 @@ class Composites:
                         value.layout, value.requires_grad) for index, (read, value) in enumerate(values.items())}
         key = (node.target, repr(fx.map_arg((node.args, node.kwargs), lambda read: str(forms[read]))))
         if key not in self.traces:
-            self.traces[key] = _trace(node, values)
+            self.traces[key] = _trace(node, values, self._make_graph)
         trace = self.traces[key]
         return trace is not None and _insert(trace, node)
 
 
-def _trace(node: fx.Node, values: Mapping[fx.Node, FakeTensor]) -> fx.Graph | None:
+def _trace(node: fx.Node, values: Mapping[fx.Node, FakeTensor], make_graph: Callable[..., Any]) -> fx.Graph | None:
     """The operations that a composite one calls; None where they cannot be traced, or write into tensors."""
     def call(*tensors: FakeTensor) -> Any:
         given = dict(zip(values, tensors, strict=True))
@@ -63,7 +64,7 @@ def _trace(node: fx.Node, values: Mapping[fx.Node, FakeTensor]) -> fx.Graph | No
         return node.target.decompose(*args, **kwargs)  # type: ignore[union-attr]
 
     try:
-        graph: fx.Graph = make_fx(call)(*values.values()).graph
+        graph: fx.Graph = make_graph(call)(*values.values()).graph
     except Exception:  # an operation may be anybody's code; PyTorch's trace of the whole graph says what it cannot do
         return None
     graph.eliminate_dead_code()

@@ -14,18 +14,22 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.graph import CodeGen
 
 from ..lowering.graph_edits import EditedGraph
+from .composites import Composites
 from .functional import make_functional
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION}
 
 
-def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
-    """The functional graph of a model. Raises exceptions of many kinds, because much code cannot be exported."""
+def exported(model: nn.Module, examples: tuple[Any, ...], composites: Composites | None = None) -> ExportedProgram:
+    """The functional graph of a model. Raises exceptions of many kinds, because much code cannot be exported.
+
+    `composites` traces the operations that PyTorch computes by calling others.
+    """
     with warnings.catch_warnings(), _no_stack_traces():
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # of PyTorch 2.13 about its own code
         program: ExportedProgram = torch.export.export(model, examples)
-        if make_functional(program.graph):
+        if make_functional(program.graph, composites):
             return program
         program = program.run_decompositions({})
         changed = sorted(program.graph_signature.buffers_to_mutate.values())

@@ -28,12 +28,12 @@ _ALIASING = getattr(torch.Tag, "maybe_aliasing_or_mutating", None)  # marks sche
 _SAME = (*_DROP_OUTS, aten.pad.default, aten._unsafe_view.default)  # may share memory, which their schemas do not say
 
 
-def make_functional(graph: fx.Graph) -> bool:
+def make_functional(graph: fx.Graph, composites: Composites | None = None) -> bool:
     """Replace operations that work in place or may hide a view; False where a second trace is needed.
 
-    Every change keeps the meaning of the graph, also if the result is False.
+    Every change keeps the meaning of the graph, also if the result is False. `composites` has the traces so far.
     """
-    composites = Composites()
+    composites = Composites() if composites is None else composites
     for node in _operations(graph):
         if node.target in _DROP_OUTS and not arguments(node)["train"]:
             (read,) = node.all_input_nodes

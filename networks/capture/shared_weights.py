@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
@@ -41,20 +41,29 @@ class WatchedWeights:
         return list(map(_version, self.tensors))
 
 
+Arrays = Sequence[NDArray[np.uint8]]
+
+
+def copy_arrays(copies: Arrays, originals: Arrays) -> None:
+    """Copy arrays; NumPy does so without Python's lock, and in one thread only: an export runs at the same time."""
+    for target, source in zip(copies, originals, strict=True):
+        np.copyto(target, source)
+
+
 class OwnCopy:
     """A copy of a model with memory of its own: `model`. Another thread copies its parameters until `wait` returns.
 
-    An export needs no values of parameters, and takes about as long as this copying for a large model. Memory that a
-    process uses for the first time is what takes so long. An export may read values of parameters that a module keeps
+    An export needs no values of parameters, and takes about as long as this copying for a large model: the first use of
+    memory is slow. An export may read values of parameters that a module keeps
     in a list; then the copy is complete at once. Raises MisuseError for a model that cannot be copied.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, copy_all: Callable[[Arrays, Arrays], None] = copy_arrays) -> None:
         weights = [weight for weight in plain_parameters(model) if weight.layout is torch.strided
                    and weight.is_contiguous() and not weight.is_conj() and not weight.is_neg()]
         copies = [nn.Parameter(torch.empty_like(weight), weight.requires_grad) for weight in weights]
         self._pool = ThreadPoolExecutor(1)
-        self._copied = self._pool.submit(_copy_all, [_bytes(copy) for copy in copies], list(map(_bytes, weights)))
+        self._copied = self._pool.submit(copy_all, [_bytes(copy) for copy in copies], list(map(_bytes, weights)))
         self._pool.shutdown(wait=False)
         memo: dict[int, Any] = {id(weight): copy for weight, copy in zip(weights, copies, strict=True)}
         try:
@@ -75,12 +84,6 @@ def _bytes(weight: Tensor) -> NDArray[np.uint8]:
     return array
 
 
-def _copy_all(copies: list[NDArray[np.uint8]], originals: list[NDArray[np.uint8]]) -> None:
-    """NumPy copies without Python's lock, and by one thread only: an export runs beside it."""
-    for mine, given in zip(copies, originals, strict=True):
-        np.copyto(mine, given)
-
-
 def _keeps_weights_apart(model: nn.Module) -> bool:
     """Whether a module has parameters among its plain attributes, such as in a list."""
     return any(isinstance(leaf, nn.Parameter) for part in model.modules()
@@ -89,7 +92,7 @@ def _keeps_weights_apart(model: nn.Module) -> bool:
 
 
 @contextmanager
-def kept_buffers(module: nn.Module) -> Iterator[None]:
+def restored_buffers(module: nn.Module) -> Iterator[None]:
     """Give a module's buffers their present values again at the end: calls in between may write or replace them."""
     before = [(part, name, buffer, None if buffer is None else buffer.clone()) for part in module.modules()
               for name, buffer in part._buffers.items()]

@@ -50,15 +50,16 @@ class KernelBinder:
     Raises DeviceError for a device of another backend.
     """
 
-    def __init__(self, device: Device, compiler: Compiler, threads: ThreadPool) -> None:
+    def __init__(self, device: Device, compiler: Compiler, threads: ThreadPool,
+                 scratch: Callable[[], Scratch] = Scratch, constants: SharedConstants | None = None) -> None:
         if device.backend != "llvm":
             raise DeviceError(f"{device.name} does not run on this process's memory; use an llvm device")
         self.device = device
         self.threads = threads
         self._compiler = compiler
-        self.blocks = Scratch()  # for what programs compute on the way
-        self._workspaces = Scratch()
-        self._constants = SharedConstants()
+        self.blocks = scratch()  # for intermediate results of programs
+        self._workspaces = scratch()
+        self._constants = SharedConstants() if constants is None else constants
 
     def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None,
              fusion: Fusion = NONE) -> BoundKernel:

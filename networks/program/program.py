@@ -39,7 +39,7 @@ class Program:
                  results: Sequence[Sequence[Slot]], memory: Sequence[object]) -> None:
         self._threads = threads
         self._kernels = list(kernels)
-        self._memory = list(memory)
+        self.memory = list(memory)
         self._jobs = np.array([kernel.address for kernel in kernels], np.int64)
         self._slots = [list(slots) for slots in (*operands, *results)]
 

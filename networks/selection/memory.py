@@ -41,7 +41,7 @@ class ChoiceMemory:
     """The remembered answers for one device and one set of options."""
 
     def __init__(self, device: Device, journal: str | Path | None, checkpoint: str | Path | None, verified: bool,
-                 options: Mapping[str, object]) -> None:
+                 options: Mapping[str, object], most_answers: int = MOST_ANSWERS) -> None:
         """Read the file beside the journal. Raises FormatError for a damaged journal.
 
         `options` are JSON values on which the choices depend. With `verified`, the choices come from verifications,
@@ -54,7 +54,7 @@ class ChoiceMemory:
                        torch.__version__, torch.get_num_threads(),
                        [(name, kernel(name).version) for name in table(device.backend)],
                        _checkpoint_files(checkpoint), _measurements(path, device, verified), dict(options)]
-        self._may_make_folder = journal is None
+        self._may_make_folder, self._most_answers = journal is None, most_answers
         self._answers = _read(self._path)
 
     def find(self, problem: Problem) -> Choice | None:
@@ -85,7 +85,7 @@ class ChoiceMemory:
 
     def _keep(self, answers: Mapping[str, object]) -> None:
         merged = {**_read(self._path), **{self._key(name): answer for name, answer in answers.items()}}
-        kept = dict(list(merged.items())[-MOST_ANSWERS:])
+        kept = dict(list(merged.items())[-self._most_answers:])
         with suppress(SeqtuneError, OSError):
             if self._may_make_folder:
                 self._path.parent.mkdir(parents=True, exist_ok=True)

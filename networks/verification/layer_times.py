@@ -20,7 +20,7 @@ from ..program.device_threads import TURN
 from .budget import rounds_within
 
 ROUNDS = 5  # samples of a run and of each job; the least counts
-PASSES = 2  # of all rounds: of the whole run, and of its jobs one by one
+PASSES = 2  # a round is timed twice: the whole run, and its jobs one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,12 @@ def operands_of(programs: Sequence[NetworkModule],
     return operands
 
 
-def layer_times(graph: nn.Module, examples: Sequence[Any], seconds: float) -> LayerTimes:
+def layer_times(graph: nn.Module, examples: Sequence[Any], seconds: float,
+                measure: Callable[..., list[float]] = NetworkModule.measure) -> LayerTimes:
     """Time a compiled graph and the layers in its programs in about `seconds`, with operands of the examples' values.
 
-    It takes ROUNDS samples, or fewer where these would take longer, but at least one.
+    ROUNDS samples are taken, or fewer where these would take longer, but at least one. `measure` takes a program, its
+    operands and the number of rounds, and returns the least seconds of each job.
     """
     programs = [module for module in graph.modules() if isinstance(module, NetworkModule)]
     layers: dict[Problem, float] = {}
@@ -64,7 +66,7 @@ def layer_times(graph: nn.Module, examples: Sequence[Any], seconds: float) -> La
         rounds = rounds_within(seconds / PASSES, run, 1, ROUNDS)
         run = min(run, *(wall_clock(once, 1) for _ in range(rounds)))
         for program, values in operands.items():
-            for job, least in zip(program.jobs, program.measure(*values, rounds=rounds), strict=True):
+            for job, least in zip(program.jobs, measure(program, *values, rounds=rounds), strict=True):
                 steps += least
                 if isinstance(job.node, Tuned):
                     layers[job.node.problem] = layers.get(job.node.problem, 0.0) + least

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,15 +62,41 @@ def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGr
     return PeerGraph(INDUCTOR, compiled)
 
 
+def inductor_seconds(module: fx.GraphModule, share: float) -> float:
+    """The seconds that Inductor will take to compile a graph, within a factor of 2, with that share of a processor."""
+    operations = sum(node.op == "call_function" for node in module.graph.nodes)
+    return (INDUCTOR_START + INDUCTOR_OPERATION * int(operations)) / share
+
+
+def processor_share(clock: Callable[[], float] = time.perf_counter,
+                    worked: Callable[[], float] = time.thread_time) -> float:
+    """The share of a processor that this thread gets, measured for SHARE_SECONDS: less than 1 on a busy machine.
+
+    `clock` and `worked` return seconds: the time that passes, and the time in which the thread computes.
+    """
+    began, before = clock(), worked()
+    while (elapsed := clock() - began) < SHARE_SECONDS:
+        pass
+    return min(1.0, max(LEAST_PROCESSOR, (worked() - before) / elapsed))
+
+
+Inductor = Callable[[fx.GraphModule, Sequence[Any]], PeerGraph]
+
+
 class PeerForms:
-    """PyTorch's forms of one graph, which are made when they are needed: its own operations, and Inductor's code.
+    """PyTorch's forms of one graph: its own operations, and Inductor's code. `make` makes them when they are needed.
 
     `note` is the reason why Inductor's form is missing.
     """
 
     def __init__(self, compare: str, module: fx.GraphModule, examples: Sequence[Any], progress: Say,
-                 deadline: Deadline) -> None:
-        """Make nothing yet. Inductor compiles only if it takes at most half of the seconds left before the deadline."""
+                 deadline: Deadline, inductor: Inductor = inductor_graph,
+                 share: Callable[[], float] = processor_share) -> None:
+        """Inductor compiles only if it takes at most half of the seconds left before the deadline.
+
+        `share` measures the share of a processor that the compilation will get.
+        """
+        self._inductor, self._share = inductor, share
         self.compare = compare
         self.examples = examples
         self.note = ""
@@ -88,25 +114,11 @@ class PeerForms:
     def _add_inductor(self) -> None:
         left = self._deadline.left
         try:
-            if left < math.inf and (seconds := inductor_seconds(self._module, processor_share())) > left / 2:
+            if left < math.inf and (seconds := inductor_seconds(self._module, self._share())) > left / 2:
                 raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, and the "
                                        f"verification has {left:.0f} s left (budget)")
             self._progress("Inductor compiles the network, to be compared with")
-            self._forms[INDUCTOR] = inductor_graph(self._module, clones(self.examples))
+            self._forms[INDUCTOR] = self._inductor(self._module, clones(self.examples))
         except UnavailableError as reason:
             self._progress(f"the network is compared with PyTorch's own operations alone: {reason}")
             self.note = str(reason)
-
-
-def inductor_seconds(module: fx.GraphModule, share: float) -> float:
-    """The seconds that Inductor will take to compile a graph, within a factor of 2, with that share of a processor."""
-    operations = sum(node.op == "call_function" for node in module.graph.nodes)
-    return (INDUCTOR_START + INDUCTOR_OPERATION * int(operations)) / share
-
-
-def processor_share() -> float:
-    """The share of a processor that this thread gets, measured for SHARE_SECONDS: less than 1 on a busy machine."""
-    began, worked = time.perf_counter(), time.thread_time()
-    while (elapsed := time.perf_counter() - began) < SHARE_SECONDS:
-        pass
-    return min(1.0, max(LEAST_PROCESSOR, (time.thread_time() - worked) / elapsed))

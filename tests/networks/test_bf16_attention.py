@@ -15,7 +15,7 @@ from seqtune.networks.capture.examples import difference
 from seqtune.networks.nodes import AttentionHeads, Gather, Input, Layer, Node, Pointwise, Rearranged
 from seqtune.networks.plan.precision import TOLERANCES
 from seqtune.networks.program.device_threads import binder_of
-from seqtune.networks.selection.contestants import contestants
+from seqtune.networks.selection.layer_comparison import layer_forms
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_bf16_networks import BF16, elements, needs_bf16, stored
 from tests.networks.test_network_parts import ADD, layer, operand
@@ -61,8 +61,8 @@ def test_attention_is_compared_with_pytorch_s_in_bf16(shape: tuple[int, ...]) ->
     stored(heads, dtypes="bf16", device=device)
     binder = binder_of(device)
     configuration = SearchSpace(kernel("llvm.attention_bf16"), heads.problem, device).default
-    pair = contestants(heads, configuration, binder)
-    ours = pair.ours()
+    forms = layer_forms(heads, configuration, binder)
+    ours = forms.ours()
     assert isinstance(ours, tuple)
-    assert difference([pair.theirs[0]()], [ours[1]]) < TOLERANCES["bf16"]
-    assert ours[1].dtype == pair.theirs[0]().dtype == torch.bfloat16
+    assert difference([forms.pytorch[0]()], [ours[1]]) < TOLERANCES["bf16"]
+    assert ours[1].dtype == forms.pytorch[0]().dtype == torch.bfloat16

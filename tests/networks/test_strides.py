@@ -96,8 +96,8 @@ def test_results_that_are_not_finite_settle_nothing(quick: Callable[..., Optimiz
             warnings.simplefilter("error", SeqtuneWarning)
             fast(last(broken))
     assert isinstance(fast.model, Compiled)
-    assert not fast.model._formats.are_refused((last(broken).stride(),))
-    assert fast.model._formats.find((last(broken).stride(),)) is None
+    assert not fast.model.formats.are_refused((last(broken).stride(),))
+    assert fast.model.formats.find((last(broken).stride(),)) is None
 
 
 def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[..., Optimized],
@@ -113,10 +113,10 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
             warnings.simplefilter("error", SeqtuneWarning)
             check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
             strides = (FORMATS["channels_last"](torch.randn(SHAPE)).stride(),)
-            assert not fast.model._formats.are_refused(strides)
-            assert fast.model._formats.find(strides) is None
+            assert not fast.model.formats.are_refused(strides)
+            assert fast.model.formats.find(strides) is None
             check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
-            assert fast.model._formats.find(strides) is not None
+            assert fast.model.formats.find(strides) is not None
 
 
 def test_operands_of_refused_strides_wait_for_no_other_call(quick: Callable[..., Optimized]) -> None:

@@ -29,27 +29,31 @@ from seqtune.networks.capture.overlap import share_memory
 from seqtune.networks.compilation import compile_graph
 from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision
-from seqtune.networks.program.device_threads import TURN, binder_of, device_of_pytorch
+from seqtune.networks.program.device_threads import TURN, device_of_pytorch
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.reports import INDUCTOR, GraphVerdict, NetworkVerification
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.peer_graph import check_compared
-from seqtune.networks.verification.verifier import NetworkVerifier
 from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import check_flag, check_own_journal, check_positive
 from ...errors import MisuseError, SeqtuneError, one_line, shown, warned
+from .tools import TOOLS, Tools
 
 FALLBACKS = ("inductor", "eager")
-MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first
-MOST_VERIFIED = 8  # shapes of one graph whose layers are measured: hundreds of lengths would take hours
-MOST_REFUSED = 8  # shapes of one graph that are tried without success before all others go to the fallback
-MOST_CHOICES = 10_000  # of one graph; the oldest go first
 Values = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The maximum numbers of what is kept for one graph."""
+
+    programs: int = 256  # the program that was not used for the longest time goes first
+    verified: int = 8  # shapes whose layers are measured: hundreds of lengths would take hours
+    refused: int = 8  # shapes that are tried without success before all others go to the fallback
+    choices: int = 10_000  # the oldest go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +119,21 @@ class ShapedPrograms:
     # all threads, and fails if the export ends meanwhile; objects of this name are left out (PyTorch 2.13).
     __name__ = "__torch_dispatch__"
 
-    def __init__(self, module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> None:
-        self.module, self.options = module, options
+    def __init__(self, module: fx.GraphModule, example_inputs: Values, options: BackendOptions,
+                 limits: Limits = Limits(), tools: Tools = TOOLS) -> None:
+        self.module, self.options, self.limits, self.tools = module, options, limits, tools
         self.weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
         self.numbers = _numbers(module)
         self.operands = [index for index in range(len(example_inputs))
                          if index not in {*self.weights, *self.numbers}]
         self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
                                            device_of_pytorch())
-        self._programs: dict[Any, CompiledGraph] = {}  # of the operands; the one that was used last is the last
-        self._refused: set[Any] = set()  # shapes that have no program
-        self._fallback: Callable[..., Any] | None = None  # of all values
-        self._verified: set[Any] = set()  # the first shapes, whose layers are measured
+        self.programs: dict[Any, CompiledGraph] = {}  # by the forms of the operands; the one used last is the last
+        self.refused: set[Any] = set()  # forms that have no program
+        self._fallback: Callable[..., Any] | None = None  # computes all values where there is no program
+        self._verified: set[Any] = set()  # the first forms, whose layers are measured
         self._choices: dict[tuple[str, Problem], Choice] = {}  # of all shapes, by the device's key
-        self._reports: dict[str, NetworkVerification] = {}  # on the shapes that were verified, by their graphs' digests
+        self._reports: dict[str, NetworkVerification] = {}  # on verified shapes, by their graphs' digests
         self._verdict: GraphVerdict | None = None
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
@@ -147,33 +152,33 @@ class ShapedPrograms:
         """The program for the shapes of these values; None if the fallback computes them."""
         key = (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
                *(_form(values[index]) for index in self.operands))
-        if key in self._refused or (len(self._refused) >= MOST_REFUSED and key not in self._programs):
+        if key in self.refused or (len(self.refused) >= self.limits.refused and key not in self.programs):
             return None
         weights = [values[index] for index in self.weights]
         versions = [_version(weight) for weight in weights]
         if versions != self._versions:
-            self._programs.clear()
+            self.programs.clear()
             self._packed, self._versions = [weight.detach() for weight in weights], versions
-        program = self._programs.pop(key, None)
+        program = self.programs.pop(key, None)
         if program is None:
-            if len(self._verified) < MOST_VERIFIED:
+            if len(self._verified) < self.limits.verified:
                 self._verified.add(key)
             compiled = self._compile(values, self.options.verify and key in self._verified)
             if isinstance(compiled, str):
-                self._refused.add(key)
+                self.refused.add(key)
                 self._fall_back(compiled)
                 return None
             program = compiled
-        self._programs[key] = program
-        if len(self._programs) > MOST_SHAPES:
-            del self._programs[next(iter(self._programs))]
+        self.programs[key] = program
+        if len(self.programs) > self.limits.programs:
+            del self.programs[next(iter(self.programs))]
         if program.written and share_memory([*(values[index] for index in self.operands), *weights], program.written):
             self._fall_back("an operand that it changes shares memory with another one", "such calls")
             return None
         return program
 
     def _fall_back(self, reason: str, left: str = "this graph") -> None:
-        """Prepare what computes calls without a program: Dynamo compiles it for the shapes that it meets.
+        """Prepare the fallback, which computes calls without a program; Dynamo compiles it for each shape.
 
         The first reason is a warning, which says what is left to the fallback.
         """
@@ -202,20 +207,20 @@ class ShapedPrograms:
 
     def _compiled(self, program: ExportedProgram, examples: Values, verify: bool) -> CompiledGraph | None:
         """The programs of one shape, with the choices of the earlier ones where layers are equal."""
-        options, device = self.options, device_of_pytorch()
-        predictor = LayerPredictor(options.checkpoint, options.journal, silent)
+        options, tools, device = self.options, self.tools, device_of_pytorch()
+        predictor = tools.predictor(options.checkpoint, options.journal, silent)
         selection = LayerSelection(verify, options.seconds, options.budget, predictor, self._choices,
                                    reports=self._reports)
-        stopwatch = Stopwatch()
+        stopwatch = Stopwatch(tools.clock)
         deadline = Deadline(options.budget, stopwatch)
-        verifier = NetworkVerifier(selection, deadline, stopwatch, device) if verify else None
+        verifier = tools.verifier(selection, deadline, stopwatch, device) if verify else None
         comparison = None
         if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
-            comparison = PeerComparison(options.compare, selection.memory(device), silent,
-                                        TOLERANCES[self.precision], self._verdict, deadline)
+            comparison = tools.comparison(options.compare, selection.memory(device), silent,
+                                          TOLERANCES[self.precision], self._verdict, deadline)
         choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
-        compiled = compile_graph(program, binder_of(device), choose, examples, comparison, self.precision, verifier)
-        for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
+        compiled = compile_graph(program, tools.binder(device), choose, examples, comparison, self.precision, verifier)
+        for oldest in list(self._choices)[:max(0, len(self._choices) - self.limits.choices)]:
             del self._choices[oldest]
         return compiled
 

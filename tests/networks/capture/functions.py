@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from seqtune.networks.capture.composites import Composites
 from seqtune.networks.capture.export import exported
 
 Function = Callable[[Tensor], Tensor]
@@ -24,11 +25,11 @@ class Computes(nn.Module):
         return self.function(self.layer(x))
 
 
-def check(function: Function) -> None:
+def check(function: Function, composites: Composites | None = None) -> None:
     """The exported model computes what the model computes, and changes no tensor."""
     model, x = Computes(function).eval(), torch.randn(1, 2, 5, 3)
     with torch.no_grad():
-        program = exported(model, (x,))
+        program = exported(model, (x,), composites)
         torch.testing.assert_close(program.module()(x), model(x))
     assert not [node for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)
                 and node.target._schema.is_mutable]

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from seqtune.networks.capture import composites
+from seqtune.networks.capture.composites import Composites
 from tests.networks.capture.functions import Function, check
 
 VIEWS = ("swapaxes", "swapdims", "tensor_split")  # PyTorch's versions differ in which others they hand over
 MAY_WRITE = tuple(getattr(torch.Tag, name) for name in ("maybe_aliasing_or_mutating",) if hasattr(torch.Tag, name))
-
-
-@pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> list[fx.Node]:
-    """The operations that are traced."""
-    found: list[fx.Node] = []
-    trace = composites._trace
-
-    def counted(node: fx.Node, values: Any) -> fx.Graph | None:
-        found.append(node)
-        return trace(node, values)
-
-    monkeypatch.setattr(composites, "_trace", counted)
-    return found
 
 
 @pytest.fixture
@@ -56,26 +44,34 @@ def in_chunks(y: Tensor) -> Tensor:
     (lambda y: torch.vstack((y, y)).swapaxes(0, 1) + 1, ["swapaxes"])])
 @pytest.mark.usefixtures("no_second_trace")
 def test_an_operation_that_hides_a_view_is_traced_alone(
-        function: Function, names: list[str], traced: list[fx.Node]) -> None:
-    check(function)
-    found = [str(node.target).split(".")[1] for node in traced]
-    assert [name for name in found if name in VIEWS] == names
+        function: Function, names: list[str]) -> None:
+    composites = Composites()
+    check(function, composites)
+    traced = [str(target).split(".")[1] for target, _ in composites.traces]
+    assert [name for name in traced if name in VIEWS] == names
 
 
 @pytest.mark.usefixtures("no_second_trace")
-def test_an_operation_that_is_translated_is_not_traced(traced: list[fx.Node]) -> None:
-    check(in_chunks)
-    assert not traced
+def test_an_operation_that_is_translated_is_not_traced() -> None:
+    composites = Composites()
+    check(in_chunks, composites)
+    assert not composites.traces
 
 
 @pytest.mark.usefixtures("no_second_trace")
-def test_equal_operations_are_traced_once(traced: list[fx.Node]) -> None:
+def test_equal_operations_are_traced_once() -> None:
+    traced: list[object] = []
+
+    def trace(function: Callable[..., Any]) -> Any:
+        traced.append(function)
+        return make_fx(function)
+
     def repeated(y: Tensor) -> Tensor:
         for _ in range(5):
             y = (y.swapaxes(2, 3) + 1).contiguous().swapaxes(2, 3).contiguous()
         return y + y[:, :2].swapaxes(2, 3).repeat(1, 2, 1, 1).swapaxes(2, 3)
 
-    check(repeated)
+    check(repeated, Composites(trace))
     assert len(traced) == 3  # there, back, and of a part
 
 
@@ -102,19 +98,19 @@ def test_what_is_not_plain_is_left_to_a_trace_of_the_whole_graph(
 
 
 def test_a_composite_that_cannot_be_traced_is_left_to_a_trace_of_the_whole_graph(
-        second_traces: list[ExportedProgram], monkeypatch: pytest.MonkeyPatch) -> None:
+        second_traces: list[ExportedProgram]) -> None:
     def fails(*args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("an operation without a kernel for such tensors")
 
-    monkeypatch.setattr(composites, "make_fx", fails)
-    check(in_parts)
+    check(in_parts, Composites(fails))
     assert len(second_traces) == 1
 
 
 def test_a_composite_that_changes_tensors_inside_is_left_to_a_trace_of_the_whole_graph(
-        second_traces: list[ExportedProgram], traced: list[fx.Node]) -> None:
+        second_traces: list[ExportedProgram]) -> None:
     library: Any = torch.library.Library("seqtune_test", "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define("doubled(Tensor x) -> Tensor", tags=MAY_WRITE)
     library.impl("doubled", lambda x: x.clone().mul_(2), "CompositeImplicitAutograd")
-    check(lambda y: torch.ops.seqtune_test.doubled(y) + 1)
-    assert len(second_traces) == len(traced) == 1
+    composites = Composites()
+    check(lambda y: torch.ops.seqtune_test.doubled(y) + 1, composites)
+    assert len(second_traces) == len(composites.traces) == 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import fx, nn
@@ -13,8 +10,9 @@ from seqtune.networks.capture.export import exported, plain_graph
 from seqtune.networks.compilation import compile_graph
 from seqtune.networks.lowering.graph_edits import EditedGraph
 from seqtune.networks.lowering.partition import fold_constants
-from seqtune.networks.optimized import Optimized
+from seqtune.networks.program.device_threads import binder_of, device_for_threads
 from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.networks.default_programs import default_choices
 
 
 class Twice(nn.Module):
@@ -60,14 +58,14 @@ def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: li
 
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
-def test_no_code_is_written_for_graphs_that_become_programs(
-        quick: Callable[..., Optimized], written: list[fx.GraphModule], monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiled(*args: Any, **options: Any) -> object:
-        written.clear()
-        return compile_graph(*args, **options)
-
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.compile_graph", compiled)
+def test_no_code_is_written_for_graphs_that_become_programs(written: list[fx.GraphModule]) -> None:
     model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
-    torch.testing.assert_close(quick(model, x)(x), model(x))
+    binder = binder_of(device_for_threads(1))
+    with torch.no_grad():
+        program = exported(model, (x,))
+        written.clear()
+        compiled = compile_graph(program, binder, default_choices(binder))
+        assert compiled is not None
+        torch.testing.assert_close(compiled.graph(x)[0], model(x))
     assert written
     assert not [graph for graph in written if isinstance(graph, EditedGraph)]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.hooks.pytorch import dynamo
+from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
 from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
-from seqtune.networks.compilation import compile_graph
-from seqtune.networks.compiler import CompiledGraph
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -46,20 +45,19 @@ def test_the_parts_compute_what_the_operation_does(activation: str, norm_first: 
         torch.testing.assert_close(encoder_layer(*given), FUSED(*given), rtol=1e-4, atol=1e-5)
 
 
-def test_a_compiled_encoder_is_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    graphs: list[CompiledGraph | None] = []
+def test_a_compiled_encoder_is_one_program() -> None:
+    graphs: list[ShapedPrograms] = []
 
-    def kept(*given: Any) -> CompiledGraph | None:
-        graphs.append(compile_graph(*given))
+    def noting(module: fx.GraphModule, inputs: Sequence[Any]) -> ShapedPrograms:
+        graphs.append(ShapedPrograms(module, inputs, BackendOptions(verify=False, fallback="eager")))
         return graphs[-1]
 
-    monkeypatch.setattr(dynamo, "compile_graph", kept)
+    torch._dynamo.reset()
     model, x = nn.Sequential(nn.Linear(24, 24), layer("relu", False)).eval(), torch.randn(2, 7, 24)
     with torch.no_grad():
-        torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-3, atol=1e-4)
-    (graph,) = graphs
-    assert graph is not None
-    assert not graph.kept
+        torch.testing.assert_close(torch.compile(model, backend=noting)(x), model(x), rtol=1e-3, atol=1e-4)
+    (program,) = (program for graph in graphs for program in graph.programs.values())
+    assert not program.kept
 
 
 def test_a_layer_with_a_mask_stays_pytorch_s() -> None:

@@ -14,7 +14,7 @@ from seqtune.networks.nodes import Input, Product
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
 from seqtune.networks.program.product_jobs import MOST_JOBS
-from seqtune.networks.selection.contestants import contestants
+from seqtune.networks.selection.layer_comparison import layer_forms
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.lowering.test_indexing import Changes
@@ -92,10 +92,10 @@ def test_a_product_is_compared_with_pytorchs_and_explained(quick: Callable[..., 
     assert step.fused.startswith("tanh")
     product = Product((2, 5, 7), [Input((2, 5, 6), [], 0, (30, 6, 1)), Input((2, 6, 7), [], 1, (42, 7, 1))])
     binder = binder_of(device_for_threads(1))
-    pair = contestants(product, SearchSpace(kernel("llvm.gemm"), product.problem, binder.device).default, binder)
-    ours = pair.ours()
+    forms = layer_forms(product, SearchSpace(kernel("llvm.gemm"), product.problem, binder.device).default, binder)
+    ours = forms.ours()
     assert isinstance(ours, tuple)
-    torch.testing.assert_close(ours[1], pair.theirs[0]())
+    torch.testing.assert_close(ours[1], forms.pytorch[0]())
 
 
 @needs_bf16

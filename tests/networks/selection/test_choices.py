@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.hooks.pytorch.optimization import Optimizer, optimize
+from seqtune.hooks.pytorch.tools import Tools
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import MOST_BYTES
-from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import norm_net, same
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.
 
 
 def test_a_choice_is_saved_and_loaded_without_predicting(
-        quick: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        quick: Callable[..., Optimized], tmp_path: Path) -> None:
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     fast = quick(model, x)
     fast.save(tmp_path / "choice.json")
-    monkeypatch.setattr(LayerPredictor, "predict", lambda *_: pytest.fail("predicted"))
-    again = optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
+    again = Optimizer(device_for_threads(1), saved=tmp_path / "choice.json", tools=Tools(
+        lambda *_: pytest.fail("a predictor is made"))).optimize(model, x)
     assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
     assert torch.equal(again(x), fast(x))
 

@@ -16,9 +16,8 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.networks.program.device_threads import device_for_threads
-from seqtune.networks.selection import memory
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.memory import ChoiceMemory
+from seqtune.networks.selection.memory import MOST_ANSWERS, ChoiceMemory
 from seqtune.tuner.backends.llvm import backend as llvm
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -36,9 +35,9 @@ def choice(checkpoint: Path) -> Choice:
 @pytest.fixture
 def remembered(tmp_path: Path, checkpoint: Path) -> Remembered:
     """The memory as a new process reads it."""
-    def made(verified: bool = True, **options: Any) -> ChoiceMemory:
+    def made(verified: bool = True, most_answers: int = MOST_ANSWERS, **options: Any) -> ChoiceMemory:
         return ChoiceMemory(device_for_threads(1), tmp_path / "journal.sqlite", options.pop("checkpoint", checkpoint),
-                            verified, options)
+                            verified, options, most_answers)
 
     return made
 
@@ -89,17 +88,16 @@ def test_a_damaged_file_answers_nothing_and_is_replaced(
     assert remembered().find(PROBLEM) == choice
 
 
-def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_ANSWERS", 2)
+def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path) -> None:
     for name in "abc":
-        remembered().keep_answer(name, name)
+        remembered(most_answers=2).keep_answer(name, name)
     assert [remembered().find_answer(name) for name in "abc"] == [None, "b", "c"]
     (path,) = tmp_path.glob("*.choices.json")
     assert len(json.loads(path.read_text())["answers"]) == 2
 
 
 def test_a_folder_that_cannot_be_written_remembers_nothing(
-        remembered: Remembered, choice: Choice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        remembered: Remembered, choice: Choice, tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite.choices.json").mkdir()
     remembered().keep([choice])
     assert remembered().find(PROBLEM) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.hooks.pytorch.optimization import Optimizer, optimize
+from seqtune.hooks.pytorch.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
@@ -23,12 +25,12 @@ from seqtune.networks.optimized import Optimized
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.reports import NetworkVerification
-from seqtune.networks.verification.contest import NetworkContest
 from seqtune.networks.verification.peer_comparison import PeerComparison
-from seqtune.networks.verification.verifier import NetworkVerifier
+from seqtune.networks.verification.speed_ratio import SpeedRatio
+from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.measuring.stopwatch import Stopwatch
+from tests.support.networks.fakes import times_of
 from tests.support.torch_models import norm_net, same
 
 REPORT = NetworkVerification(60.0, 41.2, 21, 9, 8, 1.031, 0.008)
@@ -58,11 +60,14 @@ def test_what_is_no_report_is_refused_in_one_line(wrong: Any) -> None:
 
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
-def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: replace(
-        found, verification=REPORT))
+def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path) -> None:
+    class Reporting(NetworkVerifier):
+        def verify(self, compiler: object, compiled: CompiledGraph, *_: object) -> CompiledGraph:
+            return replace(compiled, verification=REPORT)
+
     model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
-    fast = optimize(model, x, device="llvm:1", checkpoint=checkpoint, compare="eager", journal=tmp_path / "j.sqlite")
+    fast = Optimizer("llvm:1", checkpoint=checkpoint, compare="eager", journal=tmp_path / "j.sqlite",
+                     tools=Tools(verifier=Reporting)).optimize(model, x)
     saved = tmp_path / "choice.json"
     fast.save(saved)
     again = optimize(model, x, device="llvm:1", saved=saved)
@@ -79,27 +84,27 @@ def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path, monke
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 @pytest.mark.parametrize("ratio", [1.5, 0.5])
-def test_the_faster_network_computes(
-        ratio: float, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_network_computes(ratio: float, checkpoint: Path, tmp_path: Path) -> None:
     """The winners are other configurations than the proposals; both networks are built and compute the same."""
-    def default(predictor: LayerPredictor, proposal: Choice, device: Device, seconds: float) -> Choice:
-        spaces = [SearchSpace(kernel, proposal.problem, device) for kernel in kernels_for(proposal.problem, device)]
-        other = next(space[row] for space in spaces for row in range(min(2, len(space)))
-                     if space[row] != proposal.configuration)
-        return replace(proposal, configuration=other, verified=True)
+    class Differing(LayerPredictor):
+        __slots__ = ()
 
-    def contest(predicted: nn.Module, verified: nn.Module, examples: Any, *_: object) -> NetworkContest:
+        def verify(self, proposal: Choice, device: Device, seconds: float) -> Choice:
+            spaces = [SearchSpace(kernel, proposal.problem, device) for kernel in kernels_for(proposal.problem, device)]
+            other = next(space[row] for space in spaces for row in range(min(2, len(space)))
+                         if space[row] != proposal.configuration)
+            return replace(proposal, configuration=other, verified=True)
+
+    def measure(predicted: nn.Module, verified: nn.Module, examples: Any, *_: object) -> SpeedRatio:
         with torch.no_grad():
             torch.testing.assert_close(predicted(*examples), verified(*examples), rtol=1e-3, atol=1e-4)
-        return NetworkContest(ratio, 0.0)
+        return SpeedRatio(ratio, 0.0)
 
-    monkeypatch.setattr(LayerPredictor, "verify", default)
-    monkeypatch.setattr("seqtune.networks.verification.verifier.LEAST_GAIN", 0.0)
-    monkeypatch.setattr("seqtune.networks.verification.verifier.hold_contest", contest)
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     options: dict[str, Any] = {"device": "llvm:1", "checkpoint": checkpoint, "journal": tmp_path / "j.sqlite"}
     predicted = optimize(model, x, verify=False, **options)
-    fast = optimize(model, x, compare="eager", budget=3600.0, **options)
+    tools = Tools(Differing, partial(NetworkVerifier, tools=VerifierTools(measure_ratio=measure, least_gain=0.0)))
+    fast = Optimizer(compare="eager", budget=3600.0, tools=tools, **options).optimize(model, x)
     assert same(fast, model, x)
     equal = [one.configuration == other.configuration
              for one, other in zip(fast.choices, predicted.choices, strict=True)]
@@ -127,19 +132,19 @@ class InParts(nn.Module):
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 @pytest.mark.parametrize(("tied", "budgets"), [(False, [30.0, 60.0]), (True, [60.0, 60.0])])
 def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
-        tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path) -> None:
     """Nothing is used by the first part, so the second one has all. Parameters in common count for both."""
     seconds: list[float] = []
 
-    def verified(verifier: NetworkVerifier, compiler: object, found: CompiledGraph, *_: object) -> CompiledGraph:
-        seconds.append(verifier.deadline.seconds)
-        return found
+    class Noting(NetworkVerifier):
+        def verify(self, compiler: object, compiled: CompiledGraph, *_: object) -> CompiledGraph:
+            seconds.append(self.deadline.seconds)
+            return compiled
 
-    monkeypatch.setattr(NetworkVerifier, "verified", verified)
-    monkeypatch.setattr(PeerComparison, "verdict", lambda *_: (None, None))
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.Stopwatch", lambda: Stopwatch(lambda: 0.0))
-    optimize(InParts(tied).eval(), torch.randn(2, 8), device="llvm:1", checkpoint=checkpoint, budget=60.0,
-             journal=tmp_path / "j.sqlite")
+    tools = Tools(verifier=Noting, comparison=partial(PeerComparison, timer=times_of({"theirs": [1.0] * 11})),
+                  clock=lambda: 0.0)
+    Optimizer("llvm:1", checkpoint=checkpoint, budget=60.0, compare="eager", journal=tmp_path / "j.sqlite",
+              tools=tools).optimize(InParts(tied).eval(), torch.randn(2, 8))
     assert seconds == budgets
 
 

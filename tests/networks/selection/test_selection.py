@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +20,56 @@ from torch import nn
 from seqtune.api import predict
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.hooks.pytorch.optimization import Optimizer, optimize
+from seqtune.hooks.pytorch.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
-from seqtune.networks.module import NetworkModule
-from seqtune.networks.nodes import Tuned
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.selection.choices import Choice
+from seqtune.networks.selection.layer_comparison import compare_with_pytorch
 from seqtune.networks.selection.layer_predictor import LayerPredictor, fastest
 from seqtune.networks.selection.peer_layers import PeerConvolution, PeerProduct
-from seqtune.networks.selection.selection import LayerSelection
+from seqtune.networks.selection.reports import GraphVerdict
 from seqtune.networks.verification.peer_comparison import PeerComparison
+from seqtune.networks.verification.peer_graph import PeerGraph
+from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.predictor.answering import Answering, answering
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.load import Load, LoadMeter
+from seqtune.tuner.load import LoadMeter
+from seqtune.tuner.measuring.timed_calls import time_calls
 from seqtune.tuner.measuring.verification import Verdict, decide
+from tests.support.networks.fakes import BusyMeter, IdleMeter, Unverified, times_of
 from tests.support.torch_models import norm_net, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
 
-Seconds = Mapping[str, Sequence[float]]
+Timer = Callable[..., Mapping[str, Sequence[float]]]
 
 
-def times_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
-    """A stand-in for measuring: the seconds of each name, or those of "theirs"."""
-    return lambda runs, *_: {name: tuple(seconds.get(name, seconds["theirs"])) for name in runs}
+class Proposing(LayerPredictor):
+    """A predictor whose verifications find the proposal."""
+
+    __slots__ = ()
+
+    def verify(self, proposal: Choice, device: Device, seconds: float) -> Choice:
+        """The proposal."""
+        return replace(proposal, verified=True)
 
 
 @pytest.fixture
-def verified(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
-    """`optimize` with proposals in place of verifications."""
-    monkeypatch.setattr(LayerPredictor, "verify", lambda predictor, proposal, *_: replace(
-        proposal, verified=True))
-    monkeypatch.setattr("seqtune.networks.verification.verifier.LEAST_GAIN", 0.0)
-
-    def made(model: nn.Module, example: Any, **options: Any) -> Optimized:
-        return optimize(model, example, device="llvm:1", compare="eager", journal=tmp_path / "journal.sqlite",
-                        checkpoint=checkpoint, **options)
+def verified(checkpoint: Path, tmp_path: Path) -> Callable[..., Optimized]:
+    """`optimize` with proposals in place of verifications, and with timers of layers and of networks."""
+    def made(model: nn.Module, example: Any, layers: Timer = time_calls, networks: Timer = time_calls,
+             meter: Callable[[], LoadMeter] = IdleMeter) -> Optimized:
+        tools = VerifierTools(compare_layer=partial(compare_with_pytorch, timer=layers), meter=meter, least_gain=0.0)
+        return Optimizer(
+            "llvm:1", compare="eager", journal=tmp_path / "journal.sqlite", checkpoint=checkpoint,
+            tools=Tools(Proposing, partial(NetworkVerifier, tools=tools), partial(
+                PeerComparison, timer=networks, meter=meter))).optimize(model, example)
 
     return made
 
@@ -75,14 +86,12 @@ def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_pat
 
 
 def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
-        verified: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls",
-                        times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
-    monkeypatch.setattr(PeerComparison, "splits", lambda *_: True)
-    monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
-                        times_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
+        verified: Callable[..., Optimized], tmp_path: Path) -> None:
+    looks = iter([0.5, 0.5, 2.0])  # with PyTorch's layers the network is faster; then with PyTorch's code it is slower
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
-    fast = verified(model, x)
+    fast = verified(model, x, times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}), lambda runs, *_: {
+        name: [other] * 11 if name else [1.0] * 11 for other in [next(looks)] for name in runs})
+    assert not list(looks)
     assert all(choice.configuration is None for choice in fast.choices)
     assert same(fast, model, x)
     fast.save(tmp_path / "kept.json")
@@ -90,44 +99,36 @@ def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
 
 
 def test_a_layer_is_not_kept_if_the_network_does_not_gain(
-        verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls",
-                        times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
-    monkeypatch.setattr("seqtune.networks.verification.peer_comparison.time_calls",
-                        times_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
-    fast = verified(norm_net(), torch.randn(1, 3, 20, 20))
+        verified: Callable[..., Optimized]) -> None:
+    fast = verified(norm_net(), torch.randn(1, 3, 20, 20), times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}),
+                    times_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
     assert all(choice.slower and choice.configuration is not None for choice in fast.choices)
 
 
-def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized]) -> None:
     looks = Counter[str]()
 
-    def time_calls(runs: Mapping[str, object], *_: object) -> dict[str, tuple[float, ...]]:
+    def time_layers(runs: Mapping[str, object], *_: object) -> dict[str, tuple[float, ...]]:
         looks["slow" if looks.total() < 2 else "quick"] += 1
         return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
 
-    monkeypatch.setattr("seqtune.networks.selection.contestants.time_calls", time_calls)
-    fast = verified(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8))
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    fast = verified(model, torch.randn(3, 8), time_layers)
     assert looks == {"slow": 2, "quick": 2}
     assert not any(choice.slower for choice in fast.choices)
 
 
 @pytest.mark.parametrize("heavy", [False, True])
 def test_a_second_process_measures_only_what_was_disturbed(
-        verified: Callable[..., Optimized], heavy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
+        verified: Callable[..., Optimized], heavy: bool) -> None:
     measured: list[str] = []
-    for module in ("selection.contestants", "verification.peer_comparison"):
-        def time_calls(runs: Mapping[str, object], *_: object, module: str = module) -> dict[str, tuple[float, ...]]:
-            measured.append(module)
-            return dict.fromkeys(runs, (1.0,) * 11)
-
-        monkeypatch.setattr(f"seqtune.networks.{module}.time_calls", time_calls)
+    layers, networks = (times_of({"theirs": (1.0,) * 11}, partial(measured.append, name))
+                        for name in ("layer", "network"))
     model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
-    first = verified(model, x)
-    assert measured == ["selection.contestants", "verification.peer_comparison"]
-    second = verified(model, x)
-    assert measured == ["selection.contestants", "verification.peer_comparison"] * (2 if heavy else 1)
+    first = verified(model, x, layers, networks, BusyMeter if heavy else IdleMeter)
+    assert measured == ["layer", "network"]
+    second = verified(model, x, layers, networks, BusyMeter if heavy else IdleMeter)
+    assert measured == ["layer", "network"] * (2 if heavy else 1)
     assert second.choices == first.choices
 
 
@@ -146,13 +147,16 @@ def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
         assert torch.allclose(product(row), linear(row), atol=1e-5)
 
 
-def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(selection: LayerSelection, layers: Sequence[Tuned], device: Device) -> list[Choice]:
-        return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
+def test_what_was_measured_on_a_busy_machine_is_told() -> None:
+    class Disturbed(LayerPredictor):
+        __slots__ = ()
 
-    monkeypatch.setattr(LayerSelection, "choose", choose)
+        def predict(self, problems: Sequence[Problem], device: Device) -> list[Choice]:
+            return [Choice(problem, None, seconds=0.1, pytorch_seconds=0.01) for problem in problems]
+
+    disturbed = Optimizer("llvm:1", verify=False, tools=Tools(Disturbed))
     with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
-        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1", verify=False)
+        disturbed.optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
 
 
 @pytest.mark.parametrize(("model", "example", "says"), [
@@ -259,10 +263,16 @@ def test_a_proposal_for_which_no_time_was_left_is_kept(checkpoint: Path) -> None
     assert fastest(late, (proposed,), proposed) == proposed
 
 
-def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NetworkModule, "forward", lambda self, x: (torch.zeros(1, 3, 4, 4),))
-    with pytest.raises(SeqtuneError, match="results differ by"):
-        quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+@pytest.mark.parametrize(("example", "says"), [
+    (torch.randn(1, 3, 4, 4), "results differ by"),
+    (torch.full((1, 3, 4, 4), math.nan), "take an example with finite results")])
+def test_a_wrong_result_is_never_returned(example: torch.Tensor, says: str, checkpoint: Path) -> None:
+    zeros = PeerGraph("inductor", lambda x: (torch.zeros(1, 3, 4, 4),))
+    tools = Tools(verifier=Unverified, comparison=partial(
+        PeerComparison, known=GraphVerdict("inductor", 1.0, 0.5, True), inductor=lambda module, examples: zeros,
+        share=lambda: 1.0))
+    with pytest.raises(SeqtuneError, match=says):
+        Optimizer("llvm:1", checkpoint=checkpoint, tools=tools).optimize(nn.Conv2d(3, 3, 1).eval(), example)
 
 
 def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(checkpoint: Path) -> None:

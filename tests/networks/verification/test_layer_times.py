@@ -27,25 +27,20 @@ def graph(quick: Callable[..., Optimized]) -> nn.Module:
     return graph
 
 
-def test_equal_layers_count_together(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NetworkModule, "measure", lambda program, *operands, rounds: [
-        1.0 for _ in program.jobs])
-    times = layer_times(graph, [torch.randn(2, 8)], 1.0)
+def test_equal_layers_count_together(graph: nn.Module) -> None:
+    times = layer_times(graph, [torch.randn(2, 8)], 1.0, lambda program, *operands, rounds: [1.0 for _ in program.jobs])
     assert sorted(times.layers.values()) == [1.0, 3.0]
     assert times.steps > 4.0
     assert times.run > 0
 
 
-def test_little_time_is_spent_on_one_round(graph: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds: list[int] = []
-    measure = NetworkModule.measure
+def test_little_time_is_spent_on_one_round(graph: nn.Module) -> None:
+    taken: list[int] = []
 
-    def counted(program: NetworkModule, *operands: torch.Tensor, rounds_: list[int] = rounds,
-                **options: int) -> list[float]:
-        rounds_.append(options["rounds"])
-        return measure(program, *operands, **options)
+    def counted(program: NetworkModule, *operands: torch.Tensor, rounds: int) -> list[float]:
+        taken.append(rounds)
+        return program.measure(*operands, rounds=rounds)
 
-    monkeypatch.setattr(NetworkModule, "measure", counted)
     for seconds in (0.0, 3600.0):
-        layer_times(graph, [torch.randn(2, 8)], seconds)
-    assert rounds == [1, 5]
+        layer_times(graph, [torch.randn(2, 8)], seconds, counted)
+    assert taken == [1, 5]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,16 +14,26 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
+from seqtune.hooks.pytorch.optimization import Optimizer
+from seqtune.hooks.pytorch.tools import Tools
 from seqtune.networks.compiled import Compiled
+from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.selection.reports import GraphVerdict, NetworkVerification
-from seqtune.networks.verification import peer_comparison, peer_graph
-from seqtune.networks.verification.peer_graph import PeerForms, PeerGraph, eager_graph, inductor_graph
-from seqtune.networks.verification.verifier import NetworkVerifier
+from seqtune.networks.verification.peer_comparison import PeerComparison
+from seqtune.networks.verification.peer_graph import (
+    Inductor,
+    PeerForms,
+    PeerGraph,
+    eager_graph,
+    inductor_graph,
+    processor_share,
+)
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.measuring.deadline import Deadline
+from tests.support.networks.fakes import Unverified
 from tests.support.torch_models import same
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -37,6 +47,7 @@ class Times:
     def __init__(self, **seconds: float) -> None:
         self.seconds = {"": 1.0, **seconds}
         self.looks = 0
+        self.now = 0.0  # seconds on a clock that tests may use
 
     def __call__(self, runs: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, tuple[float, ...]]:
         for run in runs.values():
@@ -45,17 +56,25 @@ class Times:
         return {name: (self.seconds[name],) * ROUNDS for name in runs}
 
 
-@pytest.fixture
-def made(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
-    """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
-    def optimized(model: nn.Module, x: torch.Tensor, times: Times, **options: Any) -> Optimized:
-        monkeypatch.setattr(peer_comparison, "time_calls", times)
-        return optimize(model, x, device="llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
-                        **options)
+def inductor(module: Any, examples: object) -> PeerGraph:
+    """A form in place of Inductor's."""
+    return PeerGraph("inductor", module)
 
-    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: found)
-    monkeypatch.setattr(peer_graph, "processor_share", lambda: 1.0)
-    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
+
+def tools(times: Times, form: Inductor = inductor, **others: Any) -> Tools:
+    """Tools that keep the predicted choices and compare whole graphs with these times."""
+    return Tools(verifier=Unverified, comparison=partial(PeerComparison, timer=times, inductor=form, share=lambda: 1.0),
+                 **others)
+
+
+@pytest.fixture
+def made(checkpoint: Path, tmp_path: Path) -> Callable[..., Optimized]:
+    """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
+    def optimized(model: nn.Module, x: torch.Tensor, times: Times, form: Inductor = inductor, *,
+                  compare: str = "inductor", **others: Any) -> Optimized:
+        return Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite", compare=compare,
+                         tools=tools(times, form, **others)).optimize(model, x)
+
     return optimized
 
 
@@ -86,7 +105,7 @@ def test_the_fastest_form_computes_the_graph(made: Callable[..., Optimized], mod
     times = Times(**seconds)
     fast = made(model, x, times)
     fast.save(tmp_path / "choice.json")
-    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+    again = Optimizer("llvm:1", saved=tmp_path / "choice.json", tools=tools(Times())).optimize(model, x)
     assert isinstance(again.model, Compiled)
     assert isinstance(again.model.graph, PeerGraph) == wins
     assert same(again, model, x)
@@ -116,59 +135,57 @@ def test_a_remembered_verdict_is_not_measured_again(made: Callable[..., Optimize
 
 
 def test_without_a_compiler_eager_is_the_peer_and_the_report_says_why(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_graph, "inductor_graph", without_compiler)
+        made: Callable[..., Optimized], model: nn.Module) -> None:
     x = torch.randn(3, 8)
-    fast = made(model, x, Times(eager=2.0))
+    fast = made(model, x, Times(eager=2.0), without_compiler)
     assert verdict_of(fast).peer == "eager"
     assert "no working C++ compiler" in str(explain(fast, x))
 
 
 def test_a_remembered_form_that_cannot_be_made_any_more_leaves_our_programs(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: Callable[..., Optimized], model: nn.Module) -> None:
     x = torch.randn(3, 8)
     assert verdict_of(made(model, x, Times(inductor=0.5, eager=3.0))).peer_wins
-
-    monkeypatch.setattr(peer_graph, "inductor_graph", without_compiler)
-    fast = made(model, x, Times())
+    fast = made(model, x, Times(), without_compiler)
     assert not verdict_of(fast).peer_wins
     assert not isinstance(fast.model.graph, PeerGraph)
     assert "no working C++ compiler" in str(explain(fast, x))
 
 
-def test_a_form_with_other_results_is_not_taken(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph(
+def test_a_form_with_other_results_is_not_taken(made: Callable[..., Optimized], model: nn.Module) -> None:
+    fast = made(model, torch.randn(3, 8), Times(inductor=0.1, eager=2.0), lambda module, examples: PeerGraph(
         "inductor", lambda x: (module(x)[0] + 1,)))
-    assert verdict_of(made(model, torch.randn(3, 8), Times(inductor=0.1, eager=2.0))).peer == "eager"
+    assert verdict_of(fast).peer == "eager"
 
 
-def test_inductor_is_not_asked_where_eager_is_compared(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_graph, "inductor_graph", lambda *_: pytest.fail("compiled"))
-    assert verdict_of(made(model, torch.randn(3, 8), Times(eager=2.0), compare="eager")).note == ""
+def test_inductor_is_not_asked_where_eager_is_compared(made: Callable[..., Optimized], model: nn.Module) -> None:
+    fast = made(model, torch.randn(3, 8), Times(eager=2.0), lambda *_: pytest.fail("compiled"), compare="eager")
+    assert verdict_of(fast).note == ""
     with pytest.raises(MisuseError, match="compare='tvm' is not one of inductor, eager"):
         made(model, torch.randn(3, 8), Times(), compare="tvm")
 
 
-def test_a_form_that_wins_one_look_needs_time_for_a_second(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_form_that_wins_one_look_needs_time_for_a_second(made: Callable[..., Optimized], model: nn.Module) -> None:
     times = Times(inductor=0.5, eager=3.0)
-    monkeypatch.setattr(Deadline, "left", property(lambda deadline: 60.0 if times.looks == 0 else 0.0))
-    verdict = verdict_of(made(model, torch.randn(3, 8), times))
+    verdict = verdict_of(made(model, torch.randn(3, 8), times, clock=lambda: 3600.0 * times.looks))
     assert times.looks == 1
     assert (verdict.peer, verdict.peer_seconds, verdict.peer_wins) == ("inductor", 0.5, False)
 
 
 def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
-        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = NetworkVerification(60.0, 70.0, 2, 2, 0)
-    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: replace(
-        found, verification=report))
-    monkeypatch.setattr(Deadline, "left", 0.0)
-    monkeypatch.setattr(peer_graph, "eager_graph", lambda module: pytest.fail("made"))
+        checkpoint: Path, tmp_path: Path, model: nn.Module) -> None:
+    class Late(Unverified):
+        """A verifier that spends more than the budget."""
+
+        def verify(self, compiler: object, compiled: CompiledGraph, *_: Any) -> CompiledGraph:
+            """The predicted network with a report."""
+            times.now = 70.0
+            return replace(compiled, verification=NetworkVerification(60.0, 70.0, 2, 2, 0))
+
     x, times = torch.randn(3, 8), Times()
-    fast = made(model, x, times, compare="eager")
+    late = replace(tools(times), verifier=Late, clock=lambda: times.now)
+    fast = Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager",
+                     tools=late).optimize(model, x)
     assert isinstance(fast.model, Compiled)
     assert (times.looks, fast.model.verdict) == (0, None)
     assert "no time was left to compare the network with PyTorch's code" in str(explain(fast, x))
@@ -177,32 +194,28 @@ def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
 @pytest.mark.parametrize(("budget", "share", "compiles"), [
     (14.0, 1.0, False), (20.0, 1.0, True), (20.0, 0.5, False), (40.0, 0.5, True), (math.inf, 0.01, True)])
 def test_inductor_compiles_within_half_of_the_budget(
-        budget: float, share: float, compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_graph, "processor_share", lambda: share)
-    monkeypatch.setattr(peer_graph, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
+        budget: float, share: float, compiles: bool) -> None:
     graph, said = torch.fx.symbolic_trace(nn.Linear(3, 2).eval()), list[str]()
-    forms = PeerForms("inductor", graph, [torch.randn(1, 3)], said.append, Deadline(budget, lambda: 0.0))
+    forms = PeerForms("inductor", graph, [torch.randn(1, 3)], said.append, Deadline(budget, lambda: 0.0),
+                      inductor, lambda: share)
     assert list(forms.make()) == ["eager", *(["inductor"] if compiles else [])]
     assert ("Inductor would take about" in forms.note) != compiles
     assert len(said) == 1
     assert forms.make() is forms.make(), "what is made once is not made again"
 
 
-def test_the_share_of_a_processor_is_what_the_thread_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_of_a_processor_is_what_the_thread_worked() -> None:
     now = iter(range(100))
-    monkeypatch.setattr(peer_graph, "time", SimpleNamespace(
-        perf_counter=lambda: 0.05 * next(now), thread_time=iter([3.0, 3.05]).__next__))
-    assert peer_graph.processor_share() == pytest.approx(0.25)
+    assert processor_share(lambda: 0.05 * next(now), iter([3.0, 3.05]).__next__) == pytest.approx(0.25)
 
 
 def test_the_first_shape_decides_for_all_in_torch_compile(
-        made: Callable[..., Optimized], model: nn.Module, checkpoint: Path, tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch) -> None:
+        model: nn.Module, checkpoint: Path, tmp_path: Path) -> None:
     times = Times(inductor=0.5, eager=3.0)
-    monkeypatch.setattr(peer_comparison, "time_calls", times)
     torch._dynamo.reset()
-    fast = torch.compile(model, backend="seqtune", dynamic=True, options={
-        "checkpoint": str(checkpoint), "journal": str(tmp_path / "j.sqlite"), "fallback": "eager"})
+    fast = torch.compile(model, dynamic=True, backend=lambda module, inputs: ShapedPrograms(
+        module, inputs, BackendOptions(checkpoint=checkpoint, journal=tmp_path / "j.sqlite", fallback="eager"),
+        tools=tools(times)))
     for rows in (3, 4, 5):
         with torch.no_grad():
             assert same(fast, model, torch.randn(rows, 8))

@@ -19,15 +19,14 @@ from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification import verifier
-from seqtune.networks.verification.contest import NetworkContest
 from seqtune.networks.verification.layer_times import LayerTimes
-from seqtune.networks.verification.verifier import NetworkVerifier
+from seqtune.networks.verification.speed_ratio import SpeedRatio
+from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.predictor.candidate import Confidence
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring.deadline import OVERRUN, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
+from tests.support.networks.fakes import IdleMeter
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -64,10 +63,10 @@ class World:
     now: float = 0.0
     asked: list[tuple[int, float]] = field(default_factory=list)  # sizes of verified layers, and their seconds
     predicted: list[int] = field(default_factory=list)
-    contests: int = 0
+    comparisons: int = 0  # of networks
     said: list[str] = field(default_factory=list)
     interrupted_at: int | None = None  # the number of verifications before Ctrl-C
-    is_busy: bool = False  # so that a contest of networks is not done before the end of the budget
+    is_busy: bool = False  # so that a comparison of networks is not done before the end of the budget
     compares: float = 0.0  # seconds of a comparison with PyTorch's operation
     overhead: float = 1.0  # seconds of a verification beside those that it is given
 
@@ -93,13 +92,36 @@ class World:
         selection = LayerSelection(True, seconds, budget, predictor)
         stopwatch = Stopwatch(lambda: self.now)
         deadline = Deadline(budget, stopwatch)
-        verifier = NetworkVerifier(selection, deadline, stopwatch, device_for_threads(1))
+        verifier = NetworkVerifier(selection, deadline, stopwatch, device_for_threads(1), VerifierTools(
+            self.layer_times, self.compare_layer, self.measure_ratio, IdleMeter))
         with stopwatch.running():
             found = self.compile(verifier.choose)
             compiler: Any = SimpleNamespace(
                 compile=self.compile, binder=SimpleNamespace(device=device_for_threads(1)), digest=lambda choices: str(
                     [(choice.problem.key, choice.configuration.key) for choice in choices]))
-            return verifier.verified(compiler, found, (), prepare), deadline
+            return verifier.verify(compiler, found, (), prepare), deadline
+
+    def layer_times(self, graph: object, examples: object, seconds: float) -> LayerTimes:
+        """A run takes 10 ms, of which each layer has its share."""
+        whole = sum(layer.share for layer in self.layers)
+        return LayerTimes(0.01, 0.01, {layer.problem: 0.01 * layer.share / whole for layer in self.layers})
+
+    def compare_layer(self, layer: Any, choice: Choice, binder: object,
+                      guarded: Callable[[Callable[[], object]], Callable[[], object]]) -> Choice:
+        """PyTorch's operation takes twice as long."""
+        guarded(lambda: None)()
+        self.now += self.compares
+        guarded(lambda: None)()
+        return replace(choice, seconds=layer.share, pytorch_seconds=2 * layer.share)
+
+    def measure_ratio(self, predicted: Any, verified: Any, examples: object, run_seconds: float,
+                      deadline: Deadline) -> SpeedRatio | None:
+        """Move the clock, and compare two graphs."""
+        self.comparisons += 1
+        if self.is_busy:
+            return None
+        self.now += max(0.4 * deadline.left, 12 * run_seconds)
+        return SpeedRatio(self.run_seconds(predicted) / self.run_seconds(verified), 0.01)
 
     def compile(self, choose: Callable[[Sequence[Any]], Sequence[Choice]]) -> CompiledGraph:
         """A graph that is the configurations by problem."""
@@ -133,34 +155,9 @@ class WorldPredictor(LayerPredictor):
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., World]:
+def world(tmp_path: Path) -> Callable[..., World]:
     """A world of layers, in place of the machine."""
-    def made(*layers: FakeLayer) -> World:
-        world, whole = World(list(layers), tmp_path / "journal.sqlite"), sum(layer.share for layer in layers)
-
-        def compare(layer: FakeLayer, choice: Choice, binder: object,
-                    guarded: Callable[[Callable[[], object]], Callable[[], object]]) -> Choice:
-            guarded(lambda: None)()
-            world.now += world.compares
-            guarded(lambda: None)()
-            return replace(choice, seconds=layer.share, pytorch_seconds=2 * layer.share)
-
-        def contest(predicted: Any, verified: Any, examples: object, run_seconds: float,
-                    deadline: Deadline) -> NetworkContest | None:
-            world.contests += 1
-            if world.is_busy:
-                return None
-            world.now += max(0.4 * deadline.left, 12 * run_seconds)
-            return NetworkContest(world.run_seconds(predicted) / world.run_seconds(verified), 0.01)
-
-        monkeypatch.setattr(verifier, "compared", compare)
-        monkeypatch.setattr(verifier, "hold_contest", contest)
-        monkeypatch.setattr(verifier, "layer_times", lambda graph, examples, seconds: LayerTimes(
-            0.01, 0.01, {layer.problem: 0.01 * layer.share / whole for layer in layers}))
-        monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
-        return world
-
-    return made
+    return lambda *layers: World(list(layers), tmp_path / "journal.sqlite")
 
 
 def test_layers_are_verified_in_the_order_of_what_they_may_gain(world: Callable[..., World]) -> None:
@@ -206,12 +203,13 @@ def test_one_late_verification_does_not_break_the_budget(world: Callable[..., Wo
 
 
 @pytest.mark.parametrize("compares", [0.02, 5.0])
-def test_comparisons_with_pytorch_leave_time_for_the_contest(world: Callable[..., World], compares: float) -> None:
+def test_comparisons_with_pytorch_leave_time_for_that_of_the_networks(world: Callable[..., World],
+                                                                      compares: float) -> None:
     network = world(*(FakeLayer(size) for size in range(1, 31)))
     network.compares = compares
     graph, spent = network.verify(30.0)
     assert spent.elapsed <= 1.3 * 30.0
-    assert network.contests == 1
+    assert network.comparisons == 1
     assert any(choice.seconds is None for choice in graph.choices) == (compares == 5.0)
 
 
@@ -228,7 +226,7 @@ def test_what_quick_verifications_leave_goes_to_the_other_layers(world: Callable
 def test_a_network_whose_verified_layers_make_it_slower_keeps_its_prediction(world: Callable[..., World]) -> None:
     network = world(FakeLayer(1, gain=-0.2), FakeLayer(2, gain=0.1), FakeLayer(3, winner=0))
     graph, _ = network.verify()
-    assert network.contests == 1
+    assert network.comparisons == 1
     assert all(choice.configuration == network.layer(choice.problem).configuration(0) for choice in graph.choices)
     assert graph.verification is not None
     assert graph.verification.keeps_predicted
@@ -238,7 +236,7 @@ def test_a_network_whose_verified_layers_make_it_slower_keeps_its_prediction(wor
     again, spent = network.verify()
     assert again.choices == graph.choices
     assert again.verification == graph.verification
-    assert (len(network.asked), network.contests, spent.elapsed) == (asked, 1, 0.0)
+    assert (len(network.asked), network.comparisons, spent.elapsed) == (asked, 1, 0.0)
 
 
 def test_a_network_that_is_as_fast_with_its_verified_layers_has_them(world: Callable[..., World]) -> None:
@@ -251,17 +249,17 @@ def test_a_network_that_is_as_fast_with_its_verified_layers_has_them(world: Call
         network.memory.unlink()
 
 
-def test_layers_that_keep_their_predictions_need_no_contest(world: Callable[..., World]) -> None:
+def test_layers_that_keep_their_predictions_need_no_comparison(world: Callable[..., World]) -> None:
     network = world(FakeLayer(1, winner=0), FakeLayer(2, winner=0))
     graph, _ = network.verify()
-    assert network.contests == 0
+    assert network.comparisons == 0
     assert graph.verification is not None
     assert graph.verification.ratio is None
     assert "the predicted network computes" in str(graph.verification)
     assert all(choice.verified and choice.seconds is not None for choice in graph.choices)
 
 
-def test_without_time_for_the_contest_the_prediction_is_kept_and_the_next_process_holds_it(
+def test_without_time_to_compare_the_prediction_is_kept_and_the_next_process_compares(
         world: Callable[..., World]) -> None:
     network = world(FakeLayer(1), FakeLayer(2))
     network.is_busy = True
@@ -272,7 +270,7 @@ def test_without_time_for_the_contest_the_prediction_is_kept_and_the_next_proces
     network.is_busy = False
     second, _ = network.verify()
     assert all(choice.configuration == network.layer(choice.problem).configuration(1) for choice in second.choices)
-    assert (len(network.asked), network.contests) == (2, 2)
+    assert (len(network.asked), network.comparisons) == (2, 2)
 
 
 def test_a_layer_whose_measurements_take_too_long_keeps_its_proposal(world: Callable[..., World]) -> None:
@@ -295,16 +293,16 @@ def test_an_interrupted_verification_goes_on_where_it_was(world: Callable[..., W
     assert sorted(size for size, _ in network.asked) == [1, 2, 3, 4, 5]
     assert graph.verification is not None
     assert graph.verification.verified == 5
-    assert network.contests == 1
+    assert network.comparisons == 1
     assert all(choice.configuration == network.layer(choice.problem).configuration(1) for choice in graph.choices)
 
 
 def test_a_second_process_predicts_and_measures_nothing(world: Callable[..., World]) -> None:
     network = world(FakeLayer(1), FakeLayer(2), FakeLayer(3, low=0.9999))
     first, _ = network.verify()
-    before = (list(network.asked), list(network.predicted), network.contests)
+    before = (list(network.asked), list(network.predicted), network.comparisons)
     second, spent = network.verify()
-    assert (network.asked, network.predicted, network.contests) == before
+    assert (network.asked, network.predicted, network.comparisons) == before
     assert second.choices == first.choices
     assert second.verification == first.verification
     assert spent.elapsed == 0
@@ -318,7 +316,7 @@ def test_another_network_uses_what_is_verified_and_measures_what_is_not(world: C
     other = world(shared, FakeLayer(2, share=0.5))
     graph, _ = other.verify()
     assert [size for size, _ in other.asked] == [2]
-    assert other.contests == 1
+    assert other.comparisons == 1
     assert graph.verification is not None
     assert graph.verification.verified == 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,8 @@ from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.selection.choices import Choice
 
 
-def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder, family: int = 0) -> NetworkModule:
-    """The only program of a model; layers take the kernel family of this number, modulo those that solve them."""
+def default_choices(binder: KernelBinder, family: int = 0) -> Callable[[Sequence[Tuned]], list[Choice]]:
+    """Choices of default configurations, of the kernel family of this number, modulo those that solve a layer."""
     def choose(layers: Sequence[Tuned]) -> list[Choice]:
         choices = []
         for layer in layers:
@@ -28,8 +28,13 @@ def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinde
             choices.append(Choice(layer.problem, valid[family % len(valid)].default))
         return choices
 
+    return choose
+
+
+def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder, family: int = 0) -> NetworkModule:
+    """The only program of a model; see `default_choices`."""
     with torch.no_grad():
-        compiled = compile_graph(exported(model, tuple(examples)), binder, choose)
+        compiled = compile_graph(exported(model, tuple(examples)), binder, default_choices(binder, family))
     assert compiled is not None
     (program,) = (module for module in compiled.graph.modules() if isinstance(module, NetworkModule))
     return program

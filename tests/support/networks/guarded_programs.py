@@ -8,6 +8,7 @@ run then.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.kernels.launches.implementation import Array
+from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
 from seqtune.networks.program.shared_memory import Scratch, SharedConstants
+from seqtune.tuner.backends.image_cache import ImageCache
+from seqtune.tuner.backends.llvm.compiler import Compiler
 from tests.networks.test_networks import Block, Dense, Embedded, Excitation, InvertedResidual, Norms, Padded, Shuffle
 from tests.support.guarded import guarded
 from tests.support.networks.default_programs import program_of
@@ -68,9 +72,9 @@ def at_guard_page(tensor: Tensor, at_end: bool) -> Tensor:
 def run(name: str, model: nn.Module, shape: tuple[int, ...], family: int, at_end: bool) -> None:
     """Compare all results of one program with PyTorch's."""
     print(name, "family", family, "before" if at_end else "behind", "a guard page", flush=True)
-    binder = binder_of(device_for_threads(1))
-    binder.blocks, binder._workspaces, binder._constants = (
-        GuardedScratch(at_end), GuardedScratch(at_end), GuardedConstants(at_end))
+    device = device_for_threads(1)
+    binder = KernelBinder(device, Compiler(device.instruction_set, ImageCache("object")), binder_of(device).threads,
+                          partial(GuardedScratch, at_end), GuardedConstants(at_end))
     example = torch.randint(50, shape) if name == "embedding" else torch.randn(shape)
     random_norms(model.eval())
     program = program_of(model, [example], binder, family)
@@ -79,7 +83,7 @@ def run(name: str, model: nn.Module, shape: tuple[int, ...], family: int, at_end
         answer = model(x)
     expected = answer if isinstance(answer, tuple) else (answer,)
     results = [at_guard_page(torch.full_like(tensor, torch.nan), at_end) for tensor in expected]
-    program._program.run([x.data_ptr()], [tensor.data_ptr() for tensor in results])
+    program.program.run([x.data_ptr()], [tensor.data_ptr() for tensor in results])
     for result, tensor in zip(results, expected, strict=True):
         limit = 1e-4 * float(tensor.abs().max())
         assert torch.allclose(result, tensor, rtol=0, atol=limit), name

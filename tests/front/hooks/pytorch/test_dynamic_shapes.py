@@ -6,7 +6,7 @@ import gc
 import random
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,20 @@ import torch
 from torch import nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.hooks.pytorch import dynamo
-from seqtune.hooks.pytorch.dynamo import ShapedPrograms, backend
-from seqtune.networks.compilation import compile_graph
+from seqtune.hooks.pytorch.dynamo import Limits, ShapedPrograms
+from seqtune.hooks.pytorch.tools import Tools
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.module import NetworkModule
+from seqtune.networks.program.bound_kernels import KernelBinder
+from seqtune.networks.program.device_threads import binder_of, device_of_pytorch
 from seqtune.networks.selection.layer_predictor import LayerPredictor
-from seqtune.networks.verification.verifier import NetworkVerifier
+from seqtune.predictor.answering import Answering, answering
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.llvm.compiler import Compiler
+from seqtune.tuner.backends.llvm.compiler import CompiledModule, Compiler
 from tests.networks.test_networks import Block
+from tests.support.networks.fakes import Unverified
 from tests.support.torch_models import same
 
 pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
@@ -34,29 +39,28 @@ Graphs = list[ShapedPrograms]
 
 
 @pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Graphs]:
-    """The graphs that Dynamo hands over."""
-    found: Graphs = []
+def compiled(noting: Callable[..., Any], checkpoint: Path) -> Iterator[Callable[..., Any]]:
+    """`torch.compile` of a model whose sizes vary, without measuring."""
+    def made(model: nn.Module, parts: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        given = {"verify": False, "checkpoint": str(checkpoint), "fallback": "eager", **options}
+        return torch.compile(model, backend=noting(given, **(parts or {})), dynamic=True)
 
-    def collected(*arguments: Any) -> ShapedPrograms:
-        found.append(ShapedPrograms(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(dynamo, "ShapedPrograms", collected)
     torch._dynamo.reset()
     with torch.no_grad():
-        yield found
+        yield made
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def compiled(graphs: Graphs, checkpoint: Path) -> Callable[..., Any]:
-    """`torch.compile` of a model whose sizes vary, without measuring."""
-    def made(model: nn.Module, **options: Any) -> Any:
-        given = {"verify": False, "checkpoint": str(checkpoint), "fallback": "eager", **options}
-        return torch.compile(model, backend=partial(backend, options=given), dynamic=True)
+class CountingCompiler(Compiler):
+    """A compiler that counts the modules that it compiles."""
 
-    return made
+    count = 0
+
+    def build(self, text: str, options: tuple[str, ...] = (), kept: bool = True) -> tuple[CompiledModule, bool]:
+        """Build, and count where this call compiled."""
+        module, is_new = super().build(text, options, kept)
+        self.count += is_new
+        return module, is_new
 
 
 def mlp() -> nn.Module:
@@ -66,7 +70,7 @@ def mlp() -> nn.Module:
 
 def modules_of(graph: ShapedPrograms) -> list[NetworkModule]:
     """The programs of a graph."""
-    return [module for program in graph._programs.values() for module in program.graph.modules()
+    return [module for program in graph.programs.values() for module in program.graph.modules()
             if isinstance(module, NetworkModule)]
 
 
@@ -78,14 +82,23 @@ def test_programs_of_many_shapes_share_their_memory(compiled: Callable[..., Any]
     (graph,) = graphs
     programs = modules_of(graph)
     assert len(programs) == 3
-    assert len({id(program._program._memory[0]) for program in programs}) == 1
+    assert len({id(program.program.memory[0]) for program in programs}) == 1
 
 
 def test_a_program_that_is_not_kept_leaves_nothing(
-        compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamo, "MOST_SHAPES", 2)
+        compiled: Callable[..., Any], graphs: Graphs) -> None:
+    asked: list[Problem] = []
+
+    def asking(problem: Problem, device: Device, checkpoint: Any) -> Answering:
+        asked.append(problem)
+        return answering(problem, device, checkpoint)
+
+    device = device_of_pytorch()
+    compiler = CountingCompiler(device.instruction_set)
+    binder = KernelBinder(device, compiler, binder_of(device).threads)
     model = mlp()
-    fast = compiled(model)
+    fast = compiled(model, {"limits": Limits(programs=2), "tools": Tools(
+        partial(LayerPredictor, answering=asking), binder=lambda device: binder)})
     assert same(fast, model, torch.randn(2, 8))
     (graph,) = graphs
     first = weakref.ref(modules_of(graph)[0])
@@ -93,62 +106,45 @@ def test_a_program_that_is_not_kept_leaves_nothing(
         assert same(fast, model, torch.randn(batch, 8))
     gc.collect()
     assert first() is None
-    compilations: list[str] = []
-    build = Compiler._compile
-
-    def counted(compiler: Compiler, text: str, libraries: list[str], kept: bool) -> Any:
-        compilations.append(text)
-        return build(compiler, text, libraries, kept)
-
-    monkeypatch.setattr(Compiler, "_compile", counted)
-    monkeypatch.setattr(LayerPredictor, "predict", lambda *_: pytest.fail("predicted"))
+    before = (len(asked), compiler.count)
+    assert min(before) > 0
     assert same(fast, model, torch.randn(2, 8))
-    assert not compilations
+    assert (len(asked), compiler.count) == before
 
 
-def test_only_the_first_shapes_are_verified(
-        compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamo, "MOST_VERIFIED", 2)
-    asked: list[bool] = []
-    monkeypatch.setattr(NetworkVerifier, "verified", lambda verifier, compiler, found, *_: found)
+def test_only_the_first_shapes_are_verified(compiled: Callable[..., Any]) -> None:
+    verified: list[object] = []
 
-    def compiling(*arguments: Any) -> Any:
-        asked.append(arguments[-1] is not None)
-        return compile_graph(*arguments)
+    class Noting(Unverified):
+        def verify(self, compiler: object, compiled: CompiledGraph, *rest: Any) -> CompiledGraph:
+            verified.append(compiled)
+            return super().verify(compiler, compiled, *rest)
 
-    monkeypatch.setattr(dynamo, "compile_graph", compiling)
     model = mlp()
-    fast = compiled(model, verify=True, compare="eager")
-    for batch in (2, 3, 4, 5):
+    fast = compiled(model, {"limits": Limits(verified=2), "tools": Tools(verifier=Noting)}, verify=True,
+                    compare="eager")
+    for batch, count in ((2, 1), (3, 2), (4, 2), (5, 2)):
         assert same(fast, model, torch.randn(batch, 8))
-    assert asked == [True, True, False, False]
+        assert len(verified) == count
 
 
 def test_shapes_without_a_program_are_tried_a_few_times_with_one_warning(
-        compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[object] = []
-
-    def refused(*arguments: Any) -> Any:
-        tried.append(arguments)
-        raise ValueError("no")
-
-    monkeypatch.setattr(dynamo, "exported", refused)
+        compiled: Callable[..., Any], graphs: Graphs) -> None:
     fast = compiled(nn.Softmax(1))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for batch in range(2, 15):
             x = torch.randn(batch, 8)
             assert torch.equal(fast(x), x.softmax(1))
-    assert len(tried) == dynamo.MOST_REFUSED
+    (graph,) = graphs
+    assert len(graph.refused) == Limits().refused
     assert sum(issubclass(one.category, SeqtuneWarning) for one in caught) == 1
-    assert len(graphs) == 1
 
 
 def test_random_shapes_from_several_threads_give_pytorch_s_results(
-        compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamo, "MOST_SHAPES", 2)
+        compiled: Callable[..., Any], graphs: Graphs) -> None:
     model = Block().eval()
-    fast = compiled(model)
+    fast = compiled(model, {"limits": Limits(programs=2)})
     inputs = [torch.randn(2, length, 24) for length in (5, 6, 7)]
     expected = [model(x) for x in inputs]
 
@@ -161,5 +157,5 @@ def test_random_shapes_from_several_threads_give_pytorch_s_results(
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(right, numbers))
     (graph,) = graphs
-    assert not graph._refused
-    assert len(graph._programs) == 2
+    assert not graph.refused
+    assert len(graph.programs) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import entry_points
@@ -14,8 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.hooks.pytorch import dynamo
-from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
+from seqtune.hooks.pytorch.dynamo import BackendOptions, Limits, ShapedPrograms, backend
+from seqtune.hooks.pytorch.tools import Tools
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.threads import usable_cpus
@@ -54,30 +57,17 @@ def options(checkpoint: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[ShapedPrograms]:
-    """The graphs that Dynamo handed over and that were compiled."""
-    found: list[ShapedPrograms] = []
-
-    def collected(*arguments: Any) -> ShapedPrograms:
-        found.append(ShapedPrograms(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(dynamo, "ShapedPrograms", collected)
-    return found
-
-
-@pytest.fixture
-def compiled(options: dict[str, Any]) -> Iterator[Compiler]:
+def compiled(options: dict[str, Any], noting: Callable[..., Any]) -> Iterator[Compiler]:
     """`torch.compile` with the backend, without gradients."""
     torch._dynamo.reset()
     with torch.no_grad():
-        yield partial(torch.compile, backend=partial(backend, options=options))
+        yield partial(torch.compile, backend=noting(options))
     torch._dynamo.reset()
 
 
 def programs(graphs: list[ShapedPrograms]) -> int:
     """The number of programs that are kept."""
-    return sum(len(graph._programs) for graph in graphs)
+    return sum(len(graph.programs) for graph in graphs)
 
 
 @pytest.mark.skipif("seqtune" not in entry_points(group="torch_dynamo_backends").names,
@@ -103,14 +93,14 @@ def test_every_shape_gets_a_program_and_pytorch_s_results_and_strides(
 
 
 def test_the_program_that_was_not_used_for_the_longest_time_goes(
-        compiled: Compiler, graphs: list[ShapedPrograms], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamo, "MOST_SHAPES", 2)
+        compiled: Compiler, options: dict[str, Any], noting: Callable[..., Any],
+        graphs: list[ShapedPrograms]) -> None:
     model = mlp()
-    fast = compiled(model, dynamic=True)
+    fast = compiled(model, dynamic=True, backend=noting(options, limits=Limits(programs=2)))
     for batch in (2, 3, 2, 4):
         assert same(fast, model, torch.randn(batch, 8))
     (graph,) = graphs
-    assert [tuple(key[-1][0]) for key in graph._programs] == [(2, 8), (4, 8)]
+    assert [tuple(key[-1][0]) for key in graph.programs] == [(2, 8), (4, 8)]
 
 
 def test_changed_replaced_and_loaded_weights_are_followed(compiled: Compiler) -> None:
@@ -129,13 +119,23 @@ def test_changed_replaced_and_loaded_weights_are_followed(compiled: Compiler) ->
         assert same(fast, model, x)
 
 
-def test_choices_outlive_the_weights(compiled: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_outlive_the_weights(compiled: Compiler, options: dict[str, Any], noting: Callable[..., Any]) -> None:
+    predicted: list[Problem] = []
+
+    class Noting(LayerPredictor):
+        __slots__ = ()
+
+        def predict(self, problems: Sequence[Problem], device: Device) -> list[Choice]:
+            predicted.extend(problems)
+            return super().predict(problems, device)
+
     model, x = mlp(), torch.randn(5, 8)
-    fast = compiled(model)
+    fast = compiled(model, backend=noting(options, tools=Tools(Noting)))
     assert same(fast, model, x)
-    monkeypatch.setattr(LayerPredictor, "predict", lambda *_: pytest.fail("predicted"))
+    count = len(predicted)
     model[2].bias.add_(1)  # type: ignore[index]
     assert same(fast, model, x)
+    assert len(predicted) == count > 0
 
 
 def test_another_number_of_threads_gets_programs_of_its_own(compiled: Compiler, graphs: list[ShapedPrograms]) -> None:
@@ -145,13 +145,14 @@ def test_another_number_of_threads_gets_programs_of_its_own(compiled: Compiler, 
     for count in (1, 2, many, 1):
         torch.set_num_threads(count)
         assert same(fast, model, x)
-    assert {key[0] for graph in graphs for key in graph._programs} == {1, 2, many}
+    assert {key[0] for graph in graphs for key in graph.programs} == {1, 2, many}
 
 
-def test_training_goes_to_the_other_backend(options: dict[str, Any], graphs: list[ShapedPrograms]) -> None:
+def test_training_goes_to_the_other_backend(options: dict[str, Any], noting: Callable[..., Any],
+                                            graphs: list[ShapedPrograms]) -> None:
     torch._dynamo.reset()
     model, x = mlp(), torch.randn(5, 8)
-    fast = torch.compile(model, backend=partial(backend, options=options))
+    fast = torch.compile(model, backend=noting(options))
     fast(x).sum().backward()
     gradient = model[0].weight.grad  # type: ignore[index]
     assert isinstance(gradient, Tensor)

@@ -1,4 +1,4 @@
-"""LayerContestants: our kernel and PyTorch's own operation for one node of a network, on the same operands.
+"""LayerForms: our kernel and PyTorch's own operation for one node of a network, on the same operands.
 
 Both run on equal terms: in channels_last memory, with weights packed before. PyTorch's operation runs in the faster of
 its two ways, with packed weights or as users call it. It counts as faster on clear evidence only: in two measurements,
@@ -8,7 +8,7 @@ some time apart and with newly packed weights. A network in which PyTorch comput
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,20 +35,21 @@ from .peer_layers import peer_forms
 
 SPLIT = Rule(margin=0.1)  # PyTorch's operation cuts the program in two, which costs more than a smaller lead gains
 Call = Callable[[], object]
+Timer = Callable[[Mapping[str, Call]], Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class LayerContestants:
-    """Calls without arguments; `theirs` are one or two forms of PyTorch's operation, the second with packed weights."""
+class LayerForms:
+    """Calls without arguments. `pytorch` has PyTorch's operation and, where oneDNN packs weights, its packed form."""
 
-    ours: Callable[[], object]
-    theirs: tuple[Callable[[], Tensor], ...]
+    ours: Call
+    pytorch: tuple[Callable[[], Tensor], ...]
 
 
-def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder) -> LayerContestants:
-    """The contestants for a layer, with bias and ReLU, a product or attention.
+def layer_forms(node: Tuned, configuration: Configuration, binder: KernelBinder) -> LayerForms:
+    """The forms of a layer, with bias and ReLU, of a product or of attention.
 
-    Raises SeqtuneError if ours does not build.
+    Raises SeqtuneError if our kernel does not build.
     """
     generator = torch.Generator().manual_seed(0)
     reads = [node.inputs[0], *node.others] if isinstance(node, Layer) else node.inputs
@@ -70,17 +71,16 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
     if isinstance(node, AttentionHeads):
         q, k, v = operands[:3]
         mask = operands[3].to(q.dtype) if len(operands) > 3 else None
-        return LayerContestants(ours, (partial(
+        return LayerForms(ours, (partial(
             functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
             enable_gqa=node.problem.size("group") > 1),))
     if isinstance(node, Product):
-        return LayerContestants(ours, (partial(torch.matmul, *operands),))
-    return LayerContestants(ours, tuple(partial(form, operands[0]) for form in peer_forms(node)))
+        return LayerForms(ours, (partial(torch.matmul, *operands),))
+    return LayerForms(ours, tuple(partial(form, operands[0]) for form in peer_forms(node)))
 
 
-def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
-          operands: list[Tensor]) -> Callable[[], object]:
-    """A program of this node alone, with new memory for every result, as PyTorch's operation has."""
+def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder, operands: list[Tensor]) -> Call:
+    """A program of this node alone. Each result gets new memory, as with PyTorch's operation."""
     inputs = [Input(tuple(x.shape), [], index, tuple(x.stride()), element=Element.of(NAMES[x.dtype], binder.device))
               for index, x in enumerate(operands)]
     alone: Tuned
@@ -106,19 +106,20 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
     return run
 
 
-def compared(node: Tuned, choice: Choice, binder: KernelBinder, guarded: Callable[[Call], Call]) -> Choice:
-    """The choice with the typical times of our kernel and of PyTorch's operation, and whether theirs is faster.
+def compare_with_pytorch(node: Tuned, choice: Choice, binder: KernelBinder, guarded: Callable[[Call], Call],
+                         timer: Timer = time_calls) -> Choice:
+    """Return the choice with the typical times of our kernel and of PyTorch's operation, and which one is faster.
 
-    `guarded` is applied to every call that is timed: it may raise an exception, such as OutOfTime, instead of calling.
+    Every call that is timed is replaced by `guarded` of it, which may raise an exception, such as OutOfTime.
     """
     assert choice.configuration is not None
     with torch.no_grad():
-        pair = contestants(node, choice.configuration, binder)
-        plain, *packed = pair.theirs
+        both = layer_forms(node, choice.configuration, binder)
+        plain, *packed = both.pytorch
         allowed = TOLERANCES[node.problem.dtype]
         forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
-        runs = {"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}}
-        taken = time_calls({name: guarded(run) for name, run in runs.items()})
-    seconds, slower = typical(taken), bool(faster_than("ours", taken, SPLIT))
+        runs: dict[str, Call] = {"ours": both.ours, **{str(index): form for index, form in enumerate(forms)}}
+        samples = timer({name: guarded(run) for name, run in runs.items()})
+    seconds, slower = typical(samples), bool(faster_than("ours", samples, SPLIT))
     ours = seconds.pop("ours")
     return replace(choice, seconds=ours, pytorch_seconds=min(seconds.values()), slower=slower)

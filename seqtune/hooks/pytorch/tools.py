@@ -1,0 +1,28 @@
+"""Tools: what `optimize` and the backend of torch.compile predict, verify, compare and bind with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seqtune.kernels.devices.device import Device
+from seqtune.networks.program.bound_kernels import KernelBinder
+from seqtune.networks.program.device_threads import binder_of
+from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.verification.peer_comparison import PeerComparison
+from seqtune.networks.verification.verifier import NetworkVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The makers of the parts, and the clock of the verification's budget. Tests pass others."""
+
+    predictor: Callable[..., LayerPredictor] = LayerPredictor
+    verifier: Callable[..., NetworkVerifier] = NetworkVerifier
+    comparison: Callable[..., PeerComparison] = PeerComparison
+    binder: Callable[[Device], KernelBinder] = binder_of
+    clock: Callable[[], float] = time.monotonic
+
+
+TOOLS = Tools()
