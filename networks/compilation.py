@@ -74,4 +74,4 @@ def _fastest_form(compiler: GraphCompiler, compiled: CompiledGraph,
         return replace(compiled, verification=replace(compiled.verification, note=note))
     if peer is None:
         return replace(compiled, verdict=verdict)
-    return replace(compiled, graph=peer, kept=(("the whole network", str(verdict)),), verdict=verdict)
+    return replace(compiled, graph=peer, fallbacks=(("the whole network", str(verdict)),), verdict=verdict)

@@ -32,7 +32,7 @@ class Compiled(nn.Module):
         super().__init__()
         self.original = original
         self.graph = compiled.graph
-        self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
+        self.fallbacks = compiled.fallbacks  # (operation that PyTorch computes, reason)
         self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
         self.verification = compiled.verification  # where its layers were verified
         self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]

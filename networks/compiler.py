@@ -23,7 +23,7 @@ from .nodes import Layer, Tuned
 from .plan.precision import TOLERANCES, has_bf16
 from .program.bound_kernels import KernelBinder
 from .selection.choices import Choice
-from .selection.peer_layers import keep_layer
+from .selection.peer_layers import fall_back
 from .selection.reports import GraphVerdict, NetworkVerification
 
 SLOWER = "PyTorch's own operation is faster, and so is the network with it"
@@ -32,11 +32,11 @@ UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the fas
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """The graph, the choices for its layers in order, and the reason why each other operation stayed PyTorch's."""
+    """The graph, the choices for its layers in order, and the reason why PyTorch computes each other operation."""
 
     graph: Any  # an fx.GraphModule, or a PeerGraph where that is faster
     choices: tuple[Choice, ...]
-    kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
+    fallbacks: tuple[tuple[str, str], ...]  # (name of a node that PyTorch computes, reason)
     verdict: GraphVerdict | None = None  # where it was compared as a whole
     verification: NetworkVerification | None = None  # where its layers were verified
     tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
@@ -72,13 +72,13 @@ class GraphCompiler:
                    for choice in choose(tuned)]
             known = {choice.problem for choice in choices}
             choices += [choice for choice in new if not choices or choice.problem not in known]
-            kept = {node.origin: SLOWER if choice.slower else UNSOLVED
+            left = {node.origin: SLOWER if choice.slower else UNSOLVED
                     for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
-            if not kept:
+            if not left:
                 break
-            for node in [node for node in module.graph.nodes if node.name in kept]:
-                reason = kept[node.name]
-                unknown[keep_layer(module, node, self.precision)] = reason
+            for node in [node for node in module.graph.nodes if node.name in left]:
+                reason = left[node.name]
+                unknown[fall_back(module, node, self.precision)] = reason
         configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
                           if choice.configuration is not None}
         modules = [NetworkModule(network, self.binder, configurations) for network in networks]

@@ -106,7 +106,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                             if job.node is not None}
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
     graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
-    kept = [entry for graph in graphs for entry in graph.kept]
+    kept = [entry for graph in graphs for entry in graph.fallbacks]
     compared = [str(graph.verdict) for graph in graphs if graph.verdict is not None]
     verified = [str(graph.verification) for graph in graphs if graph.verification is not None]
     rest: tuple[tuple[str, float], ...] = ()
@@ -136,10 +136,10 @@ def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, flo
     writers: dict[object, int] = {}
     for number, (job, least) in enumerate(zip(program.jobs, seconds, strict=True), first):
         node = job.node
-        reads = sorted({writers[use.located.buffer] for use in job.uses
-                        if not use.writes and use.located.buffer in writers})
-        writers |= {use.located.buffer: number for use in job.uses if use.writes}
-        result = next(use.located.view for use in job.uses if use.writes)
+        reads = sorted({writers[binding.value.buffer] for binding in job.bindings
+                        if not binding.writes and binding.value.buffer in writers})
+        writers |= {binding.value.buffer: number for binding in job.bindings if binding.writes}
+        result = next(binding.value.view for binding in job.bindings if binding.writes)
         configuration = program.configurations.get(node) if isinstance(node, Tuned) else None
         yield ExplainedStep(
             number, job.name if node is None else f"{node.name} ({node.origin})",

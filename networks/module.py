@@ -26,7 +26,7 @@ from .program.bound_kernels import KernelBinder
 from .program.table import assemble
 from .steps.view import View
 
-MOST_FORMATS = 64  # of one model's operands; the oldest is forgotten
+MOST_FORMATS = 64  # memory formats of one model's operands; the oldest is forgotten
 ROUNDS = 20  # samples of a job; the least counts
 
 
@@ -36,22 +36,22 @@ class SegmentNetwork:
     def __init__(self, segment: Segment, device: Device, precision: str = "fp32") -> None:
         network = lower(segment.graph)
         self.segment = segment
-        self.operands = [Place(operand.shape, operand.strides,
+        self.operands = [TensorForm(operand.shape, operand.strides,
                                torch.int64 if operand.indices else DTYPES[operand.element.dtype])
                          for operand in network.inputs]
-        self.results = [Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()),
+        self.results = [TensorForm(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()),
                               node.meta["val"].dtype)
                         for node in segment.results]
         nodes = NodeList(network.nodes, network.results)
         rewrite(nodes)
-        give_elements(nodes, [NAMES[place.dtype] for place in self.results], precision, device)
+        give_elements(nodes, [NAMES[form.dtype] for form in self.results], precision, device)
         compute_in_bands(nodes, device)
         self.nodes, self.values = nodes.nodes, nodes.results
         self.tuned = [node for node in self.nodes if isinstance(node, Tuned)]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorForm:
     """Shape, strides and type of an operand or a result."""
 
     shape: Shape
@@ -69,9 +69,9 @@ class NetworkModule(nn.Module):
                  configurations: Mapping[Tuned, Configuration]) -> None:
         super().__init__()
         self._operands, self._results = network.operands, network.results
-        places = [View(place.shape, place.strides, 0, Element.of(NAMES[place.dtype], binder.device))
-                  for place in network.results]
-        assembly = assemble(network.nodes, network.values, places, configurations, binder)
+        views = [View(form.shape, form.strides, 0, Element.of(NAMES[form.dtype], binder.device))
+                  for form in network.results]
+        assembly = assemble(network.nodes, network.values, views, configurations, binder)
         self.jobs = assembly.jobs
         self.configurations = dict(configurations)
         self._flag = assembly.flag
@@ -87,8 +87,8 @@ class NetworkModule(nn.Module):
 
         Raises MisuseError for tensors without memory, such as those of FakeTensorMode.
         """
-        given = [_laid_out(x, place) for x, place in zip(operands, self._operands, strict=True)]
-        results = [torch.empty_strided(place.shape, place.strides, dtype=place.dtype) for place in self._results]
+        given = [_laid_out(x, form) for x, form in zip(operands, self._operands, strict=True)]
+        results = [torch.empty_strided(form.shape, form.strides, dtype=form.dtype) for form in self._results]
         addresses = [[tensor.data_ptr() for tensor in tensors] for tensors in (given, results)]
         if not all(map(all, addresses)):
             raise MisuseError("an optimised model computes with tensors in memory; fake tensors have none")
@@ -153,7 +153,7 @@ def with_strides(results: Sequence[Any], strides: Sequence[Shape | None]) -> lis
             for x, wanted in zip(results, strides, strict=True)]
 
 
-def _laid_out(x: Tensor, place: Place) -> Tensor:
-    if x.stride() == place.strides and not x.is_neg() and not x._is_zerotensor():  # PyTorch changes signs lazily
+def _laid_out(x: Tensor, form: TensorForm) -> Tensor:
+    if x.stride() == form.strides and not x.is_neg() and not x._is_zerotensor():  # PyTorch changes signs lazily
         return x
-    return torch.empty_strided(place.shape, place.strides, dtype=place.dtype).copy_(x)
+    return torch.empty_strided(form.shape, form.strides, dtype=form.dtype).copy_(x)

@@ -1,4 +1,4 @@
-"""Assembly: turns the nodes of a network into a program: jobs in order, and a place in memory for every value."""
+"""Assembly: turns the nodes of a network into a program: jobs in order, and memory for every value."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .program import Program, Slot
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A value in memory."""
+class BufferView:
+    """A value in memory: a view of a buffer."""
 
     buffer: Buffer
     view: View
 
 
-def placed(view: View, kind: str = "inner", number: int = 0) -> Located:
-    """A value in a new buffer, which the view fills."""
-    return Located(Buffer(view.element.bytes * view.extent, kind, number), view)
+def new_buffer(view: View, kind: str = "inner", number: int = 0) -> BufferView:
+    """A value in a new buffer of the view's size."""
+    return BufferView(Buffer(view.element.bytes * view.extent, kind, number), view)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """An address that a job needs: a word of its job (`word`), or else of its launch arguments (`argument`)."""
+class Binding:
+    """A value whose address a job needs, and where: index `word` of its job, or `argument` of its launch arguments."""
 
-    located: Located
+    value: BufferView
     word: int | None = None
     argument: int | None = None
     writes: bool = False
@@ -49,10 +49,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A bound kernel and the addresses that it needs; `node` is what it computes, None for a copy."""
+    """A bound kernel and the values whose addresses it needs. `node` is the node that it computes, None for a copy."""
 
     kernel: BoundKernel
-    uses: tuple[Use, ...]
+    bindings: tuple[Binding, ...]
     node: Node | None
 
     @property
@@ -62,17 +62,17 @@ class Job:
 
 
 class Assembly:
-    """The jobs of a network. `places` are shape, strides and element that each result has in PyTorch."""
+    """The jobs of a network. `result_views` are shape, strides and element that each result has in PyTorch."""
 
-    def __init__(self, nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],
+    def __init__(self, nodes: Sequence[Node], results: Sequence[Node], result_views: Sequence[View],
                  configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> None:
         self.binder = binder
         self.lanes = min(16, binder.device.vector_floats)
         self.configurations = configurations
         self.jobs: list[Job] = []
         self.flag = np.zeros(1, np.int64)  # 1 after a run that met an index outside its table
-        self.located: dict[Node, Located] = {}
-        self._wholes: dict[Node, Located] = {}
+        self.values: dict[Node, BufferView] = {}
+        self._destinations: dict[Node, BufferView] = {}
         self._constants: dict[Buffer, NDArray[Any]] = {}
         self.layouts = Layouts(nodes, results)
         layers = {node: (id(node.unscaled), id(node.factors), node.problem, configurations[node])
@@ -83,23 +83,23 @@ class Assembly:
             strict=True))
         self.packed = {layer: packed[key] for layer, key in layers.items()}
         self._operands = [node for node in nodes if isinstance(node, Input)]
-        self._results = self._result_places(results, places)
+        self._results = self._result_values(results, result_views)
 
     def program(self) -> Program:
         """Plan the memory and write all addresses that never change."""
-        used = [use.located.buffer for job in self.jobs for use in job.uses]
+        used = [binding.value.buffer for job in self.jobs for binding in job.bindings]
         for number, job in enumerate(self.jobs):
-            for use in job.uses:
-                use.located.buffer.used_by(number)
+            for binding in job.bindings:
+                binding.value.buffer.used_by(number)
         inner = [buffer for buffer in dict.fromkeys(used) if buffer.kind == "inner"]
         block = self.binder.blocks.take(plan(inner) // 4)
         constants = {buffer: self._constants[buffer] for buffer in dict.fromkeys(used) if buffer.kind == "constant"}
         outer: dict[tuple[str, int], list[Slot]] = {}
         for job in self.jobs:
-            for use in job.uses:
-                buffer, view = use.located.buffer, use.located.view
-                array, index = (job.kernel.job, use.word) if use.word is not None else \
-                    (job.kernel.arguments, use.argument)
+            for binding in job.bindings:
+                buffer, view = binding.value.buffer, binding.value.view
+                array, index = (job.kernel.job, binding.word) if binding.word is not None else \
+                    (job.kernel.arguments, binding.argument)
                 assert index is not None
                 slot = Slot(array, index, view.element.bytes * view.offset)
                 constant = constants.get(buffer)
@@ -114,67 +114,63 @@ class Assembly:
         return Program(self.binder.threads, [job.kernel for job in self.jobs], operands, results,
                        [block, self.flag, *constants.values()])
 
-    def constant(self, view: View, floats: Floats) -> Located:
-        """A place that holds these numbers at the beginning of every run; a job that writes there must restore them."""
-        place = placed(view, "constant")
-        self._constants[place.buffer] = encode(floats, view.element.dtype)
-        return place
+    def constant(self, view: View, floats: Floats) -> BufferView:
+        """Memory that holds these numbers at the beginning of every run; a job that writes there must restore them."""
+        value = new_buffer(view, "constant")
+        self._constants[value.buffer] = encode(floats, view.element.dtype)
+        return value
 
     def finish(self, results: Sequence[Node]) -> None:
-        """Copy the results that lie elsewhere to their places."""
-        for node, place in zip(results, self._results, strict=True):
-            x = self.located[node]
+        """Copy the results that lie elsewhere to the memory of PyTorch's tensors."""
+        for node, y in zip(results, self._results, strict=True):
+            x = self.values[node]
             for axis, size in enumerate(node.shape):
-                if size != place.view.shape[axis]:
-                    x = Located(x.buffer, x.view.sliced(axis, 0, 1))
-            if x.buffer is not place.buffer:
-                self.copy(x, place)
+                if size != y.view.shape[axis]:
+                    x = BufferView(x.buffer, x.view.sliced(axis, 0, 1))
+            if x.buffer is not y.buffer:
+                self.copy(x, y)
 
-    def destination(self, node: Node) -> Located:
-        """The place for a value that is about to be computed."""
-        if node not in self._wholes:
+    def destination(self, node: Node) -> BufferView:
+        """The memory of a value that is about to be computed."""
+        if node not in self._destinations:
             part = self.layouts.parts.get(node)
             if part is not None:
                 whole = self.destination(part.whole)
                 view = whole.view.sliced(part.axis, part.begin, part.begin + node.shape[part.axis])
-                self._wholes[node] = Located(whole.buffer, view)
+                self._destinations[node] = BufferView(whole.buffer, view)
             else:
                 view = self.layouts.own(node)
-                self._wholes[node] = placed(view)
-        return self._wholes[node]
+                self._destinations[node] = new_buffer(view)
+        return self._destinations[node]
 
-    def fresh(self, view: View) -> Located:
-        """A place of this layout for a copy."""
-        return placed(view)
-
-    def step(self, node: Node | None, source: StepSource, y: Located, *operands: Located) -> None:
+    def step(self, node: Node | None, source: StepSource, y: BufferView, *operands: BufferView) -> None:
         """Append a generated step, which writes y and reads the operands."""
-        uses = (Use(located, argument=index, writes=not index) for index, located in enumerate((y, *operands)))
-        self.jobs.append(Job(self.binder.bind_source(source.source, source.launch), tuple(uses), node))
+        bindings = (Binding(value, argument=index, writes=not index) for index, value in enumerate((y, *operands)))
+        self.jobs.append(Job(self.binder.bind_source(source.source, source.launch), tuple(bindings), node))
 
-    def copy(self, x: Located, y: Located) -> None:
-        """Append a copy of a value to another place."""
+    def copy(self, x: BufferView, y: BufferView) -> None:
+        """Append a copy of a value to other memory."""
         self.step(None, pointwise(IDENTITY, y.view, [x.view], self.lanes), y, x)
 
-    def laid_out(self, x: Located, fits: Callable[[View], bool], view: View) -> Located:
+    def laid_out(self, x: BufferView, fits: Callable[[View], bool], view: View) -> BufferView:
         """The value itself where its layout fits and its element is that of `view`, else a copy in that layout."""
         if x.view.element.dtype == view.element.dtype and fits(x.view):
             return x
-        y = self.fresh(view)
+        y = new_buffer(view)
         self.copy(x, y)
         return y
 
-    def _result_places(self, results: Sequence[Node], views: Sequence[View]) -> list[Located]:
-        places = []
+    def _result_values(self, results: Sequence[Node], views: Sequence[View]) -> list[BufferView]:
+        values = []
         for number, (node, given) in enumerate(zip(results, views, strict=True)):
             shape = tuple(1 if stride == 0 else size for size, stride in zip(node.shape, given.strides, strict=True))
-            view = replace(given, shape=shape)  # an axis whose elements are one in memory is written once
-            place = placed(view, "result", number)
-            is_free = node not in self._wholes and node not in self.layouts.parts
+            view = replace(given, shape=shape)  # along an axis of stride 0, one element is written for all
+            value = new_buffer(view, "result", number)
+            is_free = node not in self._destinations and node not in self.layouts.parts
             if shape == node.shape and is_free and view.element == node.element and self._can_write(node, view):
-                self._wholes[node] = place
-            places.append(place)
-        return places
+                self._destinations[node] = value
+            values.append(value)
+        return values
 
     def _can_write(self, node: Node, view: View) -> bool:
         """Whether a node, and the parts that are written in place, can write their results in this layout."""

@@ -1,6 +1,6 @@
 """Jobs: how each kind of node that computes becomes kernels and steps of an assembly.
 
-Every function appends the jobs that compute a node into its place.
+Every function appends the jobs that compute a node into the value y.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ from ..steps.pointwise import pointwise
 from ..steps.pooling import Window, average_pool, max_pool
 from ..steps.reduction import reduction
 from ..steps.view import View
-from .assembly import Assembly, Job, Located, Use
+from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import BIAS, OTHER, X, Y
 
 PRODUCT = Formula.of("mul", 0, 1)
 
 
-def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
+def append_layer(assembly: Assembly, node: Layer, y: BufferView) -> None:
     """A tuned convolution or product with its epilogue."""
     image = node.work.type == "conv2d"
     pitch = image_pitch if image else row_pitch
     element = Element.of(str(node.work["dtype"]), assembly.binder.device)
-    weights: list[Use] = []
+    weights: list[Binding] = []
     if node.scaled is None:
-        x = _dense(assembly, assembly.located[node.inputs[0]], image, element)
+        x = _dense(assembly, assembly.values[node.inputs[0]], image, element)
     elif element.dtype == "fp32":
-        x = _dense(assembly, assembly.located[node.inputs[0]], image, element)
-        weights.append(Use(_scaled_weights(assembly, node, node.scaled), word=OTHER))
+        x = _dense(assembly, assembly.values[node.inputs[0]], image, element)
+        weights.append(Binding(_scaled_weights(assembly, node, node.scaled), word=OTHER))
     else:  # weights would be rounded twice
         x = _scaled_image(assembly, node, node.scaled, element)
-    others = [_dense(assembly, assembly.located[other], image, assembly.located[other].view.element)
+    others = [_dense(assembly, assembly.values[other], image, assembly.values[other].view.element)
               for other in node.others]
-    pitches = [pitch(located.view) for located in (x, y, *others)]
-    dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
+    pitches = [pitch(value.view) for value in (x, y, *others)]
+    dense = [value.view.shape[1 if image else -1] for value in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
                                       for own, floats in zip(pitches, dense, strict=True))
     y_element, *other_element = (None if stored == x.view.element else stored.dtype
-                                 for stored in (located.view.element for located in (y, *others)))
+                                 for stored in (value.view.element for value in (y, *others)))
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None),
                     y_element, next(iter(other_element), None), chained=True)
     kernel = assembly.binder.bind_packed(node.problem, assembly.configurations[node], assembly.packed[node], node.bias,
                                          fusion)
-    uses = [Use(x, word=X), Use(y, word=Y, writes=True),
-            *(Use(other, argument=len(kernel.arguments) - 1) for other in others), *weights]
-    assembly.jobs.append(Job(kernel, tuple(uses), node))
+    bindings = [Binding(x, word=X), Binding(y, word=Y, writes=True),
+            *(Binding(other, argument=len(kernel.arguments) - 1) for other in others), *weights]
+    assembly.jobs.append(Job(kernel, tuple(bindings), node))
 
 
-def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> Located:
+def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> BufferView:
     """The packed weights of a 1x1 convolution times the factors of x's channels, computed by a step."""
     shape = node.unscaled.shape
     numbers = assembly.binder.pack(node.problem, assembly.configurations[node], np.broadcast_to(
         np.arange(shape[1], dtype=np.float32)[:, None, None], shape))
     view = channel_runs(numbers, shape[1])
-    factors = assembly.located[node.inputs[-1]]
+    factors = assembly.values[node.inputs[-1]]
     of_channels = factors.view.reshaped((1, shape[1], 1))
     assert of_channels is not None  # one axis alone is longer than 1
-    y = assembly.fresh(view)
+    y = new_buffer(view)
     step = pointwise(PRODUCT, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
     assembly.step(product, step, y, assembly.constant(view, assembly.packed[node].reshape(-1)), factors)
     return y
 
 
-def _scaled_image(assembly: Assembly, node: Layer, product: Pointwise, element: Element) -> Located:
+def _scaled_image(assembly: Assembly, node: Layer, product: Pointwise, element: Element) -> BufferView:
     """The image x times the factors of its channels, computed by a step."""
-    x, factors = (assembly.located[read] for read in (node.inputs[0], node.inputs[-1]))
-    y = assembly.fresh(channels_last(x.view.shape).stored_as(element))
+    x, factors = (assembly.values[read] for read in (node.inputs[0], node.inputs[-1]))
+    y = new_buffer(channels_last(x.view.shape).stored_as(element))
     step = pointwise(PRODUCT, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
     assembly.step(product, step, y, x, factors)
     return y
@@ -101,23 +101,23 @@ def channel_runs(numbers: Array, channels: int) -> View:
     return view
 
 
-def _dense(assembly: Assembly, x: Located, image: bool, element: Element) -> Located:
+def _dense(assembly: Assembly, x: BufferView, image: bool, element: Element) -> BufferView:
     """The value as an image in NHWC, or as rows of a matrix, of this element."""
     pitch = image_pitch if image else row_pitch
     layout = channels_last(x.view.shape) if image else View.contiguous(x.view.shape)
     return assembly.laid_out(x, lambda view: pitch(view) is not None, layout.stored_as(element))
 
 
-def append_pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
+def append_pointwise(assembly: Assembly, node: Pointwise, y: BufferView) -> None:
     """One step."""
-    operands = [assembly.located[read] for read in node.inputs]
+    operands = [assembly.values[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
     assembly.step(node, pointwise(node.formula, y.view, views, assembly.lanes), y, *operands)
 
 
-def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
+def append_rows(assembly: Assembly, node: RowOperation, y: BufferView) -> None:
     """A normalisation with its scale and shift."""
-    operands = [assembly.located[read] for read in node.inputs]
+    operands = [assembly.values[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
     after = (IDENTITY, rows.SCALE, rows.SCALE_SHIFT)[len(operands) - 1]
     if node.kind in ("softmax", "log_softmax"):
@@ -128,33 +128,33 @@ def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
     assembly.step(node, source, y, *operands)
 
 
-def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
-    """A reduction; axes that go keep their places with size 1."""
-    operands = [assembly.located[read] for read in node.inputs]
+def append_reduction(assembly: Assembly, node: Reduction, y: BufferView) -> None:
+    """A reduction; the step writes the reduced axes with size 1."""
+    operands = [assembly.values[read] for read in node.inputs]
     shape = node.inputs[0].shape
-    kept = replace(y.view, shape=tuple(1 if axis in node.axes else size for axis, size in enumerate(shape)),
-                   strides=_kept_strides(y.view.strides, node))
+    whole = replace(y.view, shape=tuple(1 if axis in node.axes else size for axis, size in enumerate(shape)),
+                   strides=_whole_strides(y.view.strides, node))
     views = [operand.view.expanded(shape) for operand in operands]
-    assembly.step(node, reduction(node.kind, kept, views, node.axes, assembly.lanes, node.formula), y, *operands)
+    assembly.step(node, reduction(node.kind, whole, views, node.axes, assembly.lanes, node.formula), y, *operands)
 
 
-def _kept_strides(strides: Shape, node: Reduction) -> Shape:
-    """The strides of the result with the reduced axes, of size 1, in their places."""
+def _whole_strides(strides: Shape, node: Reduction) -> Shape:
+    """The strides of the result with the reduced axes, of size 1."""
     if node.keep:
         return strides
     left = iter(strides)
     return tuple(0 if axis in node.axes else next(left) for axis in range(len(node.inputs[0].shape)))
 
 
-def append_attention(assembly: Assembly, node: AttentionHeads, y: Located) -> None:
+def append_attention(assembly: Assembly, node: AttentionHeads, y: BufferView) -> None:
     """Tuned attention on q, k and v as they lie."""
     device = assembly.binder.device
     element = Element.of(node.dtype, device)
     q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape, 0, element))
-               for x in (assembly.located[read] for read in node.inputs[:3]))
-    masks = [_dense_mask(assembly, assembly.located[mask], node) for mask in node.inputs[3:]]
+               for x in (assembly.values[read] for read in node.inputs[:3]))
+    masks = [_dense_mask(assembly, assembly.values[mask], node) for mask in node.inputs[3:]]
     mask_steps = [_steps(mask.view.expanded((*node.shape[:3], mask.view.shape[-1]))) for mask in masks]
-    q_steps, k_steps, v_steps, y_steps = (_steps(located.view) for located in (q, k, v, y))
+    q_steps, k_steps, v_steps, y_steps = (_steps(value.view) for value in (q, k, v, y))
     views = AttentionViews(q_steps, k_steps, v_steps, y_steps, mask_steps[0] if masks else (0, 0, 0), node.scale,
                            y.view.element.dtype)
     problem, configuration = node.problem, assembly.configurations[node]
@@ -162,9 +162,9 @@ def append_attention(assembly: Assembly, node: AttentionHeads, y: Located) -> No
     assert isinstance(implementation, LLVMAttention | LLVMAttentionBF16 | AttentionDecode)
     bound = assembly.binder.bind_source(implementation.source(problem, device, configuration, views),
                                         implementation.launch(problem, device, configuration, views))
-    uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y, writes=True),
-            *(Use(mask, argument=len(bound.arguments) - 1) for mask in masks)]
-    assembly.jobs.append(Job(bound, tuple(uses), node))
+    bindings = [Binding(q, word=X), Binding(k, word=OTHER), Binding(v, word=BIAS), Binding(y, word=Y, writes=True),
+            *(Binding(mask, argument=len(bound.arguments) - 1) for mask in masks)]
+    assembly.jobs.append(Job(bound, tuple(bindings), node))
 
 
 def _steps(view: View) -> tuple[int, int, int]:
@@ -172,17 +172,17 @@ def _steps(view: View) -> tuple[int, int, int]:
     return view.strides[0], view.strides[1], view.strides[2]
 
 
-def _dense_mask(assembly: Assembly, mask: Located, node: AttentionHeads) -> Located:
+def _dense_mask(assembly: Assembly, mask: BufferView, node: AttentionHeads) -> BufferView:
     """The mask with all keys of a row as neighbours."""
     keys = node.inputs[1].shape[2]
     shape = (*mask.view.shape[:-1], keys)
-    whole = Located(mask.buffer, mask.view.expanded(shape))
+    whole = BufferView(mask.buffer, mask.view.expanded(shape))
     return assembly.laid_out(whole, lambda view: view.strides[-1] == 1, View.contiguous(shape))
 
 
-def append_pool(assembly: Assembly, node: Pool, y: Located) -> None:
+def append_pool(assembly: Assembly, node: Pool, y: BufferView) -> None:
     """Pooling of an image whose channels are neighbours."""
-    x = assembly.located[node.inputs[0]]
+    x = assembly.values[node.inputs[0]]
     x = assembly.laid_out(x, lambda view: view.strides[1] == 1 or view.shape[1] == 1,
                           channels_last(x.view.shape).stored_as(x.view.element))
     out, image = (view.permuted((0, 2, 3, 1)) for view in (y.view, x.view))
@@ -195,26 +195,26 @@ def append_pool(assembly: Assembly, node: Pool, y: Located) -> None:
     assembly.step(node, source, y, x)
 
 
-def append_gather(assembly: Assembly, node: Gather, y: Located) -> None:
+def append_gather(assembly: Assembly, node: Gather, y: BufferView) -> None:
     """Rows of a table."""
-    indices, table = (assembly.located[read] for read in node.inputs)
+    indices, table = (assembly.values[read] for read in node.inputs)
     counted = View(indices.view.shape, tuple(2 * stride for stride in indices.view.strides))  # int64 in floats
     source = gather(y.view, table.view, counted, [], assembly.lanes)
     assembly.step(node, source, y, table, indices)
     assembly.jobs[-1].kernel.arguments[3] = assembly.flag.ctypes.data
 
 
-def append_moved_rows(assembly: Assembly, node: MovedRows, y: Located) -> None:
+def append_moved_rows(assembly: Assembly, node: MovedRows, y: BufferView) -> None:
     """Rows by constant numbers, and a formula of them."""
-    x = _dense(assembly, assembly.located[node.inputs[0]], False, assembly.located[node.inputs[0]].view.element)
+    x = _dense(assembly, assembly.values[node.inputs[0]], False, assembly.values[node.inputs[0]].view.element)
     columns = node.shape[-1]
     table = x.view.reshaped((x.view.size // columns, columns))
     assert table is not None  # rows with a pitch
     contiguous = View.contiguous(node.numbers.shape)
     counted = View(contiguous.shape, tuple(2 * stride for stride in contiguous.strides))  # int64 in floats
     numbers = assembly.constant(View.contiguous((2 * node.numbers.size,)), node.numbers.reshape(-1).view(np.float32))
-    others = [assembly.located[read] for read in node.inputs[1:]]
+    others = [assembly.values[read] for read in node.inputs[1:]]
     views = [other.view.expanded(node.shape) for other in others]
     source = gather(y.view, table, counted, views, assembly.lanes, node.formula)
-    assembly.step(node, source, y, Located(x.buffer, table), numbers, *others)
+    assembly.step(node, source, y, BufferView(x.buffer, table), numbers, *others)
     assembly.jobs[-1].kernel.arguments[3 + len(others)] = assembly.flag.ctypes.data

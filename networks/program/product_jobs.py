@@ -17,7 +17,7 @@ from seqtune.kernels.registry import kernel
 from ..nodes import Product, Shape
 from ..steps.nest import joined
 from ..steps.view import View
-from .assembly import Assembly, Job, Located, Use
+from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import OTHER, X, Y
 
 MOST_JOBS = 16  # of one product; beyond, A and B, and then C, are copied so that their matrices lie evenly apart
@@ -25,9 +25,9 @@ MOST_JOBS = 16  # of one product; beyond, A and B, and then C, are copied so tha
 Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A, B and C
 
 
-def append_product(assembly: Assembly, node: Product, y: Located) -> None:
+def append_product(assembly: Assembly, node: Product, y: BufferView) -> None:
     """Steps that pack B, and tuned kernels for all matrices that lie evenly apart."""
-    a, b = (assembly.located[read] for read in node.inputs)
+    a, b = (assembly.values[read] for read in node.inputs)
     if a.view.element.dtype != "fp32":
         a = assembly.laid_out(a, lambda view: True, View.contiguous(a.view.shape))
     problem, configuration = node.problem, assembly.configurations[node]
@@ -38,7 +38,7 @@ def append_product(assembly: Assembly, node: Product, y: Located) -> None:
                                   View.contiguous(x.view.shape, 0, x.view.element)) for x in (a, b))
         own, shared = _axes(node.shape[:-2], a, b, y)
     if _jobs(own) * _jobs(shared) > MOST_JOBS:
-        whole = assembly.fresh(View.contiguous(node.shape))
+        whole = new_buffer(View.contiguous(node.shape))
         own, shared = _axes(node.shape[:-2], a, b, whole)
     else:
         whole = y
@@ -55,20 +55,20 @@ def append_product(assembly: Assembly, node: Product, y: Located) -> None:
         for repetition in product(*(range(size) for size, _ in repeated)):
             steps = [sum(index * axis[1][operand] for index, axis in zip(
                 (*indices, *repetition), (*outer, *repeated), strict=True)) for operand in range(3)]
-            uses = (Use(_moved(a, steps[0]), word=X), Use(_moved(packed, number * panels), word=OTHER),
-                    Use(_moved(whole, steps[2]), word=Y, writes=True))
-            assembly.jobs.append(Job(assembly.binder.bind_source(source, launch), uses, node))
+            bindings = (Binding(_moved(a, steps[0]), word=X), Binding(_moved(packed, number * panels), word=OTHER),
+                    Binding(_moved(whole, steps[2]), word=Y, writes=True))
+            assembly.jobs.append(Job(assembly.binder.bind_source(source, launch), bindings, node))
     if whole is not y:
         assembly.copy(whole, y)
 
 
-def _moved(x: Located, step: int) -> Located:
+def _moved(x: BufferView, step: int) -> BufferView:
     """The value `step` elements further."""
-    return Located(x.buffer, replace(x.view, offset=x.view.offset + step))
+    return BufferView(x.buffer, replace(x.view, offset=x.view.offset + step))
 
 
-def _axes(lead: Shape, a: Located, b: Located, y: Located) -> tuple[list[Axis], list[Axis]]:
-    """The leading axes with a B for each place, and those with one B for all; the longest one is the last of each."""
+def _axes(lead: Shape, a: BufferView, b: BufferView, y: BufferView) -> tuple[list[Axis], list[Axis]]:
+    """The leading axes along which B varies, and those with one B for all; the longest one is the last of each."""
     strides = [x.view.expanded((*lead, *x.view.shape[-2:])).strides[:-2] for x in (a, b, y)]
     axes: list[Axis] = [(size, steps) for size, *steps in zip(lead, *strides, strict=True) if size > 1]  # type: ignore[misc]
     parts = []
@@ -87,7 +87,7 @@ def _jobs(axes: Sequence[Axis]) -> int:
     return _count(axes[:-1])
 
 
-def _packed(assembly: Assembly, b: Located, axes: Sequence[tuple[int, int]], lanes: int) -> Located:
+def _packed(assembly: Assembly, b: BufferView, axes: Sequence[tuple[int, int]], lanes: int) -> BufferView:
     """B as [axes][block of columns][k][column], the last overlapping its predecessor: B itself if it lies so."""
     (k, n), (along, across) = b.view.shape[-2:], b.view.strides[-2:]
     blocks, whole = -(-n // lanes), n // lanes
@@ -95,11 +95,11 @@ def _packed(assembly: Assembly, b: Located, axes: Sequence[tuple[int, int]], lan
     packed = View.contiguous((*sizes, blocks, k, lanes))
     given = View((*sizes, whole, k, lanes), (*steps, lanes * across, along, across), b.view.offset, b.view.element)
     if whole == blocks and given.element == FP32 and given.is_contiguous:
-        return Located(b.buffer, given)
-    place = assembly.fresh(packed)
+        return BufferView(b.buffer, given)
+    y = new_buffer(packed)
     axis = len(sizes)
-    assembly.copy(Located(b.buffer, given), Located(place.buffer, packed.sliced(axis, 0, whole)))
+    assembly.copy(BufferView(b.buffer, given), BufferView(y.buffer, packed.sliced(axis, 0, whole)))
     if blocks > whole:
         rest = View((*sizes, 1, k, lanes), given.strides, b.view.offset + (n - lanes) * across, b.view.element)
-        assembly.copy(Located(b.buffer, rest), Located(place.buffer, packed.sliced(axis, whole, blocks)))
-    return place
+        assembly.copy(BufferView(b.buffer, rest), BufferView(y.buffer, packed.sliced(axis, whole, blocks)))
+    return y

@@ -93,8 +93,8 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder, opera
                       factors=node.factors, element=node.element)
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
-    place = View(node.shape, tuple(strides), 0, node.element)
-    program = assemble([*inputs, alone], [alone], [place], {alone: configuration}, binder).program()
+    view = View(node.shape, tuple(strides), 0, node.element)
+    program = assemble([*inputs, alone], [alone], [view], {alone: configuration}, binder).program()
     addresses = [x.data_ptr() for x in operands]
 
     def run() -> object:

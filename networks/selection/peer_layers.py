@@ -89,7 +89,7 @@ class Converted(nn.Module):
         return y.to(self.dtype)
 
 
-def keep_layer(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -> fx.Node:
+def fall_back(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -> fx.Node:
     """Let PyTorch compute a layer at its best, in this precision; returns the node that stands for it.
 
     Attention stays as it is.

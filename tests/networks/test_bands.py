@@ -156,7 +156,8 @@ def test_all_bands_use_the_same_memory_and_weights(checkpoint: Path) -> None:
         with torch.no_grad():
             torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
         (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
-        inner = {use.located.buffer for job in program.jobs for use in job.uses if use.located.buffer.kind == "inner"}
+        buffers = {binding.value.buffer for job in program.jobs for binding in job.bindings}
+        inner = [buffer for buffer in buffers if buffer.kind == "inner"]
         blocks.append(max(buffer.begin + buffer.size for buffer in inner))
         layers = [job for job in program.jobs if isinstance(job.node, Layer)]
         weights.append((len(layers), len({int(job.kernel.job[1]) for job in layers})))

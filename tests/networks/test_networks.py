@@ -263,7 +263,7 @@ def test_factors_of_channels_multiply_weights_instead_of_an_image(quick: Callabl
         assert same(fast, model, torch.randn(1, 16, 6, 5))
     (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
     (product,) = (job for job in program.jobs if job.name == "aten.mul")
-    assert [use.located.view.size for use in product.uses if use.writes] == [16 * 8]  # not 16 x 30 pixels
+    assert [binding.value.view.size for binding in product.bindings if binding.writes] == [16 * 8]  # not 16 x 30 pixels
 
 
 def test_a_sum_of_images_is_computed_by_a_product_of_tokens(quick: Callable[..., Optimized]) -> None:

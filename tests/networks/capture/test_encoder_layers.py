@@ -57,7 +57,7 @@ def test_a_compiled_encoder_is_one_program() -> None:
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend=noting)(x), model(x), rtol=1e-3, atol=1e-4)
     (program,) = (program for graph in graphs for program in graph.programs.values())
-    assert not program.kept
+    assert not program.fallbacks
 
 
 def test_a_layer_with_a_mask_stays_pytorch_s() -> None:

@@ -116,6 +116,6 @@ def test_a_mask_that_many_writes_fill_is_a_constant_of_the_program(
     fast = quick(model, x)
     assert set(steps_of(fast)) <= {"copy", "aten.conv2d", "aten.add"}  # none computes the mask
     assert isinstance(fast.model, Compiled)
-    assert not fast.model.kept
+    assert not fast.model.fallbacks
     assert not second_traces
     torch.testing.assert_close(fast(x), model(x))
