@@ -59,15 +59,14 @@ def _selected(lowering: Lowering, x: Node, axis: int, indices: NDArray[np.int64]
     shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1:])
     first, step = int(indices[0]), int(indices[1] - indices[0]) if len(indices) > 1 else 1
     if step > 0 and (indices == first + step * np.arange(len(indices))).all():
-        return lowering.add_view(x, shape, lambda view: view.sliced(axis, first, int(indices[-1]) + 1, step))
+        return lowering.add_slice(x, axis, first, int(indices[-1]) + 1, step)
     if axis < len(shape) - 1:
         return chosen_rows(lowering, x, {axis: indices})
     if len(shape) == 1:
         column = chosen_rows(lowering, lowering.add_reshaped(x, (*x.shape, 1)), {0: indices})
         return lowering.add_reshaped(column, shape)
     order, back = (axis, *range(axis)), (*range(1, len(shape)), 0)
-    turned = lowering.add_view(x, [x.shape[other] for other in order], lambda view: view.permuted(order))
-    return lowering.add_view(chosen_rows(lowering, turned, {0: indices}), shape, lambda view: view.permuted(back))
+    return lowering.add_permuted(chosen_rows(lowering, lowering.add_permuted(x, order), {0: indices}), back)
 
 
 def _repeat_interleave(lowering: Lowering, node: fx.Node) -> Node:
@@ -137,8 +136,7 @@ def _cut(lowering: Lowering, x: Node, axis: int, begin: int, end: int) -> list[N
         return []
     if (begin, end) == (0, x.shape[axis]):
         return [x]
-    return [lowering.add_view(x, (*x.shape[:axis], end - begin, *x.shape[axis + 1:]),
-                              lambda view: view.sliced(axis, begin, end))]
+    return [lowering.add_slice(x, axis, begin, end)]
 
 
 def _copied(lowering: Lowering, node: fx.Node) -> Node:

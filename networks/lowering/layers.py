@@ -12,7 +12,7 @@ from seqtune.kernels.operations import conv2d, gemm
 from seqtune.kernels.problem import Problem
 
 from ..nodes import Layer, Node
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, one_row, shape_of
 
 aten = torch.ops.aten
 
@@ -38,7 +38,7 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError("a convolution that is transposed or not of images or sequences")
     shape, sequence = shape_of(node), len(x.shape) == 3
     if sequence:  # an image of one row
-        x, weights = lowering.add_reshaped(x, _one_row(x.shape)), weights.unsqueeze(2)
+        x, weights = lowering.add_reshaped(x, one_row(x.shape)), weights.unsqueeze(2)
 
     def sizes(name: str, neutral: int) -> Any:
         value = given[name]
@@ -53,7 +53,7 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
     problem, weights = _without_unread_taps(problem, weights)
     if not sequence:
         return _layer(lowering, x, shape, problem, weights, bias)
-    return lowering.add_reshaped(_layer(lowering, x, _one_row(shape), problem, weights, bias), shape)
+    return lowering.add_reshaped(_layer(lowering, x, one_row(shape), problem, weights, bias), shape)
 
 
 def _without_unread_taps(problem: Problem, weights: Tensor) -> tuple[Problem, Tensor]:
@@ -77,12 +77,6 @@ def _without_unread_taps(problem: Problem, weights: Tensor) -> tuple[Problem, Te
         if smaller.size(out) == problem.size(out):
             problem, weights = smaller, weights.narrow(axis, read[0], count)
     return problem, weights
-
-
-def _one_row(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of sequences as images of one row."""
-    n, channels, length = shape
-    return n, channels, 1, length
 
 
 def _linear(lowering: Lowering, node: fx.Node) -> Node:

@@ -118,6 +118,15 @@ class Lowering:
         whole = tuple(shape)
         return node if node.shape == whole else self.add_view(node, whole, lambda view: view.expanded(whole))
 
+    def add_slice(self, node: Node, axis: int, begin: int, end: int, step: int = 1) -> Node:
+        """Append the elements begin, begin + step, ... before `end` of an axis and return them."""
+        shape = (*node.shape[:axis], -(-(end - begin) // step), *node.shape[axis + 1:])
+        return self.add_view(node, shape, lambda view: view.sliced(axis, begin, end, step))
+
+    def add_permuted(self, node: Node, order: Sequence[int]) -> Node:
+        """Append the node with its axes in another order and return it; axis i of the result is axis order[i]."""
+        return self.add_view(node, [node.shape[axis] for axis in order], lambda view: view.permuted(order))
+
     def value(self, argument: Any) -> Node:
         """The node of an argument of an operation: a tensor of floats. Numbers and constants become Constants."""
         if isinstance(argument, fx.Node):
@@ -163,6 +172,18 @@ def shape_of(node: fx.Node, dtypes: Collection[torch.dtype] = tuple(NAMES)) -> t
     if not isinstance(value, Tensor) or value.dtype not in dtypes:
         raise UnknownOperationError(f"{short_name(node)} computes a result of another type")
     return static(value.shape, node)
+
+
+def axes_of(dims: Any, count: int) -> tuple[int, ...]:
+    """The axes of an argument among `count`, in order; one number is one axis, and none or an empty list means all."""
+    given = range(count) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+    return tuple(sorted(axis % count for axis in given))
+
+
+def one_row(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of sequences, (n, channels, length), as images of one row."""
+    n, channels, length = shape
+    return n, channels, 1, length
 
 
 def static(sizes: Sequence[Any], node: fx.Node) -> tuple[int, ...]:

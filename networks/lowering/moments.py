@@ -10,8 +10,8 @@ from torch import fx
 
 from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
 
-from ..nodes import Node, Pointwise, Reduction, Shape
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from ..nodes import Node, Pointwise, Reduction
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axes_of, shape_of
 
 aten = torch.ops.aten
 SQUARE = Formula.of("mul", 0, 0)
@@ -37,8 +37,8 @@ def _instance_norm(lowering: Lowering, node: fx.Node) -> Node:
 def _normalised(lowering: Lowering, node: fx.Node, groups: int) -> Node:
     """(x - mean) / sqrt(variance + epsilon) of each group of channels, with a scale and a shift of each channel.
 
-    Means are those of the pixels first, whose channels are neighbours, then those of a group's channels. What remains
-    for every element is a product and a sum, which join the formula that follows.
+    Averages are taken over the pixels first (channels are contiguous), then over the channels of each group. What
+    remains for every element is a product and a sum, which are fused with the formula that follows.
     """
     given = arguments(node)
     x = lowering.value(given["input"])
@@ -73,7 +73,7 @@ def _variance(root: bool) -> Maker:
     def make(lowering: Lowering, node: fx.Node) -> Node:
         given = arguments(node)
         x, shape, keep = lowering.value(given["self"]), shape_of(node), bool(given.get("keepdim"))
-        axes = _axes(given.get("dim"), len(x.shape))
+        axes = axes_of(given.get("dim"), len(x.shape))
         count = math.prod(x.shape[axis] for axis in axes)
         correction = given.get("correction", given.get("unbiased"))
         left = count - (1 if correction is None else float(correction))
@@ -97,16 +97,10 @@ def _vector_norm(lowering: Lowering, node: fx.Node) -> Node:
     if order not in (1, 2) or given.get("dtype") is not None:
         raise UnknownOperationError(f"a norm of the order {order}")
     x, shape, keep = lowering.value(given["self"]), shape_of(node), bool(given.get("keepdim"))
-    axes = _axes(given.get("dim"), len(x.shape))
+    axes = axes_of(given.get("dim"), len(x.shape))
     formula = Formula.of("abs", 0) if order == 1 else SQUARE
     total: Node = lowering.add(Reduction(shape, [x], "sum", axes, keep, formula))
     return total if order == 1 else lowering.add(Pointwise(shape, [total], Formula.of("sqrt", 0)))
-
-
-def _axes(dims: Any, count: int) -> Shape:
-    """The reduced axes; none means all."""
-    given = range(count) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-    return tuple(sorted(axis % count for axis in given))
 
 
 MOMENTS: dict[Any, Maker] = {

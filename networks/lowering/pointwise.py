@@ -147,8 +147,7 @@ def _gated(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, shape = lowering.value(given["self"]), shape_of(node)
     axis = given["dim"] % len(shape)
-    first, gate = (lowering.add_view(x, shape, lambda view, begin=begin: view.sliced(  # type: ignore[misc]
-        axis, begin, begin + shape[axis])) for begin in (0, shape[axis]))
+    first, gate = (lowering.add_slice(x, axis, begin, begin + shape[axis]) for begin in (0, shape[axis]))
     return lowering.add(Pointwise(shape, [first, gate], Formula(2, (("sigmoid", 1), ("mul", 0, 2)))))
 
 
@@ -176,7 +175,7 @@ def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
 
 
 def _is_read_once(lowering: Lowering, node: Any) -> bool:
-    """Whether one operation reads a value, which may be a copy of another that nothing else reads."""
+    """Whether one operation reads a value, also where the value is a copy of another that nothing else reads."""
     value = lowering.values[node]
     while isinstance(node, fx.Node) and lowering.values.get(node) is value:
         if len(node.users) != 1:

@@ -8,7 +8,7 @@ by number in one step; else an axis takes a step for each tap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from torch import Tensor, fx
 
 from seqtune.kernels.llvm.text.formula import Formula
 
-from ..nodes import MovedRows, Node
+from ..nodes import MovedRows, Node, Shape
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
-MOST_TAPS = 8  # old pixels of a new one along an axis; each takes a step
+MOST_TAPS = 8  # maximum number of old pixels that one new pixel needs along an axis; each takes a step
 SCALED, ADDED = Formula.of("mul", 0, 1), Formula(3, (("mul", 0, 1), ("add", 3, 2)))
 
 Taps = tuple[NDArray[np.int64], NDArray[np.float32]]  # (size, taps): old pixels of each new one, and their weights
@@ -86,13 +86,13 @@ def resampled(lowering: Lowering, x: Node, axes: dict[int, Taps]) -> Node:
     """Weighted sums of pixels along axes, computed with channels as neighbours."""
     count = len(x.shape)
     last, first = (0, *range(2, count), 1), (0, count - 1, *range(1, count - 1))
-    value = _permuted(lowering, x, last)
+    value = lowering.add_permuted(x, last)
     if axes and all(_is_choice(taps) for taps in axes.values()):
         value = chosen_rows(lowering, value, {axis - 1: taps[0][:, 0] for axis, taps in axes.items()})
     else:
         for axis in sorted(axes, key=lambda axis: (len(axes[axis][0]) / x.shape[axis], -axis)):
             value = _mixed(lowering, value, axis - 1, axes[axis])
-    return _permuted(lowering, value, first)
+    return lowering.add_permuted(value, first)
 
 
 def _is_choice(taps: Taps) -> bool:
@@ -101,7 +101,7 @@ def _is_choice(taps: Taps) -> bool:
 
 
 def chosen_rows(lowering: Lowering, x: Node, axes: dict[int, NDArray[np.int64]]) -> Node:
-    """One step: the places of these numbers along axes before the last one, whose numbers stay together."""
+    """One step that reads rows, the last axis: those of these indices along the other axes."""
     numbers = np.arange(math.prod(x.shape[:-1])).reshape(x.shape[:-1])
     for axis, chosen in axes.items():
         numbers = np.take(numbers, chosen, axis)
@@ -125,40 +125,17 @@ def _mixed(lowering: Lowering, x: Node, axis: int, taps: Taps) -> Node:
     return lowering.add_reshaped(result, (*x.shape[:axis], new, *x.shape[axis + 1:]))
 
 
-def _permuted(lowering: Lowering, x: Node, order: tuple[int, ...]) -> Node:
-    return lowering.add_view(x, [x.shape[axis] for axis in order], lambda view: view.permuted(order))
+def _shuffle(name: str, split: Callable[[int, Shape], Shape], order: Shape) -> Maker:
+    """A shuffle of channels and pixels: the input as the shape `split(number, result's shape)`, its axes in `order`."""
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        x, number, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
+        if len(shape) != 4:
+            raise UnknownOperationError(f"a {name} shuffle of another number of axes than four")
+        n, c, h, w = shape
+        permuted = lowering.add_permuted(lowering.add_reshaped(x, split(number, shape)), order)
+        return lowering.add_permuted(lowering.add_reshaped(permuted, (n, h, w, c)), (0, 3, 1, 2))
 
-
-def shuffled(lowering: Lowering, x: Node, shape: Sequence[int], order: tuple[int, ...],
-             pixels: Sequence[int]) -> Node:
-    """x as `shape`, its axes in another order, as an image of the sizes `pixels`, (n, h, w, c), as (n, c, h, w)."""
-    inside = lowering.add_reshaped(x, tuple(shape))
-    image = lowering.add_reshaped(_permuted(lowering, inside, order), tuple(pixels))
-    return _permuted(lowering, image, (0, 3, 1, 2))
-
-
-def _pixel_shuffle(lowering: Lowering, node: fx.Node) -> Node:
-    x, factor, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
-    if len(shape) != 4:
-        raise UnknownOperationError("a pixel shuffle of another number of axes than four")
-    n, c, h, w = shape
-    return shuffled(lowering, x, (n, c, factor, factor, h // factor, w // factor), (0, 4, 2, 5, 3, 1), (n, h, w, c))
-
-
-def _pixel_unshuffle(lowering: Lowering, node: fx.Node) -> Node:
-    x, factor, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
-    if len(shape) != 4:
-        raise UnknownOperationError("a pixel shuffle of another number of axes than four")
-    n, c, h, w = shape
-    return shuffled(lowering, x, (n, c // factor ** 2, h, factor, w, factor), (0, 2, 4, 1, 3, 5), (n, h, w, c))
-
-
-def _channel_shuffle(lowering: Lowering, node: fx.Node) -> Node:
-    x, groups, shape = lowering.value(node.args[0]), int(node.args[1]), shape_of(node)  # type: ignore[arg-type]
-    if len(shape) != 4:
-        raise UnknownOperationError("a channel shuffle of another number of axes than four")
-    n, c, h, w = shape
-    return shuffled(lowering, x, (n, groups, c // groups, h, w), (0, 3, 4, 2, 1), (n, h, w, c))
+    return make
 
 
 def _flipped(lowering: Lowering, node: fx.Node) -> Node:
@@ -179,6 +156,11 @@ RESAMPLING: dict[Any, Maker] = {
     **dict.fromkeys(_INTERPOLATIONS, _interpolated),
     **dict.fromkeys((aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.replication_pad1d.default,
                      aten.replication_pad2d.default), padded_with_itself),
-    aten.pixel_shuffle.default: _pixel_shuffle, aten.pixel_unshuffle.default: _pixel_unshuffle,
-    aten.channel_shuffle.default: _channel_shuffle, aten.flip.default: _flipped,
+    aten.pixel_shuffle.default: _shuffle("pixel", lambda factor, shape: (
+        *shape[:2], factor, factor, shape[2] // factor, shape[3] // factor), (0, 4, 2, 5, 3, 1)),
+    aten.pixel_unshuffle.default: _shuffle("pixel", lambda factor, shape: (
+        shape[0], shape[1] // factor ** 2, shape[2], factor, shape[3], factor), (0, 2, 4, 1, 3, 5)),
+    aten.channel_shuffle.default: _shuffle("channel", lambda groups, shape: (
+        shape[0], groups, shape[1] // groups, *shape[2:]), (0, 3, 4, 2, 1)),
+    aten.flip.default: _flipped,
 }

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..nodes import Gather, Node, Pool, Reduction, RowOperation, Shape
+from ..nodes import Gather, Node, Pool, Reduction, RowOperation
 from ..plan.precision import NAMES
 from .layers import pair
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axes_of, one_row, shape_of
 from .resampling import adaptive_average
-from .views import rearranged
 
 aten = torch.ops.aten
 
@@ -27,10 +26,8 @@ def _softmax(kind: str) -> Maker:
             return lowering.add(RowOperation(shape, [lowering.value(given["self"])], kind))
         order = [*range(axis), *range(axis + 1, len(shape)), axis]
         back = tuple(sorted(range(len(shape)), key=order.__getitem__))
-        moved = tuple(shape[i] for i in order)
-        rows = rearranged(lowering, given["self"], moved, lambda view: view.permuted(order))
-        result = lowering.add(RowOperation(moved, [rows], kind))
-        return lowering.add_view(result, shape, lambda view: view.permuted(back))
+        rows = lowering.add_permuted(lowering.value(given["self"]), order)
+        return lowering.add_permuted(lowering.add(RowOperation(rows.shape, [rows], kind)), back)
 
     return make
 
@@ -65,29 +62,22 @@ def _reduction(kind: str) -> Maker:
     def make(lowering: Lowering, node: fx.Node) -> Node:
         given = arguments(node)
         x = lowering.value(given["self"])
-        dims = given.get("dim")
-        axes = range(len(x.shape)) if dims in (None, []) else [dims] if isinstance(dims, int) else dims
         if given.get("dtype") not in (None, *NAMES):
             raise UnknownOperationError("a reduction to another type")
-        return reduced(lowering, x, kind, tuple(sorted(axis % len(x.shape) for axis in axes)),
-                       bool(given.get("keepdim")), shape_of(node))
+        axes = axes_of(given.get("dim"), len(x.shape))
+        return lowering.add(Reduction(shape_of(node), [x], kind, axes, bool(given.get("keepdim"))))
 
     return make
 
 
-def reduced(lowering: Lowering, x: Node, kind: str, axes: Shape, keep: bool, shape: Shape) -> Node:
-    """A reduction over axes."""
-    return lowering.add(Reduction(shape, [x], kind, axes, keep))
-
-
 def _largest(kind: str) -> Maker:
-    """The largest or smallest numbers along an axis; their places have no translation."""
+    """The largest or smallest numbers along an axis; their indices have no translation."""
     def make(lowering: Lowering, node: fx.Node) -> tuple[Node]:
         given = arguments(node)
         x, keep = lowering.value(given["self"]), bool(given["keepdim"])
         axis = given["dim"] % len(x.shape)
         shape = (*x.shape[:axis], *[1] * keep, *x.shape[axis + 1:])
-        return (reduced(lowering, x, kind, (axis,), keep, shape),)
+        return (lowering.add(Reduction(shape, [x], kind, (axis,), keep)),)
 
     return make
 
@@ -97,7 +87,7 @@ def _adaptive_average(lowering: Lowering, node: fx.Node) -> Node:
     count = 2 if "2d" in str(node.target) else 1
     outs, sizes = shape[-count:], x.shape[-count:]
     if all(size == 1 for size in outs):
-        return reduced(lowering, x, "mean", tuple(range(len(shape) - count, len(shape))), True, shape)
+        return lowering.add(Reduction(shape, [x], "mean", tuple(range(len(shape) - count, len(shape))), True))
     if count == 1 or any(size % out for size, out in zip(sizes, outs, strict=True)):
         return adaptive_average(lowering, node)  # windows of different sizes
     window = sizes[0] // outs[0], sizes[1] // outs[1]
@@ -113,7 +103,7 @@ def _pool(kind: str) -> Maker:
         value = node.meta["val"]
         shape = shape_of(node) if not isinstance(value, tuple | list) else tuple(value[0].shape)
         sequence = "1d" in str(node.target)
-        if len(x.shape) != (3 if sequence else 4):  # with indices as further results, it gets no batch
+        if len(x.shape) != (3 if sequence else 4):  # `give_batches` adds none where indices are results, too
             raise UnknownOperationError("pooling of an image without a batch")
 
         def sizes(value: Any, neutral: int) -> tuple[int, int]:
@@ -122,7 +112,7 @@ def _pool(kind: str) -> Maker:
         filter = sizes(given["kernel_size"], 1)
         image, whole = x, shape
         if sequence:  # an image of one row
-            image, whole = lowering.add_reshaped(x, (*x.shape[:2], 1, x.shape[2])), (*shape[:2], 1, shape[2])
+            image, whole = lowering.add_reshaped(x, one_row(x.shape)), one_row(shape)
         pooled = lowering.add(Pool(whole, [image], kind, filter, sizes(given["stride"] or filter, 1),
                                    sizes(given["padding"], 0), sizes(given.get("dilation", 1), 1),
                                    bool(given.get("count_include_pad", True)), given.get("divisor_override")))

@@ -1,4 +1,4 @@
-"""Translation of transposed convolutions: a convolution computes the pixels of all phases as channels, which spread.
+"""Translation of transposed convolutions: a convolution computes the pixels of all phases as channels.
 
 With a stride of s, output pixel s q + i reads the filter's taps i, i + s, i + 2 s, ... only, and of the input the
 pixels q, q - 1, q - 2, ... Every phase i is therefore a convolution of stride 1 with ceil(filter / s) taps (Shi and
@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 
 from ..nodes import Concatenation, Layer, Node
 from .layers import pair
-from .lowering import Lowering, Maker, SpreadLayer, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, SpreadLayer, UnknownOperationError, arguments, one_row, shape_of
 
 aten = torch.ops.aten
 
@@ -54,11 +54,11 @@ class TransposedAxis:
         low = reach - self.padding // self.stride
         return low if low < 0 else max(low, last - self.size + 1)
 
-    def places(self) -> list[tuple[int, int]]:
-        """The phase and the first place in the convolution, for every pixel of a block of `stride` output pixels."""
+    def sources(self) -> list[tuple[int, int]]:
+        """The phase and the first pixel of the convolution, for every pixel of a block of `stride` output pixels."""
         first = self.border - self.dilation * (self.taps - 1)
-        return [((place + self.padding) % self.stride, (place + self.padding) // self.stride + first)
-                for place in range(self.stride)]
+        return [((pixel + self.padding) % self.stride, (pixel + self.padding) // self.stride + first)
+                for pixel in range(self.stride)]
 
 
 def _transposed(lowering: Lowering, node: fx.Node) -> Node:
@@ -69,7 +69,7 @@ def _transposed(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError("a transposed convolution of neither images nor sequences")
     shape, sequence, groups = shape_of(node), len(x.shape) == 3, int(given["groups"])
     if sequence:  # an image of one row
-        x, weights = lowering.add_reshaped(x, (*x.shape[:2], 1, x.shape[2])), weights.unsqueeze(2)
+        x, weights = lowering.add_reshaped(x, one_row(x.shape)), weights.unsqueeze(2)
 
     def sizes(name: str, neutral: int) -> tuple[int, int]:
         return (neutral, pair(given[name])[1]) if sequence else pair(given[name])
@@ -106,8 +106,7 @@ def _spread(lowering: Lowering, x: Node, axes: Sequence[TransposedAxis], weights
                   None if bias is None else of_layer(bias).contiguous().numpy())
     lowering.add(layer)
     split = lowering.add_reshaped(layer, (n, groups, high.stride, wide.stride, channels, rows, columns))
-    value = lowering.add_view(split, (n, rows, high.stride, columns, wide.stride, groups, channels),
-                              lambda view: view.permuted((0, 5, 2, 6, 3, 1, 4)))
+    value = lowering.add_permuted(split, (0, 5, 2, 6, 3, 1, 4))  # (n, rows, stride, columns, stride, groups, channels)
     for number, axis in enumerate(axes):
         value = _in_order(lowering, value, axis, 1 + 2 * number)
     image = (n, high.count * high.stride, wide.count * wide.stride, groups * channels)
@@ -115,7 +114,7 @@ def _spread(lowering: Lowering, x: Node, axes: Sequence[TransposedAxis], weights
     if image[1:3] != (high.result, wide.result):  # the last block of pixels is not whole
         image = (n, high.result, wide.result, image[3])
         result = lowering.add_view(result, image, lambda view: view.sliced(1, 0, image[1]).sliced(2, 0, image[2]))
-    result = lowering.add_view(result, (n, image[3], *image[1:3]), lambda view: view.permuted((0, 3, 1, 2)))
+    result = lowering.add_permuted(result, (0, 3, 1, 2))
     lowering.spread[result] = SpreadLayer(layer, of_layer)
     return result
 
@@ -132,7 +131,7 @@ def _phases(weights: Tensor, axes: Sequence[TransposedAxis], groups: int) -> Ten
 
 def _in_order(lowering: Lowering, value: Node, axis: TransposedAxis, at: int) -> Node:
     """Put the phases, axis `at` + 1, behind the pixels of axis `at`, in the order of the output."""
-    places = axis.places()
+    sources = axis.sources()
     shape = list(value.shape)
     shape[at] = axis.count
 
@@ -140,11 +139,11 @@ def _in_order(lowering: Lowering, value: Node, axis: TransposedAxis, at: int) ->
         return lowering.add_view(value, axes, lambda view: view.sliced(at, first, first + axis.count).sliced(
             at + 1, begin, end))
 
-    if [phase for phase, _ in places] == list(range(axis.stride)) and len({first for _, first in places}) == 1:
-        return cut(shape, places[0][1], 0, axis.stride)
+    if [phase for phase, _ in sources] == list(range(axis.stride)) and len({first for _, first in sources}) == 1:
+        return cut(shape, sources[0][1], 0, axis.stride)
     part = [*shape[:at + 1], 1, *shape[at + 2:]]
     return lowering.add(Concatenation(tuple(shape), [
-        cut(part, first, phase, phase + 1) for phase, first in places], at + 1))
+        cut(part, first, phase, phase + 1) for phase, first in sources], at + 1))
 
 
 _KINDS: Sequence[Callable[..., Any]] = (aten.conv_transpose1d.default, aten.conv_transpose2d.input)

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..nodes import Concatenation, Node, Padding, Rearranged, indices_view
-from ..passes.rewriting import reshaped
 from ..plan.precision import NAMES
-from ..steps.view import View
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 from .resampling import padded_with_itself
 
 aten = torch.ops.aten
 
 
-def rearranged(lowering: Lowering, x: Any, shape: Sequence[int], transform: Callable[[View], View | None]) -> Node:
-    """Another view of a value; a constant is rearranged now."""
-    return lowering.add(Rearranged(tuple(shape), [lowering.value(x)], transform))
-
-
 def _same(lowering: Lowering, node: fx.Node) -> Any:
-    """The value itself: copies, and changes of type or memory format that change nothing."""
+    """The value itself, for copies and for conversions of type or memory format that change nothing."""
     given = arguments(node)
     if given.get("train") or node.meta["val"].dtype not in NAMES or given.get("dtype") not in (None, *NAMES):
         raise UnknownOperationError("another type, or a drop-out that trains")
@@ -38,9 +31,7 @@ def _reshape(lowering: Lowering, node: fx.Node) -> Node:
     indices = lowering.indices(node.args[0])
     if indices is not None:
         return _reshape_indices(lowering, indices, shape_of(node, (torch.int64,)))
-    x = lowering.value(node.args[0])
-    result = reshaped(x, shape_of(node))
-    return x if result is x else lowering.add(result)
+    return lowering.add_reshaped(lowering.value(node.args[0]), shape_of(node))
 
 
 def _reshape_indices(lowering: Lowering, indices: Node, shape: tuple[int, ...]) -> Node:
@@ -65,7 +56,7 @@ def _permute(lowering: Lowering, node: fx.Node) -> Node:
 
 def _expand(lowering: Lowering, node: fx.Node) -> Node:
     shape = shape_of(node)
-    return rearranged(lowering, node.args[0], shape, lambda view: view.expanded(shape))
+    return lowering.add_view(lowering.value(node.args[0]), shape, lambda view: view.expanded(shape))
 
 
 def _slice(lowering: Lowering, node: fx.Node) -> Node:
@@ -73,16 +64,20 @@ def _slice(lowering: Lowering, node: fx.Node) -> Node:
     x = lowering.value(given["self"])
     axis = given["dim"] % len(x.shape)
     begin, end, _ = slice(given["start"], given["end"]).indices(x.shape[axis])
-    step = given["step"]
-    return rearranged(lowering, given["self"], shape_of(node), lambda view: view.sliced(axis, begin, end, step))
+    shape_of(node)  # raises for an empty slice
+    return lowering.add_slice(x, axis, begin, end, given["step"])
 
 
 def _select(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x = lowering.value(given["self"])
     axis, shape = given["dim"] % len(x.shape), shape_of(node)
-    index = given["index"] % x.shape[axis]
-    return rearranged(lowering, given["self"], shape, lambda view: view.sliced(axis, index, index + 1).reshaped(shape))
+    return _selected(lowering, x, axis, given["index"] % x.shape[axis], shape)
+
+
+def _selected(lowering: Lowering, x: Node, axis: int, index: int, shape: Sequence[int]) -> Node:
+    """The elements at one index of an axis, without the axis."""
+    return lowering.add_view(x, shape, lambda view: view.sliced(axis, index, index + 1).reshaped(shape))
 
 
 def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
@@ -94,9 +89,7 @@ def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
         min(size, x.shape[axis] - begin) for begin in range(0, x.shape[axis], size)]
     parts, begin = [], 0
     for size in sizes:
-        shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
-        parts.append(rearranged(lowering, given["self"], shape,
-                                lambda view, begin=begin, end=begin + size: view.sliced(axis, begin, end)))  # type: ignore[misc]
+        parts.append(lowering.add_slice(x, axis, begin, begin + size))
         begin += size
     return tuple(parts)
 
@@ -106,10 +99,7 @@ def _unbind(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     x = lowering.value(given["self"])
     axis = given["dim"] % len(x.shape)
     shape = (*x.shape[:axis], *x.shape[axis + 1:])
-    return tuple(rearranged(
-        lowering, given["self"], shape,
-        lambda view, index=index: view.sliced(axis, index, index + 1).reshaped(shape))  # type: ignore[misc]
-        for index in range(x.shape[axis]))
+    return tuple(_selected(lowering, x, axis, index, shape) for index in range(x.shape[axis]))
 
 
 def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
@@ -138,7 +128,7 @@ def _is_empty(lowering: Lowering, part: Any) -> bool:
 
 
 def _roll(lowering: Lowering, node: fx.Node) -> Node:
-    """The parts behind and before the break along every axis, the other way round."""
+    """The last elements of every axis, as many as the shift says, before the first ones."""
     given = arguments(node)
     value, shape = lowering.value(given["self"]), shape_of(node)
     if len(given["dims"]) != len(given["shifts"]):
@@ -149,11 +139,7 @@ def _roll(lowering: Lowering, node: fx.Node) -> Node:
         begin = (size - shift) % size
         if begin == 0:
             continue
-        parts = []
-        for first, last in ((begin, size), (0, begin)):
-            part = (*shape[:axis], last - first, *shape[axis + 1:])
-            parts.append(lowering.add(Rearranged(
-                part, [value], lambda view, axis=axis, first=first, last=last: view.sliced(axis, first, last))))  # type: ignore[misc]
+        parts = [lowering.add_slice(value, axis, *part) for part in ((begin, size), (0, begin))]
         value = lowering.add(Concatenation(shape, parts, axis))
     return value
 
@@ -168,19 +154,14 @@ def _pad(lowering: Lowering, node: fx.Node) -> Node:
     low, high = ([widths[2 * (axes - 1 - axis) + side] for axis in range(axes)] for side in (0, 1))
     for axis in range(axes):
         if low[axis] < 0 or high[axis] < 0:
-            value = _cropped(lowering, value, axis, max(0, -low[axis]), max(0, -high[axis]))
+            begin, end = max(0, -low[axis]), value.shape[axis] - max(0, -high[axis])
+            if end <= begin:
+                raise UnknownOperationError("padding that removes everything")
+            value = lowering.add_slice(value, axis, begin, end)
     low, high = ([max(0, width) for width in side] for side in (low, high))
     if not any((*low, *high)):
         return value
     return lowering.add(Padding(shape_of(node), [value], tuple(low), tuple(high), float(given.get("value") or 0.0)))
-
-
-def _cropped(lowering: Lowering, value: Node, axis: int, low: int, high: int) -> Node:
-    end = value.shape[axis] - high
-    shape = (*value.shape[:axis], end - low, *value.shape[axis + 1:])
-    if end <= low:
-        raise UnknownOperationError("padding that removes everything")
-    return lowering.add(Rearranged(shape, [value], lambda view: view.sliced(axis, low, end)))
 
 
 _RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints,

@@ -41,7 +41,7 @@ _JOBS: dict[type[Node], Callable[[Assembly, Any, BufferView], None]] = {
 
 def assemble(nodes: Sequence[Node], results: Sequence[Node], result_views: Sequence[View],
              configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> Assembly:
-    """The jobs of a network; `result_views`: shape, strides and element of its results in PyTorch. Raises BuildError."""
+    """The jobs of a network; `result_views`: shapes, strides and elements of PyTorch's results. Raises BuildError."""
     assembly = Assembly(nodes, results, result_views, configurations, binder)
     for node in nodes:
         move = _MOVES.get(type(node))
