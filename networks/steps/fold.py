@@ -1,4 +1,4 @@
-"""fold: a loop that carries values; sweeps over a row's vectors that accumulate, and visits that do not."""
+"""fold: a loop that carries values; `sweep` accumulates a row's vectors, `visit` only visits them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def fold(write: Writer, bounds: tuple[str | int, str | int, int], kind: str, car
          body: Callable[[str, list[str]], list[str]]) -> list[str]:
     """Loop over an index from `first` up to, not including, `last` by a step, and carry values of one kind.
 
-    `body` maps the index and the values to the next values. Returns the values behind the loop, which may run zero
+    `body` maps the index and the values to the next values. Returns the values after the loop, which may run zero
     times.
     """
     first, last, step = bounds
@@ -41,7 +41,7 @@ def sweep(v: Vectors, columns: str, first: str, copies: int, step: Callable[[str
           join: Callable[[str, str], str]) -> str:
     """Accumulate a row's vectors. `step` maps (column, mask, sum) to the next sum; `copies` sums are independent.
 
-    `first` is every sum's begin, and `join` adds two sums. The mask is that of the row's rest, else None.
+    Every sum begins with `first`, and `join` adds two sums. The mask is None except for the vector that ends the row.
     """
     write, turn = v.write, copies * v.lanes
     turns, vectors = write.i64("and", columns, -turn), write.i64("and", columns, -v.lanes)
@@ -57,7 +57,7 @@ def sweep(v: Vectors, columns: str, first: str, copies: int, step: Callable[[str
 
 
 def visit(v: Vectors, columns: str, copies: int, body: Callable[[str, str | None], None]) -> None:
-    """Visit a row's vectors, `copies` a turn. `body` takes the column and the mask of the row's rest, else None."""
+    """Visit a row's vectors, `copies` per turn. `body` takes the column and a mask, None except for the row's end."""
     write, turn = v.write, copies * v.lanes
     turns, vectors = write.i64("and", columns, -turn), write.i64("and", columns, -v.lanes)
     with write.loop(0, turns, turn) as column:

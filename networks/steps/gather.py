@@ -20,12 +20,12 @@ from .step_source import StepSource
 from .view import View
 
 
-def gather(out: View, table: View, indices: View, others: Sequence[View], lanes: int, after: Formula = IDENTITY,
-           index_bytes: int = 8, wrap: bool = False) -> StepSource:
+def gather(out: View, table: View, indices: View, others: Sequence[View], lanes: int,
+           after: Formula = IDENTITY) -> StepSource:
     """Compute out[..., :] = after(table[indices[...], :], *others).
 
-    `table` is (rows, columns), `indices` holds int64 (or int32: `index_bytes` 4) and has strides and an offset in
-    floats of 4 bytes, `out` and `others` are (*indices.shape, columns). `wrap`: a negative index counts from the end.
+    `table` is (rows, columns), `indices` holds int64 and has strides and an offset in floats of 4 bytes, `out` and
+    `others` are (*indices.shape, columns).
 
     The operands are the table, the indices, the others and a flag, an int64. An index outside the table reads nothing,
     makes its row NaN before `after`, and sets the flag to 1; the program clears the flag and reports it. Raises
@@ -33,7 +33,7 @@ def gather(out: View, table: View, indices: View, others: Sequence[View], lanes:
     """
     assert len(others) == after.operands - 1
     columns = table.shape[-1]
-    fits = len(table.shape) == 2 and out.shape == (*indices.shape, columns) and index_bytes in (4, 8)
+    fits = len(table.shape) == 2 and out.shape == (*indices.shape, columns)
     if not fits or not table.shape[0]:
         raise KernelError(f"rows of a table of shape {table.shape} chosen by {indices.shape} indices do not have the "
                           f"shape {out.shape}")
@@ -42,31 +42,30 @@ def gather(out: View, table: View, indices: View, others: Sequence[View], lanes:
     kinds = ["index" if view == 1 else loops.access(view) for view in range(2 + len(others))]
     table_kind = {1: "dense", 0: "same"}.get(table.strides[1] if columns > 1 else 1, "apart")
     elements = (out.element, FP32, *(view.element for view in others), table.element)
-    source = _source(after, (*kinds, table_kind), elements, len(loops.dimensions), index_bytes, wrap, lanes)
+    source = _source(after, (*kinds, table_kind), elements, len(loops.dimensions), lanes)
     arguments = (0,) * (4 + len(others)) + loops.arguments() + (table.shape[0], *table.strides)
     return StepSource(source, Launch(arguments, (Phase("gather", loops.tasks),)), 3 + len(others))
 
 
 @lru_cache(maxsize=64)
-def _source(after: Formula, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int, index_bytes: int,
-            wrap: bool, lanes: int) -> KernelSource:
-    return KernelSource(_GatherCode(after, kinds, elements, dimensions, index_bytes, wrap, lanes).text("gather"))
+def _source(after: Formula, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+            lanes: int) -> KernelSource:
+    return KernelSource(_GatherCode(after, kinds, elements, dimensions, lanes).text("gather"))
 
 
 class _GatherCode(NestCode):
     """The views of the nest are the output, the indices and the others; the last kind and element are the table's."""
 
     def __init__(self, after: Formula, kinds: Sequence[str], elements: Sequence[Element], dimensions: int,
-                 index_bytes: int, wrap: bool, lanes: int) -> None:
+                 lanes: int) -> None:
         super().__init__(kinds[:-1], elements[:-1], dimensions, lanes, ["table_rows", "table_row", "table_column"], 2)
-        self._stored = elements[-1]
-        self._after, self._integer, self._wrap = after, f"i{8 * index_bytes}", wrap
+        self._stored, self._after = elements[-1], after
         self._table = Access(self.v, kinds[-1:], [self.of["table_column"]], [self._stored])
 
     def _address(self, number: int) -> str:
         """The address in one of the first launch arguments."""
-        place = self.write.let(f"getelementptr i64, ptr %a, i64 {number}")
-        return self.write.let(f"inttoptr i64 {self.write.let(f'load i64, ptr {place}, align 8')} to ptr")
+        argument = self.write.let(f"getelementptr i64, ptr %a, i64 {number}")
+        return self.write.let(f"inttoptr i64 {self.write.let(f'load i64, ptr {argument}, align 8')} to ptr")
 
     def base(self, view: int) -> str:
         """The launch arguments begin with output, table, indices, others and flag."""
@@ -78,12 +77,7 @@ class _GatherCode(NestCode):
         write, v, of = self.write, self.v, self.of
         with write.loop(0, rows) as row:
             starts = self.starts(pointers, row)
-            index = write.let(f"load {self._integer}, ptr {starts[1]}, align 4")
-            if self._integer != "i64":
-                index = write.let(f"sext {self._integer} {index} to i64")
-            if self._wrap:
-                below = write.let(f"icmp slt i64 {index}, 0")
-                index = write.let(f"select i1 {below}, i64 {write.add(index, of['table_rows'])}, i64 {index}")
+            index = write.let(f"load i64, ptr {starts[1]}, align 4")
             inside = write.let(f"icmp ult i64 {index}, {of['table_rows']}")
             with write.when(write.let(f"xor i1 {inside}, true")):
                 write.do(f"store i64 1, ptr {self._flag}, align 8")

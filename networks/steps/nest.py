@@ -1,7 +1,7 @@
 """Nest: the loops over the elements of several views of one shape, and their split into tasks.
 
-Dimensions are joined where all views allow it. The last one is computed in vectors, the one before it is the loop
-around; a task is a block of these two at one place of all others.
+Dimensions are joined where all views allow it. The last one is computed in vectors, inside a loop over the one before;
+a task is a block of these two at one index of each other dimension.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Nest:
 
     dimensions: tuple[Dimension, ...]
     order: str
-    rows: int  # of the last but one dimension in a task
-    inner: int  # of the last dimension in a task
+    rows: int  # size of a task along the last but one dimension
+    inner: int  # size of a task along the last dimension
 
     @property
     def tasks(self) -> int:

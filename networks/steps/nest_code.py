@@ -16,8 +16,8 @@ from .masks import declare_masked
 class NestCode(ABC):
     """Loops over the blocks of a nest; a subclass writes what a block computes. The arguments are Nest.arguments().
 
-    `kinds`: how each view is accessed; `elements`: how its numbers are stored; `dimensions`: those of the nest.
-    `more` names arguments that follow; `first` is the number of arguments that belong to an entry before.
+    `kinds`: how each view is accessed; `elements`: how its numbers are stored; `dimensions`: their number in the nest.
+    `more` names arguments that follow; `first` is the number of arguments that belong to an earlier entry.
     """
 
     def __init__(self, kinds: Sequence[str], elements: Sequence[Element], dimensions: int, lanes: int,
@@ -50,16 +50,16 @@ class NestCode(ABC):
         counts = {self._last: self._ceiling("inner", "inner_block"), self._last - 1: self._ceiling("rows", "row_block")}
         counts |= {level: of[f"size{level}"] for level in reversed(self._outer)}
         with write.loop("%begin", "%end") as task:
-            rest, places = task, {}
+            rest, indices = task, {}
             for level, count in counts.items():
-                places[level] = write.i64("urem", rest, count) if level else rest
+                indices[level] = write.i64("urem", rest, count) if level else rest
                 rest = write.i64("udiv", rest, count) if level else rest
-            column = places[self._last] = write.mul(places[self._last], of["inner_block"])
-            row = places[self._last - 1] = write.mul(places[self._last - 1], of["row_block"])
+            column = indices[self._last] = write.mul(indices[self._last], of["inner_block"])
+            row = indices[self._last - 1] = write.mul(indices[self._last - 1], of["row_block"])
             pointers = []
             for view, base in enumerate(bases):
-                for level, place in places.items():
-                    base = self.moved(view, base, write.mul(place, of[f"stride{view}_{level}"]))
+                for level, index in indices.items():
+                    base = self.moved(view, base, write.mul(index, of[f"stride{view}_{level}"]))
                 pointers.append(base)
             rows = write.i64("smin", of["row_block"], write.i64("sub", of["rows"], row))
             columns = write.i64("smin", of["inner_block"], write.i64("sub", of["inner"], column))

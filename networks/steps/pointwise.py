@@ -9,6 +9,7 @@ from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.llvm.text.elements import Element
 from seqtune.kernels.llvm.text.formula import Formula, write
+from seqtune.kernels.llvm.text.writer import Writer
 
 from . import masks
 from .access import Same
@@ -16,7 +17,6 @@ from .fold import visit
 from .nest import nest
 from .nest_code import NestCode
 from .step_source import StepSource
-from .tile_transpose import transposed, woven
 from .view import View
 
 _SHORT = 4  # lines of a formula that waits for memory: four vectors a turn, longer ones two
@@ -94,7 +94,7 @@ class _Tiles(_Rows):
         for line in range(self.lanes):
             start = self.moved(view, pointer, write.mul(write.add(column, line), self.inner[view]))
             lines.append(self.access.load_dense(view, self.moved(view, start, row), None))
-        return transposed(write, self.lanes, lines)
+        return _transposed(write, self.lanes, lines)
 
 
 class _Woven(_Rows):
@@ -111,10 +111,39 @@ class _Woven(_Rows):
             if self.kinds[view] == "turned":
                 starts = [self.moved(view, self.moved(view, pointer, write.mul(self.inner[view], line)), row)
                           for line in range(self.width)]
-                lines[view] = woven(write, self.lanes, [
+                lines[view] = _woven(write, self.lanes, [
                     self.access.load_dense(view, start, mask) for start in starts])
         first, rest = write.mul(row, self.width), write.mul(write.i64("sub", rows, row), self.width)
         for line in range(self.width):
             inside = masks.first_lanes(v, write.i64("sub", rest, line * self.lanes)) if mask else None
             self.vector(pointers, {**same, **{view: values[line] for view, values in lines.items()}},
                         write.add(first, line * self.lanes), inside)
+
+
+def _transposed(writer: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
+    """The columns of some vectors of `lanes` floats, one after the other; both numbers are powers of two.
+
+    Interleaving the halves of the list log2(vectors) times gives the columns.
+    """
+    vectors = list(rows)
+    order = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
+    half = len(vectors) // 2
+    for _ in range(half.bit_length()):
+        vectors = [writer.shuffle(lanes, low, high, chosen)
+                   for low, high in zip(vectors[:half], vectors[half:], strict=True)
+                   for chosen in (order[:lanes], order[lanes:])]
+    return vectors
+
+
+def _woven(writer: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
+    """The columns of two, three or four vectors of `lanes` floats, one after the other."""
+    if len(rows) != 3:
+        return _transposed(writer, lanes, rows)
+    first, second, third = rows
+    result = []
+    for line in range(3):
+        sources = [divmod(line * lanes + lane, 3) for lane in range(lanes)]  # (column, row) of each lane
+        pairs = writer.shuffle(lanes, first, second, [column + lanes * (row == 1) for column, row in sources])
+        result.append(writer.shuffle(lanes, pairs, third, [
+            lanes + column if row == 2 else lane for lane, (column, row) in enumerate(sources)]))
+    return result

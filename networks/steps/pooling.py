@@ -10,8 +10,6 @@ from seqtune.errors import KernelError
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.llvm.text.elements import Element
-from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
-from seqtune.kernels.llvm.text.formula import write as apply
 from seqtune.kernels.llvm.text.vectors import Vectors, declare_math
 from seqtune.kernels.llvm.text.writer import ENTRY, Writer, declarations, in_order
 
@@ -24,8 +22,8 @@ _AXIS = ("size", "filter", "stride", "pad", "dilation", "x_step", "y_step")
 _FIELDS = ("address_y", "address_x", "rows", "pixels", "channels", "block", "blocks", "x_image", "y_image", "divisor",
            *(f"{name}_{axis}" for axis in "hw" for name in _AXIS))
 _GROUP = 4  # vectors of channels at a time
-_UNROLLED = 9  # taps of a filter that is written out for windows inside the image
-_ENOUGH = 16  # tasks, so that rows are not split by channels
+_UNROLLED = 9  # maximum number of taps that are written out for windows inside the image
+_ENOUGH = 16  # tasks; with fewer rows, each row is split by channels
 
 Pair = tuple[int, int]
 
@@ -39,36 +37,36 @@ class Window:
     pad: Pair = (0, 0)
     dilation: Pair = (1, 1)
 
-    def places(self, size: Pair, ceil_mode: bool = False) -> Pair:
+    def output_size(self, size: Pair, ceil_mode: bool = False) -> Pair:
         """The output's height and width. A window of `ceil_mode` begins inside the image or the padding before it."""
-        places = []
+        counts = []
         for axis in range(2):
             rest = size[axis] + 2 * self.pad[axis] - self.dilation[axis] * (self.filter[axis] - 1) - 1
             count = (-(-rest // self.stride[axis]) if ceil_mode else rest // self.stride[axis]) + 1
             if ceil_mode and (count - 1) * self.stride[axis] >= size[axis] + self.pad[axis]:
                 count -= 1
-            places.append(count)
-        return places[0], places[1]
+            counts.append(count)
+        return counts[0], counts[1]
 
 
-def max_pool(out: View, image: View, window: Window, lanes: int, after: Formula = IDENTITY) -> StepSource:
+def max_pool(out: View, image: View, window: Window, lanes: int) -> StepSource:
     """The largest number of every window, (n, h, w, c) to (n, out_h, out_w, c); NaN where one is in the window.
 
     The views' channels are dense; their other strides are free. `out` decides on `ceil_mode`. Raises KernelError.
     """
-    return _step("max", out, image, window, lanes, after, 1)
+    return _step("max", out, image, window, lanes, 1)
 
 
-def average_pool(out: View, image: View, window: Window, lanes: int, after: Formula = IDENTITY,
-                 count_include_pad: bool = True, divisor: int | None = None) -> StepSource:
+def average_pool(out: View, image: View, window: Window, lanes: int, count_include_pad: bool = True,
+                 divisor: int | None = None) -> StepSource:
     """The mean of every window; else like `max_pool`. `divisor` replaces the number of elements. Raises KernelError."""
     kind = "divisor" if divisor else "padded mean" if count_include_pad else "mean"
-    return _step(kind, out, image, window, lanes, after, divisor or 1)
+    return _step(kind, out, image, window, lanes, divisor or 1)
 
 
-def _step(kind: str, out: View, image: View, window: Window, lanes: int, after: Formula, divisor: int) -> StepSource:
-    if len(image.shape) != 4 or image.shape[::3] != out.shape[::3] or out.shape[1:3] not in (
-            window.places((image.shape[1], image.shape[2])), window.places((image.shape[1], image.shape[2]), True)):
+def _step(kind: str, out: View, image: View, window: Window, lanes: int, divisor: int) -> StepSource:
+    if len(image.shape) != 4 or image.shape[::3] != out.shape[::3] or out.shape[1:3] not in [
+            window.output_size((image.shape[1], image.shape[2]), ceil_mode) for ceil_mode in (False, True)]:
         raise KernelError(f"pooling with {window} maps no image of shape {image.shape} to {out.shape}")
     n, rows, pixels, channels = out.shape
     if channels > 1 and (image.strides[3] != 1 or out.strides[3] != 1):
@@ -84,27 +82,27 @@ def _step(kind: str, out: View, image: View, window: Window, lanes: int, after: 
                    f"dilation_{name}": window.dilation[axis], f"x_step_{name}": image.strides[1 + axis],
                    f"y_step_{name}": out.strides[1 + axis]}
     small = window.filter[0] * window.filter[1] <= _UNROLLED
-    source = _source(kind, window.filter if small else None, window.dilation != (1, 1), after,
-                     (out.element, image.element), lanes)
+    source = _source(kind, window.filter if small else None, window.dilation != (1, 1), (out.element, image.element),
+                     lanes)
     return StepSource(source, Launch(in_order(_FIELDS, **values), (
         Phase("pool", n * rows * blocks if out.size else 0),)), 1)
 
 
 @lru_cache(maxsize=64)
-def _source(kind: str, filter: Pair | None, dilated: bool, after: Formula, elements: tuple[Element, Element],
+def _source(kind: str, filter: Pair | None, dilated: bool, elements: tuple[Element, Element],
             lanes: int) -> KernelSource:
     return KernelSource("\n".join([
         declarations(lanes), declare_math(lanes), masks.declare_masked(lanes, elements),
-        _PoolCode(kind, filter, dilated, after, elements, lanes).text()]))
+        _PoolCode(kind, filter, dilated, elements, lanes).text()]))
 
 
 class _PoolCode:
     """A task is a block of channels of one row of the output."""
 
-    def __init__(self, kind: str, filter: Pair | None, dilated: bool, after: Formula,
-                 elements: tuple[Element, Element], lanes: int) -> None:
+    def __init__(self, kind: str, filter: Pair | None, dilated: bool, elements: tuple[Element, Element],
+                 lanes: int) -> None:
         self._y, self._x = elements
-        self._kind, self._filter, self._dilated, self._after = kind, filter, dilated, after
+        self._kind, self._filter, self._dilated = kind, filter, dilated
         self._write = Writer(_FIELDS)
         self._v = Vectors(self._write, lanes)
         self._of = {name: self._write.argument(name) for name in _FIELDS}
@@ -137,10 +135,10 @@ class _PoolCode:
     def _y_at(self, pointer: str, elements: str | int) -> str:
         return self._y.at(self._write, pointer, elements)
 
-    def _range(self, axis: str, place: str) -> tuple[str, str, str]:
+    def _range(self, axis: str, index: str) -> tuple[str, str, str]:
         """The first pixel of a window, which may lie before the image, and its taps that lie inside: from, to."""
         write, of = self._write, self._of
-        begin = write.i64("sub", write.mul(place, of[f"stride_{axis}"]), of[f"pad_{axis}"])
+        begin = write.i64("sub", write.mul(index, of[f"stride_{axis}"]), of[f"pad_{axis}"])
         before = write.i64("smax", write.i64("sub", "0", begin), "0")
         behind = write.i64("smax", write.i64("sub", of[f"size_{axis}"], begin), "0")
         if self._dilated:
@@ -192,7 +190,6 @@ class _PoolCode:
         def finish(column: str, group: int, mask: str | None) -> None:
             for vector, value in enumerate(reduce(column, group, mask)):
                 value = v.div(value, divisor) if divisor else value
-                value = apply(write, v.lanes, self._after, [value])
                 pointer = self._y_at(to, write.add(column, vector * v.lanes))
                 if mask:
                     self._y.store_masked(write, v.lanes, value, pointer, mask)
@@ -211,12 +208,12 @@ class _PoolCode:
         write, v = self._write, self._v
         joined = []
         for vector, value in enumerate(values):
-            place = self._x_at(pointer, vector * v.lanes)
-            number = self._x.load_masked(write, v.lanes, place, mask) if mask else self._x.load(write, v.lanes, place)
+            start = self._x_at(pointer, vector * v.lanes)
+            number = self._x.load_masked(write, v.lanes, start, mask) if mask else self._x.load(write, v.lanes, start)
             joined.append(v.max(number, value) if self._kind == "max" else v.add(value, number))
         return joined
 
-    def _none(self, group: int) -> list[str]:
+    def _neutral(self, group: int) -> list[str]:
         return [self._v.constant(float("-inf")) if self._kind == "max" else "zeroinitializer"] * group
 
     def _tap(self, start: str, axis: str, tap: str | int) -> str:
@@ -226,7 +223,7 @@ class _PoolCode:
         return start if tap == 0 else self._x_at(start, write.mul(pixels, of[f"x_step_{axis}"]))
 
     def _all_taps(self, start: str, group: int, mask: str | None) -> list[str]:
-        values = self._none(group)
+        values = self._neutral(group)
         height, width = self._filter or (0, 0)
         for i in range(height):
             row = self._tap(start, "h", i)
@@ -243,4 +240,4 @@ class _PoolCode:
             return fold(self._write, (*wide, 1), kind, values, lambda j, inside: self._join(
                 self._tap(line, "w", j), inside, mask))
 
-        return fold(self._write, (*high, 1), kind, self._none(group), row)
+        return fold(self._write, (*high, 1), kind, self._neutral(group), row)

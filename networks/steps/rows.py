@@ -1,8 +1,7 @@
 """Row steps: softmax, layer normalisation and RMS normalisation along the last dimension of views.
 
-The input is a formula of the first operands (such as scale * x + mask), the result goes through a second formula, whose
-further operands follow (such as scale and shift of each column). The first formula is computed in every pass over a
-row, so the output may be one of the operands; softmax's output only one of the first.
+The first operand is x. The result of a normalisation goes through a formula `after`, whose other operands follow x,
+such as scale and shift of each column. The output may be one of the operands.
 """
 
 from __future__ import annotations
@@ -28,25 +27,20 @@ SCALE = Formula.of("mul", 0, 1)  # formulas for `after`: scale of each column
 SCALE_SHIFT = Formula(3, (("mul", 0, 1), ("add", 3, 2)))  # scale and shift of each column
 
 
-def softmax(out: View, operands: Sequence[View], lanes: int, before: Formula = IDENTITY,
-            after: Formula = IDENTITY, log: bool = False) -> StepSource:
-    """e^(x - max) / sum over every row of x = before(operands), or its logarithm. Raises KernelError."""
-    return _step(_Rows("log_softmax" if log else "softmax", before, after), out, operands, lanes)
+def softmax(out: View, operands: Sequence[View], lanes: int, log: bool = False) -> StepSource:
+    """e^(x - max) / sum over every row, or its logarithm. Raises KernelError."""
+    return _step(_Rows("log_softmax" if log else "softmax", IDENTITY), out, operands, lanes)
 
 
-def layer_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, before: Formula = IDENTITY,
-               after: Formula = IDENTITY, kept: View | None = None) -> StepSource:
-    """(x - mean) / sqrt(variance + epsilon) over every row of x = before(operands); the variance is the biased one.
-
-    `kept` is a further output, x itself (the sum of a residual): its address is the last operand's. Raises KernelError.
-    """
-    return _step(_Rows("layer_norm", before, after, epsilon, kept is not None), out, operands, lanes, kept)
+def layer_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float,
+               after: Formula = IDENTITY) -> StepSource:
+    """(x - mean) / sqrt(variance + epsilon) over every row; the variance is the biased one. Raises KernelError."""
+    return _step(_Rows("layer_norm", after, epsilon), out, operands, lanes)
 
 
-def rms_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, before: Formula = IDENTITY,
-             after: Formula = IDENTITY, kept: View | None = None) -> StepSource:
-    """x / sqrt(mean of x^2 + epsilon); else like `layer_norm`. Raises KernelError."""
-    return _step(_Rows("rms_norm", before, after, epsilon, kept is not None), out, operands, lanes, kept)
+def rms_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, after: Formula = IDENTITY) -> StepSource:
+    """x / sqrt(mean of x^2 + epsilon); otherwise like `layer_norm`. Raises KernelError."""
+    return _step(_Rows("rms_norm", after, epsilon), out, operands, lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +48,20 @@ class _Rows:
     """The kind of a step over rows; equal ones share their code."""
 
     kind: str
-    before: Formula
     after: Formula
     epsilon: float = 0.0
-    kept: bool = False
 
 
-def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int, kept: View | None = None) -> StepSource:
-    assert len(operands) == rows.before.operands + rows.after.operands - 1
-    views = [out, *operands, *([] if kept is None else [kept])]
+def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int) -> StepSource:
+    assert len(operands) == rows.after.operands
+    views = [out, *operands]
     loops = row_nest(views)
-    written = [out] if kept is None else [out, kept]
-    if out.shape[-1] > 1 and any(view.strides[-1] != 1 for view in written):
+    if out.shape[-1] > 1 and out.strides[-1] != 1:
         raise KernelError(f"{rows.kind} writes rows without gaps, not with strides of {out.strides[-1]}")
     kinds = tuple(loops.access(view) for view in range(len(views)))
     source = _source(rows, kinds, tuple(view.element for view in views), len(loops.dimensions), lanes)
     return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (
-        Phase(rows.kind, loops.tasks),)), len(views) - 1)
+        Phase(rows.kind, loops.tasks),)), len(operands))
 
 
 @lru_cache(maxsize=256)
@@ -84,8 +75,6 @@ class _RowCode(NestCode):
                  lanes: int) -> None:
         super().__init__(kinds, elements, dimensions, lanes)
         self._rows = rows
-        split = 1 + rows.before.operands
-        self._before, self._after = self.views[1:split], self.views[split:split + rows.after.operands - 1]
 
     def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
         with self.write.loop(0, rows) as row:
@@ -97,12 +86,11 @@ class _RowCode(NestCode):
 
     def _input(self, column: str, mask: str | None, outside: str = "zeroinitializer") -> str:
         """x; lanes outside the mask hold `outside`."""
-        values = self.access.load_all(self._before, self._starts, self._same, column, mask)
-        x = write(self.write, self.lanes, self._rows.before, values)
+        (x,) = self.access.load_all(self.views[1:2], self._starts, self._same, column, mask)
         return self.v.select(mask, x, outside) if mask else x
 
     def _finish(self, value: str, column: str, mask: str | None) -> None:
-        others = self.access.load_all(self._after, self._starts, self._same, column, mask)
+        others = self.access.load_all(self.views[2:], self._starts, self._same, column, mask)
         self.access.store(0, write(self.write, self.lanes, self._rows.after, [value, *others]), self._starts[0],
                           column, mask)
 
@@ -165,13 +153,8 @@ class _RowCode(NestCode):
         mean = v.add(v.div(squares, self._count()), v.constant(self._rows.epsilon))
         factor = v.div(v.constant(1.0), v.unary("sqrt", mean))
 
-        def finish(column: str, mask: str | None) -> None:
-            x = self._input(column, mask)
-            if self._rows.kept:
-                self.access.store(self.views[-1], x, self._starts[-1], column, mask)
-            self._finish(v.mul(centred(x), factor), column, mask)
-
-        visit(v, self._columns, 2, finish)
+        visit(v, self._columns, 2, lambda column, mask: self._finish(
+            v.mul(centred(self._input(column, mask)), factor), column, mask))
 
     def _count(self) -> str:
         """The number of columns as a vector."""

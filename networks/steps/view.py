@@ -83,7 +83,7 @@ class View:
         return replace(self, shape=tuple(shape), strides=(0,) * added + tuple(strides))
 
     def stored_as(self, element: Element) -> View:
-        """The same places with another element type."""
+        """The same view with another element type."""
         return replace(self, element=element)
 
     def reshaped(self, shape: Sequence[int]) -> View | None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from seqtune.errors import KernelError
-from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.networks.steps.pooling import Window, average_pool, max_pool
 from seqtune.networks.steps.step_source import StepSource
 from seqtune.networks.steps.view import View
@@ -36,7 +35,7 @@ def check(step: StepSource, width: tuple[str, int], out: View, image: View, x: F
 def views(window: Window, shape: tuple[int, int, int, int], ceil_mode: bool) -> tuple[View, View]:
     """The output as a slice of wider pixels, and an image that is one, too."""
     n, h, w, c = shape
-    out = View.contiguous((n, *window.places((h, w), ceil_mode), c + 7), offset=2).sliced(3, 3, c + 3)
+    out = View.contiguous((n, *window.output_size((h, w), ceil_mode), c + 7), offset=2).sliced(3, 3, c + 3)
     return out, View.contiguous((n, h, w, c + 9)).sliced(3, 5, c + 5)
 
 
@@ -67,13 +66,6 @@ def test_dilated_windows_and_special_numbers(width: tuple[str, int]) -> None:
     out, image = views(window, shape, False)
     check(max_pool(out, image, window, width[1]), width, out, image, x, functional.max_pool2d(nhwc(x), 3, 1, 1))
     check(average_pool(out, image, window, width[1]), width, out, image, x, functional.avg_pool2d(nhwc(x), 3, 1, 1))
-
-
-def test_a_formula_follows_the_pooling() -> None:
-    window, view = Window((2, 2), (2, 2)), View.contiguous((1, 4, 4, 20))
-    out, x = View.contiguous((1, 2, 2, 20)), np.random.default_rng(0).standard_normal((1, 4, 4, 20)).astype(np.float32)
-    step = average_pool(out, view, window, WIDTHS[0][1], Formula.of_activation("relu"))
-    check(step, WIDTHS[0], out, view, x, functional.avg_pool2d(nhwc(x), 2).relu())
 
 
 def test_large_images_are_split_by_rows_and_small_ones_by_channels() -> None:
