@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.networks.lowering.test_resampled_images import compare
+from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_networks import steps_of
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

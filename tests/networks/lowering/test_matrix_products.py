@@ -18,7 +18,7 @@ from seqtune.networks.selection.layer_comparison import layer_forms
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.lowering.test_indexing import Changes
-from tests.networks.lowering.test_resampled_images import compare
+from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_bf16_networks import needs_bf16
 from tests.networks.test_networks import steps_of
 
