@@ -1,8 +1,8 @@
 """Compilation: from an exported model to a graph whose segments are programs.
 
-The choices are predicted; with a verifier, the layers that are worth it are measured. A layer that stays PyTorch's cuts
-a program in two. Therefore a layer that PyTorch computes faster is left to it only if the whole graph becomes faster by
-this, and the whole graph is left to PyTorch only if its own form of the graph is clearly faster.
+Choices are predicted; a verifier measures the layers that may gain. A layer that PyTorch computes cuts a program in
+two. Therefore PyTorch computes a layer only if the whole graph becomes faster by this, and the whole graph only if
+PyTorch's form of the graph is clearly faster.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
                   choose: Callable[[Sequence[Tuned]], Sequence[Choice]], examples: Sequence[Any] = (),
                   comparison: PeerComparison | None = None, precision: str = "fp32",
                   verifier: NetworkVerifier | None = None) -> CompiledGraph | None:
-    """Compile what `exported` returns; None where it has no layer that kernels compute.
+    """Compile what `exported` returns; None where the graph has no layer that kernels compute.
 
-    A `verifier` measures the layers that are worth it, and the network with their winners. A `comparison`
-    compares the graph, on the examples, with the forms that PyTorch computes in part or as a whole.
+    A `verifier` measures the layers that may gain, and the network with their winners. A `comparison` compares the
+    graph, on the examples, with the forms that PyTorch computes in part or as a whole.
     """
     module = plain_graph(program)
     simplify(module.graph)

@@ -1,7 +1,7 @@
 """Compiled: an exported graph with kernels in it, in place of a module.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the original computes, at its
-speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused optimisers) stay unseen.
+speed, with a warning. Changes that PyTorch does not count (through `.data` or NumPy, by fused optimisers) are missed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Compiled(nn.Module):
         self.original = original
         self.graph = compiled.graph
         self.fallbacks = compiled.fallbacks  # (operation that PyTorch computes, reason)
-        self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
-        self.verification = compiled.verification  # where its layers were verified
-        self._known = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
+        self.verdict = compiled.verdict  # None where PyTorch's forms of the whole graph were not compared
+        self.verification = compiled.verification  # None where no layers were verified
+        self._forms = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
         self._written = compiled.written
-        self._same = 2 * compiled.tolerance  # of the largest result: both sides may round
+        self._tolerance = 2 * compiled.tolerance  # relative to the largest result: both sides may round
         self._strides = tuple(example.stride() for example in examples)
-        self.formats = ResultStrides()  # for inputs in other memory formats
+        self.formats = ResultStrides()  # of inputs in other memory formats
         self._unflatten = unflatten
         self._weights = weights
 
@@ -58,14 +58,14 @@ class Compiled(nn.Module):
         The original computes other shapes, operands that are written and share memory with others, everything after a
         change of its weights, and other strides once, or always where results depend on them.
         """
-        if kwargs or len(args) != len(self._known) or torch._C._get_tracing_state() is not None \
+        if kwargs or len(args) != len(self._forms) or torch._C._get_tracing_state() is not None \
                 or torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, grad and others
             return self.original(*args, **kwargs)
         if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
                    "Optimise the changed model again")
             return self.original(*args, **kwargs)
-        for given, known in zip(args, self._known, strict=True):
+        for given, known in zip(args, self._forms, strict=True):
             if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type, given.layout) != known:
                 return self.original(*args)
         if self._written and share_memory((*args, *self._weights.tensors), self._written):
@@ -80,21 +80,23 @@ class Compiled(nn.Module):
             wanted = self.formats.find(strides)
             if wanted is not None:
                 return self._unflatten(with_strides(self.graph(*args), wanted))
-            return self._learned(args, strides)
+            return self._compare(args, strides)
 
-    def _learned(self, args: tuple[Tensor, ...], strides: tuple[Shape, ...]) -> Any:
-        """The original's result. From now on the graph computes operands of these strides if it computes the same.
+    def _compare(self, args: tuple[Tensor, ...], strides: tuple[Shape, ...]) -> Any:
+        """Return the original's result, and decide what computes operands of these strides from now on.
 
-        The original always computes them if its result for copies in the example's strides is another one. Where only
-        the graph's result is another one, as with results that are mere rounding errors, the next call decides.
+        The graph does if its result is the same. The original does if its result depends on the strides, that is,
+        differs for copies in the example's strides. Where only the graph's result differs, as with results that are
+        mere rounding errors, the next call decides.
         """
         before = clones(args) if self._written else args
         result = self.original(*args)
         expected = tensors_of(result)
-        if difference(expected, tensors_of(self.graph(*(clones(before) if self._written else before)))) < self._same:
+        ours = tensors_of(self.graph(*(clones(before) if self._written else before)))
+        if difference(expected, ours) < self._tolerance:
             self.formats.learn(strides, pytree.tree_leaves(result))
         elif all(bool(tensor.isfinite().all()) for tensor in expected) and difference(
-                expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= self._same:
+                expected, tensors_of(self.original(*with_strides(before, self._strides)))) >= self._tolerance:
             self.formats.refuse(strides)
             warned("the results of an optimised model depend on the strides of its operands; the original computes "
                    "operands of these strides, at its speed")

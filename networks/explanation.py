@@ -43,7 +43,7 @@ class ExplainedStep:
     parameters: str
     fused: str  # what the kernel computes after its sums
     seconds: float
-    pytorch_seconds: float | None  # of PyTorch's layer with bias and ReLU, where it was measured
+    pytorch_seconds: float | None  # PyTorch's layer with bias and ReLU; None where not measured
     openvino: tuple[tuple[str, float], ...] | None = None  # kernel and seconds of its nodes; None if not asked for
 
 
@@ -55,7 +55,7 @@ class NetworkExplanation:
     steps: tuple[ExplainedStep, ...]
     kept: tuple[tuple[str, str], ...]
     openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
-    compared: tuple[str, ...] = ()  # the times of the whole network beside PyTorch's forms of it, where measured
+    compared: tuple[str, ...] = ()  # the times of the whole network and of PyTorch's forms, where measured
     verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
 
     def to_json(self) -> dict[str, Any]:

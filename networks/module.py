@@ -31,7 +31,7 @@ ROUNDS = 20  # samples of a job; the least counts
 
 
 class SegmentNetwork:
-    """The network of a segment after all rewriting, with the form of its operands and results."""
+    """The network of a segment after all rewriting, with the forms of its operands and results."""
 
     def __init__(self, segment: Segment, device: Device, precision: str = "fp32") -> None:
         network = lower(segment.graph)
@@ -100,7 +100,7 @@ class NetworkModule(nn.Module):
 
     def measure(self, *operands: Tensor, rounds: int = ROUNDS) -> list[float]:
         """The least seconds of each job alone, of as many samples as `rounds`, with these operands."""
-        results = self.forward(*operands)  # the program's addresses are theirs until the next call
+        results = self.forward(*operands)  # the program uses their memory until the next call
         least = [math.inf] * len(self.jobs)
         for _ in range(rounds):
             for number in range(len(self.jobs)):
@@ -110,9 +110,9 @@ class NetworkModule(nn.Module):
 
 
 class ResultStrides:
-    """The strides that a model gives its results, by the strides of its operands; None where these are not known.
+    """Remembers the strides that a model gives its results, by the strides of its operands.
 
-    A graph is exported for operands in one memory format, such as channels_last, and its results have theirs always.
+    A graph is exported for operands in one memory format, such as channels_last, and returns results in one format.
     Operands are refused where the graph does not compute them as the model does.
     """
 
@@ -136,18 +136,18 @@ class ResultStrides:
         return operands in self._refused
 
     def find(self, operands: tuple[Shape, ...]) -> list[Shape | None] | None:
-        """The strides of each result, None for one that may stay as it is; or None for operands of other strides."""
+        """The strides of each result (None: any), or None for operands of unknown strides."""
         return self._known.get(operands)
 
 
 def _forget_oldest(formats: dict[tuple[Shape, ...], Any]) -> None:
-    """Make room for one more."""
+    """Delete the oldest entry of a full dictionary."""
     if len(formats) >= MOST_FORMATS:
         del formats[next(iter(formats))]
 
 
 def with_strides(results: Sequence[Any], strides: Sequence[Shape | None]) -> list[Any]:
-    """The results, copied where they have other strides than these."""
+    """The results, copied where their strides differ from these (None: any)."""
     return [x if wanted is None or x.stride() == wanted else
             torch.empty_strided(x.shape, wanted, dtype=x.dtype).copy_(x)
             for x, wanted in zip(results, strides, strict=True)]

@@ -27,11 +27,11 @@ class NodeList:
         return node in self._readers
 
     def readers(self, node: Node) -> list[Node]:
-        """The nodes that read this one; one that reads it twice is there twice."""
+        """The nodes that read a node; a reader that reads it twice is listed twice."""
         return list(self._readers[node])
 
     def only_reader(self, node: Node) -> Node | None:
-        """The node that alone reads this one, once, where it is no result; else None."""
+        """The only reader of a node that is read once and is no result; otherwise None."""
         readers = self._readers[node]
         return readers[0] if len(readers) == 1 and node not in self.results else None
 
@@ -45,7 +45,7 @@ class NodeList:
                 self._readers[source].append(added)
 
     def set_inputs(self, node: Node, inputs: Sequence[Node]) -> None:
-        """Let a node read other nodes, and drop what nobody reads then."""
+        """Make a node read other nodes, and drop nodes that nothing reads any more."""
         old, node.inputs = node.inputs, list(inputs)
         for source in old:
             self._readers[source].remove(node)
@@ -55,7 +55,7 @@ class NodeList:
             self._drop_unread(source)
 
     def replace(self, old: Node, new: Node) -> None:
-        """Let all readers of a node read another one, and drop the node."""
+        """Make all readers of a node read another one, and drop the node."""
         for reader in dict.fromkeys(self._readers[old]):
             if reader is not new:
                 count = reader.inputs.count(old)

@@ -58,8 +58,8 @@ class Constant(Node):
 class Layer(Node):
     """A convolution or matrix product with constant weights.
 
-    Inputs are x, the epilogue's other operand if it has one, and, where `scaled` is the product that the layer has
-    taken in, the factors of x's channels, (1, c, 1, 1).
+    Inputs are x and the epilogue's other operand if it has one. `scaled` is the product of x and factors of its
+    channels that was fused into the layer; its factors, (1, c, 1, 1), are the last input then.
     """
 
     work: Problem  # without bias and activation; its dtype is the element of x
@@ -67,7 +67,7 @@ class Layer(Node):
     bias: Floats | None
     epilogue: Formula = IDENTITY
     scaled: Pointwise | None = None
-    factors: NDArray[np.float64] | None = None  # of the output channels, (k,) or (n,)
+    factors: NDArray[np.float64] | None = None  # one for each output channel, (k,) or (n,)
 
     def scale(self, factors: NDArray[Any]) -> None:
         """Multiply the weights and the bias of each output channel."""
@@ -86,7 +86,7 @@ class Layer(Node):
 
     @property
     def others(self) -> list[Node]:
-        """The other operand of the epilogue, where it has one."""
+        """The other operand of the epilogue, if it has one."""
         return self.inputs[1:self.epilogue.operands]
 
     @property
@@ -194,7 +194,7 @@ class MovedRows(Node):
 
 @dataclass(eq=False, slots=True)
 class Product(Node):
-    """A product of two computed matrices for each place of the leading axes, and a formula of it.
+    """A product of two computed matrices for each index of the leading axes, and a formula of it.
 
     The inputs are (*lead, m, k) and (*lead, k, n); leading axes that are missing or of size 1 are repeated.
     """
@@ -214,7 +214,7 @@ class AttentionHeads(Node):
 
     scale: float
     causal: bool
-    dtype: str = "fp32"  # of the products' factors: q, k, v and weights
+    dtype: str = "fp32"  # type of the numbers that are multiplied: q, k, v and weights
 
     @property
     def problem(self) -> Problem:

@@ -1,4 +1,4 @@
-"""OpenVINO's nodes of a model and their times, to stand beside our steps.
+"""OpenVINO's nodes of a model and their times, for comparison with our steps.
 
 OpenVINO names a node after the operations of the exported graph that it computes. A node belongs to the step of the
 first of these operations, or of the operation before it that has a step: activations and normalisations are fused on

@@ -1,4 +1,4 @@
-"""compile_parts: a model as one graph, or where it has none, its parts as graphs of their own."""
+"""compile_parts: compiles a model as one graph or, where it cannot be exported, its parts as several graphs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .compiler import CompiledGraph
 def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
                   compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
                   progress: Say, written: Set[nn.Module]) -> nn.Module:
-    """The module, a part of the copy, compiled; or itself with its exportable children compiled.
+    """Compile a module, a part of the copy; or, if it cannot be exported, its exportable children.
 
-    A module in `written` has buffers that a call of the whole model writes, and stays itself.
+    A module in `written` has buffers that a call of the whole model writes, and is not compiled.
     """
     if next(module.parameters(), None) is None:
         return module

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def share_memory(tensors: Sequence[Any], written: Iterable[int]) -> bool:
-    """Whether one of the tensors, given by its number, may have memory in common with another: addresses meet.
+    """Whether the address range of a tensor whose index is in `written` overlaps that of another tensor.
 
     Other values than tensors have no memory.
     """

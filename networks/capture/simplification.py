@@ -1,4 +1,4 @@
-"""simplify: leaves out of an exported graph what its shapes have answered already."""
+"""simplify: removes from an exported graph what its static shapes make unnecessary."""
 
 from __future__ import annotations
 

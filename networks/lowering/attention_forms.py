@@ -1,4 +1,4 @@
-"""Forms of attention: what is written out as products and a softmax becomes PyTorch's one, translated operation."""
+"""Forms of attention: attention that is written out as products and a softmax becomes one operation of PyTorch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SOFTMAXES = (aten.softmax.int, aten._softmax.default)
 _SAME = (aten.clone.default, aten.contiguous.default, aten.detach.default, aten.alias.default, aten.dropout.default)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default,
           aten.permute.default)
-LEAST = -1e9  # beside scores that are replaced by this or less, the others' weights are 1 and theirs are 0
+LEAST = -1e9  # scores that are replaced by this number or less get the weight 0
 _TYPES = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout)
 
 

@@ -1,6 +1,6 @@
 """Masks of attention: numbers to add, in place of truth values, of replaced scores and of several masks.
 
-Those that are computed in every run are computed by PyTorch, before our program.
+PyTorch computes masks that are not constant, before our program runs.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def added_masks(graph: fx.Graph, masks: Sequence[fx.Node], hidden: Sequence[Hidd
 
 def _replacing(graph: fx.Graph, part: HiddenScores) -> fx.Node:
     """0 where a score stays, and else a low number, whose sum with the score is that number."""
-    return of_heads(graph, _behind(graph, part.condition, aten.where.Scalar, min(part.number, LOW), 0.0))
+    return of_heads(graph, _inserted_after(graph, part.condition, aten.where.Scalar, min(part.number, LOW), 0.0))
 
 
 def _without_empty_rows(graph: fx.Graph, mask: fx.Node) -> fx.Node:
     """The mask with NaN in place of rows of -infinity."""
-    empty = _behind(graph, _behind(graph, mask, aten.eq.Scalar, -math.inf), aten.all.dim, -1, True)
-    return _behind(graph, empty, aten.where.ScalarSelf, math.nan, mask)
+    empty = _inserted_after(graph, _inserted_after(graph, mask, aten.eq.Scalar, -math.inf), aten.all.dim, -1, True)
+    return _inserted_after(graph, empty, aten.where.ScalarSelf, math.nan, mask)
 
 
 def _joined(graph: fx.Graph, target: Any, parts: Sequence[fx.Node]) -> fx.Node:
@@ -79,15 +79,15 @@ def take_truth_values(graph: fx.Graph, node: fx.Node) -> None:
     while source.target is aten.expand.default and isinstance(source.args[0], fx.Node) \
             and source.args[0].meta["val"].dim() == mask.meta["val"].dim():
         source = source.args[0]  # fewer numbers
-    added = _behind(graph, source, aten.where.Scalar, 0.0, -math.inf)
+    added = _inserted_after(graph, source, aten.where.Scalar, 0.0, -math.inf)
     if dtype != torch.float32:
-        added = _behind(graph, added, aten.to.dtype, dtype)
+        added = _inserted_after(graph, added, aten.to.dtype, dtype)
     node.args = tuple(added if value is mask else value for value in node.args)
     node.kwargs = {name: added if value is mask else value for name, value in node.kwargs.items()}
 
 
-def _behind(graph: fx.Graph, source: fx.Node, target: Any, *given: Any) -> fx.Node:
-    """The operation, directly behind the value that it reads last: all attention with one mask shares it."""
+def _inserted_after(graph: fx.Graph, source: fx.Node, target: Any, *given: Any) -> fx.Node:
+    """Insert an operation after the value that it reads, or return the equal one there: attention shares masks."""
     for user in source.users:
         if user.target is target and user.args == (source, *given) and not user.kwargs:
             source.append(user)

@@ -57,16 +57,16 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
 
 
 def _without_unread_taps(problem: Problem, weights: Tensor) -> tuple[Problem, Tensor]:
-    """The convolution without outer taps that read only padding, as most of a filter that is dilated widely.
+    """The convolution without outer taps that read only padding, such as most taps of a widely dilated filter.
 
-    Nothing changes along an axis where what remains would not be padded alike on both sides.
+    An axis is left as it is if the rest of the filter would not be padded alike on both sides.
     """
     for axis, (taps, size, out, pad, stride, dilation) in enumerate((
             ("r", "h", "out_h", "pad_h", "stride_h", "dilation_h"),
             ("s", "w", "out_w", "pad_w", "stride_w", "dilation_w")), 2):
         read = [tap for tap in range(problem.size(taps)) if any(
-            0 <= place * problem.size(stride) + tap * problem.size(dilation) - problem.size(pad) < problem.size(size)
-            for place in range(problem.size(out)))]
+            0 <= pixel * problem.size(stride) + tap * problem.size(dilation) - problem.size(pad) < problem.size(size)
+            for pixel in range(problem.size(out)))]
         if not read or len(read) == problem.size(taps):
             continue
         left, count = problem.size(pad) - read[0] * problem.size(dilation), read[-1] + 1 - read[0]

@@ -19,7 +19,7 @@ from .graph_edits import EditedGraph
 from .lowering import Lowering, UnknownOperationError
 from .table import MAKERS
 
-MOST_FOLDED = 1 << 26  # elements of a constant that is computed before the run: 256 MB
+MOST_FOLDED = 1 << 26  # maximum number of elements of a constant that is computed in advance: 256 MB
 _RANDOM = ("rand", "bernoulli", "dropout", "normal", "multinomial", "empty")  # parts of names of operations
 
 
@@ -156,7 +156,7 @@ def _segment(module: fx.GraphModule, level: int, nodes: Sequence[fx.Node]) -> Se
 
 def joined(module: fx.GraphModule, unknown: Mapping[fx.Node, str], segments: Sequence[Segment],
            programs: Sequence[torch.nn.Module]) -> fx.GraphModule:
-    """The graph in which a call of its program stands for each segment; programs return tuples of their results."""
+    """The graph with a call of its program in place of each segment; programs return tuples of their results."""
     levels = levels_of(module, unknown)
     inside = {node for segment in segments for node in segment.inside}
     graph = fx.Graph()

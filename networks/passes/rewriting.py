@@ -30,16 +30,16 @@ from ..nodes import (
 from ..steps.view import View
 from .row_order import move_rows, moves_of_one
 
-MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in the loop
+MOST_OPERANDS = 6  # maximum for a fused formula: each takes a pointer and a stride in the loop
 
 
 def rewrite(nodes: NodeList) -> None:
     """Apply all changes."""
     changes: list[tuple[type[Node], Callable[[NodeList, Any], None]]] = [
-        (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
+        (Layer, _fuse_padding), (Pointwise, _fuse_into_reader), (Reduction, _become_rms_norm),
         (Layer, _fold_scale), (Pointwise, _hoist_over_view), (Pointwise, _hoist_over_moves),
-        (Pointwise, _join_readers), (Layer, _fold_scale),
-        (Pointwise, _become_epilogue), (Product, _take_formula), (Layer, _take_factors),
+        (Pointwise, _fuse_into_reader), (Layer, _fold_scale),
+        (Pointwise, _become_epilogue), (Product, _fuse_formula), (Layer, _fuse_factors),
         (Rearranged, move_rows), (Concatenation, move_rows)]
     for kind, change in changes:
         for node in nodes:
@@ -47,8 +47,8 @@ def rewrite(nodes: NodeList) -> None:
                 change(nodes, node)
 
 
-def _take_padding(nodes: NodeList, layer: Layer) -> None:
-    """Let a convolution make the border of zeros that it reads, where it is the same on both sides."""
+def _fuse_padding(nodes: NodeList, layer: Layer) -> None:
+    """Fuse a border of zeros that is the same on both sides into the convolution that reads it."""
     padding = layer.inputs[0]
     if layer.work.type != "conv2d" or not isinstance(padding, Padding) or padding.number or padding.low != padding.high:
         return
@@ -81,7 +81,7 @@ def _hoist_over_view(nodes: NodeList, node: Pointwise) -> None:
 
 
 def _hoist_over_moves(nodes: NodeList, node: Pointwise) -> None:
-    """Let a layer compute a formula of its result that is rearranged or copied before, as by a pixel shuffle."""
+    """Move a formula of a layer's rearranged result, such as a pixel shuffle's, before the rearrangement."""
     moved = node.inputs[0]
     if len(node.inputs) != 1 or not isinstance(moved, Rearranged | Concatenation) \
             or nodes.only_reader(moved) is not node:
@@ -104,8 +104,8 @@ def _seen_as(node: Node, shape: tuple[int, ...], transform: Callable[[View], Vie
     return Rearranged(shape, [node], transform) if node.shape else node
 
 
-def _join_readers(nodes: NodeList, node: Pointwise) -> None:
-    """Let the formulas that alone read a formula take it in."""
+def _fuse_into_reader(nodes: NodeList, node: Pointwise) -> None:
+    """Fuse a formula into the formula that is its only reader."""
     reader = nodes.only_reader(node)
     if isinstance(reader, Pointwise) and reader.shape == node.shape and _can_join(node, reader):
         index = reader.inputs.index(node)
@@ -170,7 +170,7 @@ def _fold_scale(nodes: NodeList, layer: Layer) -> None:
         return
     kept = [number for number in range(len(reader.inputs)) if number != other]
     values: list[int | float] = [kept.index(number) if number != other else 0.0 for number in range(len(reader.inputs))]
-    # the product's line goes; what read it reads the layer
+    # the product's line is deleted; lines that read it read the layer
     table = [*values, values[at], *range(len(kept), len(kept) + len(rest))]
     reader.formula = Formula(len(kept), tuple(
         (name, *(table[value] if isinstance(value, int) else value for value in given)) for name, *given in rest))
@@ -178,7 +178,7 @@ def _fold_scale(nodes: NodeList, layer: Layer) -> None:
 
 
 def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
-    """Let the last of the layers that a formula reads compute it."""
+    """Fuse a formula into the last of the layers that it reads."""
     layers = [read for read in node.inputs if isinstance(read, Layer) and read.shape == node.shape
               and nodes.only_reader(read) is node]
     for layer in sorted(layers, key=nodes.nodes.index, reverse=True):
@@ -194,8 +194,8 @@ def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
         return
 
 
-def _take_formula(nodes: NodeList, product: Product) -> None:
-    """Let a product compute the formula that alone reads it, and nothing else."""
+def _fuse_formula(nodes: NodeList, product: Product) -> None:
+    """Fuse the formula that is the only reader of a product, and reads nothing else, into the product."""
     reader = nodes.only_reader(product)
     if isinstance(reader, Pointwise) and reader.inputs == [product] and reader.shape == product.shape:
         new = Product(product.shape, product.inputs, reader.formula, name=product.name, origin=product.origin)
@@ -203,7 +203,7 @@ def _take_formula(nodes: NodeList, product: Product) -> None:
         nodes.replace(reader, new)
 
 
-def _take_factors(nodes: NodeList, layer: Layer) -> None:
+def _fuse_factors(nodes: NodeList, layer: Layer) -> None:
     """Let a 1x1 convolution multiply its weights by the factors of x's channels, where these are fewer than x's pixels.
 
     Squeeze and excitation computes such factors. One image alone has the same factors for all pixels.

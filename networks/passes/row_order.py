@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 def move_rows(nodes: NodeList, node: Node) -> None:
     """Replace views and concatenations of one value's rows by one step, where they would be copied more than once.
 
-    A formula that alone reads them is computed in the same step, which is why one copy is enough then.
+    A formula that is their only reader is computed in the same step; then one copy is enough.
     """
     readers = nodes.readers(node)
     if any(_moves(reader) for reader in readers) or not _moves(node):
@@ -29,10 +29,10 @@ def move_rows(nodes: NodeList, node: Node) -> None:
             isinstance(source, Layer) and source.work.type == "gemm")):
         return
     reader = nodes.only_reader(node)
-    takes = isinstance(reader, Pointwise) and reader.inputs.count(node) == 1 \
+    fuses = isinstance(reader, Pointwise) and reader.inputs.count(node) == 1 \
         and all(read.shape == node.shape for read in reader.inputs)
     elements, copies = _elements(node, source)
-    if copies < (1 if takes else 2):
+    if copies < (1 if fuses else 2):
         return
     columns = source.shape[-1]
     pieces = elements.reshape(-1, columns)
@@ -48,7 +48,7 @@ def move_rows(nodes: NodeList, node: Node) -> None:
         flat = Rearranged(node.shape, [moved], lambda view: view.reshaped(node.shape), reshapes=True)
         nodes.insert_before(node, flat)
         nodes.replace(node, flat)
-    elif takes:
+    elif fuses:
         assert isinstance(reader, Pointwise)
         moved.formula = IDENTITY.then(reader.formula, reader.inputs.index(node))
         moved.inputs = [source, *(read for read in reader.inputs if read is not node)]
@@ -65,7 +65,7 @@ def _moves(node: Node) -> bool:
 
 
 def _concatenations(node: Node) -> Iterator[Node]:
-    """The concatenations from which `node` is rearranged, the last one first; they say most about what it computes."""
+    """The concatenations from which `node` is rearranged, the last one first; reports name the step after them."""
     while _moves(node):
         if isinstance(node, Concatenation):
             yield node
@@ -73,15 +73,15 @@ def _concatenations(node: Node) -> Iterator[Node]:
 
 
 def _source(nodes: NodeList, node: Node) -> Node | None:
-    """The only value that the rearrangements before `node` read, None where there are several or others read them."""
+    """The only value that the rearrangements up to `node` read; None where there are several."""
     inside = moves_of_one(nodes, node)
     return next((read for move in inside for read in move.inputs if read not in inside), None)
 
 
 def moves_of_one(nodes: NodeList, node: Node) -> set[Node]:
-    """The views and concatenations before `node`, and `node`, where they read one value; else an empty set.
+    """The views and concatenations up to and with `node`, if together they read one value and nothing else reads them.
 
-    It is empty, too, where something else reads one of them.
+    Otherwise the set is empty.
     """
     inside: set[Node] = {node}
     sources: set[Node] = set()

@@ -36,14 +36,14 @@ from ..nodes import (
 from ..steps.view import View
 from .precision import multiplies_bf16
 
-MOST_BANDS = 16  # of a run; each has all its steps, whose number stays bounded by this
-SHARERS = 8  # parts of the last-level cache: weights, other programs and other cores take the other ones
-START_BYTES = 1 << 16  # that memory moves while a step is started: about 1 us
+MOST_BANDS = 16  # maximum number of bands of a run; each band repeats all steps of the run
+SHARERS = 8  # a band fills one 8th of the last-level cache; weights, other programs and other cores use the rest
+START_BYTES = 1 << 16  # bytes that memory moves in the time in which a step starts, about 1 us
 Run = tuple[list[Node], int]  # nodes that follow each other, and the number of their bands
 
 
 def compute_in_bands(nodes: NodeList, device: Device) -> None:
-    """Replace every run of nodes that moves fewer bytes in bands by these."""
+    """Replace every run of nodes that moves fewer bytes in bands by its bands."""
     images = next((node.shape[0] for node in nodes if isinstance(node, Layer) and node.work.type == "conv2d"), 1)
     cache = max(device.l3_bytes // SHARERS, device.threads * device.l2_bytes)
     if images > 1 and cache:
@@ -57,7 +57,7 @@ def _runs(nodes: NodeList, images: int, cache: int) -> list[Run]:
     order = [node for node in nodes  # views of indices stay where they are: a Gather alone reads them
              if not isinstance(node, Constant | Input) and indices_view(node) is None]
     counts = sorted({min(1 << exponent, images) for exponent in range(MOST_BANDS.bit_length())})
-    least: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # by the bands of the last node: bytes, all bands
+    least: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # by bands of the last node: bytes, bands of all
     for node, crossing in zip(order, _crossing(nodes, order, images), strict=True):
         other, path = min(least.values())
         allowed = counts if _is_local(node, images) else [1]
@@ -73,7 +73,7 @@ def _runs(nodes: NodeList, images: int, cache: int) -> list[Run]:
 
 
 def _crossing(nodes: NodeList, order: Sequence[Node], images: int) -> list[int]:
-    """The bytes of images that exist before each node and are read by it or later: between runs they are whole."""
+    """The bytes of images that exist before each node and are read by it or later; whole ones between runs."""
     last = {read: index for index, node in enumerate(order) for read in node.inputs}
     change = [0] * (len(order) + 1)
     for index, node in enumerate(order):
@@ -85,9 +85,9 @@ def _crossing(nodes: NodeList, order: Sequence[Node], images: int) -> list[int]:
 
 
 def _moved(node: Node, images: int, count: int, cache: int) -> float:
-    """The bytes that a node moves in so many bands: images beyond the cache, weights, and what a start takes."""
+    """The bytes that a node moves in `count` bands: images beyond the cache, weights, and START_BYTES."""
     if isinstance(node, Rearranged):
-        return float(count)  # nothing, but in a run it must not be the last
+        return float(count)  # almost nothing: more bands are no better
     values = sum(_bytes(value) for value in (node, *node.inputs) if _has_images(value, images))
     weights = node.unscaled.size * (2 if multiplies_bf16(node) else 4) if isinstance(node, Layer) else 0
     return max(0.0, values - count * cache) + count * (weights + START_BYTES)
@@ -142,7 +142,7 @@ def _keeps_images(node: Rearranged) -> bool:
 
 
 def _split(nodes: NodeList, run: Sequence[Node], bands: Sequence[tuple[int, int]]) -> None:
-    """Replace a run by its bands, and what others read of it by concatenations, into which the bands write."""
+    """Replace a run by its bands, and values that other nodes read by concatenations, into which the bands write."""
     inside = set(run)
     ends = [node for node in run if node in nodes.results
             or any(reader not in inside for reader in nodes.readers(node))]
@@ -188,7 +188,7 @@ def _band(node: Node, inputs: list[Node], images: int) -> Node:
 
 
 def _of_band(transform: Callable[[View], View | None], images: int) -> Callable[[View], View | None]:
-    """A function for some images, from one that knows their number: the others are imagined behind these."""
+    """Adapt a view function of the whole batch to a band: it is applied as if all images of the batch were there."""
     def view_of_band(view: View) -> View | None:
         whole = transform(replace(view, shape=(images, *view.shape[1:])))
         return None if whole is None else replace(whole, shape=(view.shape[0], *whole.shape[1:]))

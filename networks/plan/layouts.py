@@ -30,7 +30,7 @@ from ..steps.view import View
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A place inside another value: elements from `begin` on along an axis of `whole`."""
+    """A value that is stored inside another one, `whole`: from index `begin` on along an axis."""
 
     whole: Node
     axis: int
@@ -46,7 +46,7 @@ def channels_last(shape: Shape) -> View:
 def image_pitch(view: View) -> int | None:
     """The floats from one pixel to the next of an image in NHWC, perhaps a slice of its channels; None for others."""
     n, c, h, w = view.shape
-    pixel = next((stride // steps for size, stride, steps in (  # axes of size 1 say nothing
+    pixel = next((stride // steps for size, stride, steps in (  # strides of axes of size 1 are arbitrary
         (w, view.strides[3], 1), (h, view.strides[2], w), (n, view.strides[0], h * w)) if size > 1), c)
     expected = (h * w * pixel, 1, w * pixel, pixel)
     fits = all(size == 1 or own == other
@@ -69,35 +69,35 @@ class Layouts:
 
     def __init__(self, nodes: Sequence[Node], results: Sequence[Node]) -> None:
         self._images = _images(nodes)
-        self._turned = _turned_products(nodes)
+        self._permuted = _permuted_products(nodes)
         self.parts: dict[Node, Part] = {}
         for node in reversed(nodes):
             if isinstance(node, Concatenation):
-                self._place_parts(node, set(results))
+                self._store_parts(node, set(results))
 
     def own(self, node: Node) -> View:
         """The dense layout of a value in a buffer of its own."""
         if node in self._images:
             return channels_last(node.shape).stored_as(node.element)
-        if node in self._turned:
-            return self._turned[node]
+        if node in self._permuted:
+            return self._permuted[node]
         if isinstance(node, AttentionHeads):
             batch, heads, length, size = node.shape
             return View.contiguous((batch, length, heads, size), 0, node.element).permuted((0, 2, 1, 3))
         return View.contiguous(node.shape, 0, node.element)
 
-    def _place_parts(self, whole: Concatenation, results: set[Node]) -> None:
+    def _store_parts(self, whole: Concatenation, results: set[Node]) -> None:
         begins = [0]
         for part in whole.inputs:
             begins.append(begins[-1] + part.shape[whole.axis])
-        placed = [self.parts.get(part) for part in whole.inputs]
-        first = placed[0]
+        stored = [self.parts.get(part) for part in whole.inputs]
+        first = stored[0]
         if first is not None and whole not in self.parts and whole not in results \
                 and first.whole.element == whole.element and all(
                 part is not None and (part.whole, part.axis) == (first.whole, whole.axis)
                 and part.begin == first.begin + begin
-                for part, begin in zip(placed, begins, strict=False)):
-            self.parts[whole] = Part(first.whole, whole.axis, first.begin)  # the parts lie side by side elsewhere
+                for part, begin in zip(stored, begins, strict=False)):
+            self.parts[whole] = Part(first.whole, whole.axis, first.begin)  # all parts lie there side by side
             return
         layout = self.own(whole)
         for part, begin in zip(whole.inputs, begins, strict=False):
@@ -120,20 +120,20 @@ def can_write(node: Node, view: View) -> bool:
     return True
 
 
-def _turned_products(nodes: Sequence[Node]) -> dict[Node, View]:
-    """The products whose axes are put in another order, as heads of a token: written in that order, row by row."""
-    turned: dict[Node, View] = {}
+def _permuted_products(nodes: Sequence[Node]) -> dict[Node, View]:
+    """The layouts of products whose axes are permuted, such as heads: contiguous in the permuted order."""
+    layouts: dict[Node, View] = {}
     for node in nodes:
         if isinstance(node, Rearranged) and isinstance(node.inputs[0], Product) and not node.reshapes \
                 and node.inverse is not None:
             view = node.inverse(View.contiguous(node.shape))
             if view is not None and view.strides[-1] == 1:
-                turned[node.inputs[0]] = view
-    return turned
+                layouts[node.inputs[0]] = view
+    return layouts
 
 
 def _is_image_of_tokens(node: Rearranged) -> bool:
-    """Whether a permuted value has its channels, the second axis, as neighbours in memory, and pixels around them."""
+    """Whether a permuted value lies in NHWC: its channels, the second axis, are contiguous in every pixel."""
     view = node.transform(View.contiguous(node.inputs[0].shape))
     return view is not None and node.shape[1] > 1 and view.strides[1] == 1 and image_pitch(view) is not None \
         and not view.is_contiguous

@@ -71,7 +71,7 @@ class KernelBinder:
 
     def bind_packed(self, problem: Problem, configuration: Configuration, packed: Array, bias: Array | None,
                     fusion: Fusion = NONE) -> BoundKernel:
-        """Bind a configuration to what `pack` returned for it. Raises as `bind`."""
+        """Bind a configuration to what `pack` returned for it. Raises like `bind`."""
         implementation = llvm_implementation(kernel(configuration.kernel))
         if isinstance(implementation, FusingImplementation):
             return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
@@ -90,7 +90,7 @@ class KernelBinder:
         return self._constants.keep(packed, given=not np.may_share_memory(packed, weights))
 
     def pack_all(self, layers: Sequence[tuple[Problem, Configuration, Callable[[], Array]]]) -> list[Array]:
-        """Pack the weights of each layer, which a function makes; as many threads as the device has share the work.
+        """Pack the weights of each layer, which a function makes; in as many threads as the device has.
 
         NumPy copies without Python's lock, so that threads help.
         """

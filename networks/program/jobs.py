@@ -147,7 +147,7 @@ def _whole_strides(strides: Shape, node: Reduction) -> Shape:
 
 
 def append_attention(assembly: Assembly, node: AttentionHeads, y: BufferView) -> None:
-    """Tuned attention on q, k and v as they lie."""
+    """Tuned attention on q, k and v in their own layouts."""
     device = assembly.binder.device
     element = Element.of(node.dtype, device)
     q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape, 0, element))
@@ -173,7 +173,7 @@ def _steps(view: View) -> tuple[int, int, int]:
 
 
 def _dense_mask(assembly: Assembly, mask: BufferView, node: AttentionHeads) -> BufferView:
-    """The mask with all keys of a row as neighbours."""
+    """The mask with the keys of each row contiguous."""
     keys = node.inputs[1].shape[2]
     shape = (*mask.view.shape[:-1], keys)
     whole = BufferView(mask.buffer, mask.view.expanded(shape))
@@ -181,7 +181,7 @@ def _dense_mask(assembly: Assembly, mask: BufferView, node: AttentionHeads) -> B
 
 
 def append_pool(assembly: Assembly, node: Pool, y: BufferView) -> None:
-    """Pooling of an image whose channels are neighbours."""
+    """Pooling of an image whose channels are contiguous."""
     x = assembly.values[node.inputs[0]]
     x = assembly.laid_out(x, lambda view: view.strides[1] == 1 or view.shape[1] == 1,
                           channels_last(x.view.shape).stored_as(x.view.element))

@@ -20,13 +20,13 @@ from ..steps.view import View
 from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import OTHER, X, Y
 
-MOST_JOBS = 16  # of one product; beyond, A and B, and then C, are copied so that their matrices lie evenly apart
+MOST_JOBS = 16  # of one product; for more, A and B, and then C, are copied so that their matrices are evenly spaced
 
 Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A, B and C
 
 
 def append_product(assembly: Assembly, node: Product, y: BufferView) -> None:
-    """Steps that pack B, and tuned kernels for all matrices that lie evenly apart."""
+    """Steps that pack B, and a tuned kernel for each group of evenly spaced matrices."""
     a, b = (assembly.values[read] for read in node.inputs)
     if a.view.element.dtype != "fp32":
         a = assembly.laid_out(a, lambda view: True, View.contiguous(a.view.shape))
@@ -83,12 +83,12 @@ def _count(axes: Sequence[Axis]) -> int:
 
 
 def _jobs(axes: Sequence[Axis]) -> int:
-    """The launches for axes of which one launch serves the last."""
+    """The number of launches; one launch computes all of the last axis."""
     return _count(axes[:-1])
 
 
 def _packed(assembly: Assembly, b: BufferView, axes: Sequence[tuple[int, int]], lanes: int) -> BufferView:
-    """B as [axes][block of columns][k][column], the last overlapping its predecessor: B itself if it lies so."""
+    """B as [axes][block of columns][k][column], or B itself if it has this layout; the last two blocks may overlap."""
     (k, n), (along, across) = b.view.shape[-2:], b.view.strides[-2:]
     blocks, whole = -(-n // lanes), n // lanes
     sizes, steps = tuple(size for size, _ in axes), tuple(step for _, step in axes)

@@ -1,4 +1,4 @@
-"""Program: kernels that run one after the other by one call, on memory that is planned before.
+"""Program: kernels that one call runs one after the other, on memory that was planned before.
 
 Intermediate results lie in one block of memory. Only the addresses of operands and results change from call to call:
 the program writes them where the kernels read them.
@@ -25,7 +25,7 @@ class Slot:
     offset: int = 0
 
     def write(self, address: int) -> None:
-        """Let the word point into the buffer at this address."""
+        """Make the word point into the buffer at this address."""
         self.array[self.index] = address + self.offset
 
 

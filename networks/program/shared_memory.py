@@ -23,14 +23,14 @@ SAMPLED = 1024  # elements that choose the array to compare with
 class Scratch:
     """Uninitialised memory that one program uses at a time.
 
-    It grows at least to twice its size: all arrays that were ever handed out take less than four times the largest.
+    It at least doubles when it grows: all arrays ever returned together take less than four times the largest.
     """
 
     def __init__(self) -> None:
         self._array = aligned((0,))
 
     def take(self, floats: int) -> Array:
-        """An array of at least so many floats, which later calls hand out again."""
+        """An array of at least `floats` floats; later calls return the same memory."""
         if floats > self._array.size:
             self._array = aligned((max(floats, 2 * self._array.size),))
         return self._array
@@ -49,7 +49,7 @@ class SharedConstants:
     def keep(self, array: NDArray[Any], given: bool = False) -> NDArray[Any]:
         """An array with the same bytes, which must not be written.
 
-        A `given` array is the caller's own and will not be written: it is kept itself if it begins at a cache line.
+        With `given`, the caller will not write the array; it is kept without a copy if it begins at a cache line.
         """
         bits = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")  # 0 and -0 differ, NaN equals itself
         sample = np.ascontiguousarray(bits[::-(-bits.size // SAMPLED) or 1])

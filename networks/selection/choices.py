@@ -21,21 +21,21 @@ from seqtune.tuner.backends.discovery import find
 from .reports import NetworkVerification
 
 SCHEMA = 1
-Reports = Sequence[dict[str, Any] | None]  # on each network that was compiled, as JSON; None: there is none
-MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers
+Reports = Sequence[dict[str, Any] | None]  # a report on each compiled network, as JSON; None: no report
+MOST_BYTES = 4_000_000  # maximum size of a file; enough for thousands of layers
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice for one layer. `configuration` is None where PyTorch's operation is kept."""
+    """The choice for one layer. `configuration` is None where PyTorch's operation computes the layer."""
 
     problem: Problem
     configuration: Configuration | None
     seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
     pytorch_seconds: float | None = None
-    slower: bool = False  # whether PyTorch's operation alone is clearly faster; it is kept if the network gains by it
+    slower: bool = False  # whether PyTorch's operation is clearly faster; it computes if the network gains by it
     verified: bool = False  # whether it is the result of a verification, not a proposal
-    confidence: Confidence | None = field(default=None, compare=False)  # of a proposal; it is not kept
+    confidence: Confidence | None = field(default=None, compare=False)  # in a proposal; neither saved nor remembered
 
     def to_json(self) -> dict[str, Any]:
         """The problem and the configuration with the version of its kernel, as JSON values."""
@@ -77,7 +77,7 @@ class SavedChoices:
         raise FormatError(f"{path} is not a saved choice of an optimised model")
 
     def device(self) -> Device | None:
-        """The llvm device that the choices were saved on, as far as its name tells, or None if it is not here."""
+        """The local llvm device with the name in the file, or None."""
         name = str(self.content["device"]).partition(" ")[0]
         try:
             return find(name) if name.startswith("llvm:") else None

@@ -20,7 +20,7 @@ from seqtune.tuner.task_verdict import UnverifiedError, check_runnable, verdict_
 
 from .choices import Choice
 
-TOP = 5  # proposals that are ordered by their expected times; the first one is used
+TOP = 5  # number of proposals, ordered by their expected times; the first one is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def fastest(verdict: Verdict, candidates: Collection[Configuration], proposed: C
     """The proposed configuration, or the fastest of those that a verification shows to be clearly faster.
 
     A lead that noise explains does not count: the proposal is better than chance, and a choice by noise is not. Where
-    the proposal does not run, the least typical time decides. Where the verification had other candidates, the first of
-    these takes its place; where there was no time to measure that one, the proposal stays.
+    the proposal does not run, the least typical time decides. Where the verification had other candidates, their first
+    one is the reference instead; where that was not measured for lack of time, the proposal stays.
     """
     measured = {configuration: verdict.measurements[configuration] for configuration in (*candidates, verdict.default)
                 if configuration in verdict.measurements}

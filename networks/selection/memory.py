@@ -31,8 +31,8 @@ from seqtune.predictor.model import SHIPPED
 
 from .choices import Choice, choice_of_json
 
-VERSION = 2  # of the way in which choices are made; answers of another version are not used
-MOST_ANSWERS = 5000  # the oldest ones go first; an answer has about 500 bytes
+VERSION = 2  # version of how choices are made; answers of another version are not used
+MOST_ANSWERS = 5000  # the oldest are deleted first; an answer has about 500 bytes
 MOST_BYTES = 8_000_000
 SUFFIX = ".choices.json"  # after the journal's name
 
@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _measurements(journal: Path, device: Device, verified: bool) -> list[int]:
     """Numbers that change with the measurements of the device by which proposals are corrected."""
-    state: tuple[int, ...] = (0, 0, 0, 0)  # of trials, then of repetitions
+    state: tuple[int, ...] = (0, 0, 0, 0)  # two numbers of trials, two of repetitions
     if journal.is_file() and journal.stat().st_size:
         with Journal(journal) as records:
             state = records.state(device.key)

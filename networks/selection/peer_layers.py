@@ -1,4 +1,4 @@
-"""Layers as PyTorch computes them at its best: weights packed before where oneDNN takes them, images in NHWC."""
+"""PyTorch's layers in their fastest forms: weights packed in advance where oneDNN can, images in NHWC."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PeerConvolution(nn.Module):
         self.packed = packed
 
     def forward(self, x: Tensor) -> Tensor:
-        """y, channels_last."""
+        """The result, in channels_last."""
         x = x.to(self.dtype).contiguous(memory_format=LAST)
         if self.packed:
             y: Tensor = torch.ops.mkldnn._convolution_pointwise(x, self.weights, self.bias, *self._options)
@@ -66,7 +66,7 @@ class PeerProduct(nn.Module):
             else weights
 
     def forward(self, x: Tensor) -> Tensor:
-        """y."""
+        """The result."""
         x = x.to(self.dtype)
         if self.packed:
             y: Tensor = torch.ops.mkldnn._linear_pointwise(
@@ -84,15 +84,15 @@ class Converted(nn.Module):
         self.layer, self.dtype = layer, dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """y."""
+        """The result."""
         y: Tensor = self.layer(x)
         return y.to(self.dtype)
 
 
 def fall_back(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -> fx.Node:
-    """Let PyTorch compute a layer at its best, in this precision; returns the node that stands for it.
+    """Let PyTorch compute a layer in its fastest form, in this precision; return the node that replaces the layer's.
 
-    Attention stays as it is.
+    Attention is not changed.
     """
     lowering = Lowering(module, MAKERS)
     for read in node.all_input_nodes:
@@ -115,7 +115,7 @@ def fall_back(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") ->
 
 
 def peer_forms(layer: Layer) -> list[nn.Module]:
-    """PyTorch's operation as users call it and, where oneDNN takes them, with packed weights."""
+    """PyTorch's operation as users call it and, where oneDNN can, with packed weights."""
     kind: Any = PeerProduct if layer.work.type == "gemm" else PeerConvolution
     dtype = DTYPES[str(layer.work["dtype"])]
     weights = torch.from_numpy(layer.weights).to(dtype)

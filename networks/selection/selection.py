@@ -21,18 +21,18 @@ from .reports import NetworkVerification
 
 @dataclass(frozen=True, slots=True)
 class LayerSelection:
-    """Makes choices. `seconds` is the maximum for verifying one layer, `budget` that for the network's verification.
+    """Makes choices, and reuses them for equal layers.
 
-    What was chosen before is used for equal layers.
+    `seconds` is the maximum for verifying one layer, `budget` the maximum for verifying the network.
     """
 
     verify: bool
     seconds: float
     budget: float
     predictor: LayerPredictor
-    known: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # of this process, by the device's key
-    proposals: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # first ones, unmeasured
-    reports: dict[str, NetworkVerification] = field(default_factory=dict)  # of this process, by the graph's digest
+    known: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # in this process, by device key
+    proposals: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # first predictions, unmeasured
+    reports: dict[str, NetworkVerification] = field(default_factory=dict)  # in this process, by graph digest
 
     def memory(self, device: Device) -> ChoiceMemory:
         """The choices of earlier processes with the same options, among them the budget, on which choices depend."""
@@ -60,7 +60,7 @@ class LayerSelection:
         return [self.known.get((key, layer.problem)) or self.proposals[key, layer.problem] for layer in layers]
 
     def propose(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
-        """The first proposal for each layer, whatever is known."""
+        """The first proposal for each layer, also where a choice is known."""
         asked = [problem for problem in dict.fromkeys(layer.problem for layer in layers)
                  if (device.key, problem) not in self.proposals]
         predicted = self.predictor.predict(asked, device)

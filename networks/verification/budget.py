@@ -1,4 +1,4 @@
-"""The budget of a network's verification: how its layers share it, and what its end ends.
+"""The budget of a network's verification: how the layers share it, and calls that stop at its end.
 
 Only what verification adds to an optimisation counts: measurements, Inductor's compilation, and programs that are built
 to be compared. The export and the prediction come before it.
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 
-HALVINGS = 60  # of an interval of factors; more than a double's digits
+HALVINGS = 60  # of the interval in which the factor is searched; more than a double has binary digits
 
 
 def guarded(run: Callable[[], object], deadline: Deadline, reserve: float = 0.0) -> Callable[[], object]:
-    """The call, which raises OutOfTime instead where no more than `reserve` seconds are left before the deadline."""
+    """A call that raises OutOfTime instead of running where at most `reserve` seconds are left before the deadline."""
     def call() -> object:
         if deadline.left <= reserve:
             raise OutOfTime(f"{deadline.seconds - reserve:.3g} s are over")
@@ -24,10 +24,10 @@ def guarded(run: Callable[[], object], deadline: Deadline, reserve: float = 0.0)
 
 
 def divide(gains: Sequence[float], seconds: float, least: float, most: float) -> list[float]:
-    """The seconds of each layer's verification, in proportion to what it may gain, from `least` to `most`; 0: none.
+    """The seconds of each layer's verification, in proportion to its possible gain, from `least` to `most`.
 
-    Layers without a gain get none. Where the seconds are too few for `least` of each, the layers with the smallest
-    gains get none, because a shorter verification chooses by luck.
+    Layers without a gain get 0. Where there are fewer than `least` seconds for each, the layers with the smallest
+    gains get 0, because a shorter verification chooses by luck.
     """
     order = sorted((index for index, gain in enumerate(gains) if gain > 0), key=lambda index: -gains[index])
     verified = order[:max(0, int(seconds / least))]
@@ -35,7 +35,7 @@ def divide(gains: Sequence[float], seconds: float, least: float, most: float) ->
     if not verified:
         return shares
     wanted = min(seconds, len(verified) * most)
-    low, high = 0.0, most / gains[verified[-1]]  # factors on the gain: the least of all, and the most of all
+    low, high = 0.0, most / gains[verified[-1]]  # factors on the gains: the smallest and the largest possible one
 
     def limited(factor: float) -> list[float]:
         return [min(most, max(least, factor * gains[index])) for index in verified]

@@ -23,13 +23,13 @@ LEAST_PROCESSOR = 0.01  # share; the estimate divides by it
 
 
 def check_compared(name: object) -> None:
-    """Raise MisuseError for what is no name of a form to compare with."""
+    """Raise MisuseError if `name` is no form to compare with."""
     if name not in COMPARED:
         raise MisuseError(f"compare={shown(name)} is not one of {', '.join(COMPARED)}")
 
 
 class PeerGraph(nn.Module):
-    """A compiled form of a graph, called like the graph; `name` says whose it is."""
+    """A form of a graph, called like the graph. `name` is "inductor" or "eager"."""
 
     def __init__(self, name: str, run: Any) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class PeerForms:
         self._forms: dict[str, PeerGraph] = {}
 
     def make(self) -> dict[str, PeerGraph]:
-        """Make the forms, and return them by name. A second call returns those that the first one made."""
+        """Make the forms once, and return them by name."""
         if not self._forms:
             self._forms[EAGER] = eager_graph(self._module)
             if self.compare == INDUCTOR:

@@ -1,9 +1,9 @@
 """The backend of torch.compile: `torch.compile(model, backend="seqtune", options={...})`, with no import.
 
-PyTorch finds it by the entry point `torch_dynamo_backends`. Dynamo hands over a graph whose parameters are operands;
-the graph is exported for each shape that it is called with, and its latest programs are kept; they share their packed
-weights and their memory. When a weight was changed or replaced, the next call compiles again with the same choices.
-Only a graph's first shapes are verified: further ones cost a prediction.
+PyTorch finds the backend by the entry point `torch_dynamo_backends`. Dynamo passes a graph whose parameters are
+operands. The graph is exported for each shape of its operands; the programs of the latest shapes are kept, and share
+their packed weights and their memory. When a weight was changed or replaced, the next call compiles again with the same
+choices. Only the first shapes of a graph are verified; each further shape costs a prediction.
 
 Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`.
 """

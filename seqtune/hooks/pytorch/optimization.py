@@ -13,7 +13,7 @@ have the memory format of the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
 computes, at its speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused
-optimisers) stay unseen. The model that was given is not changed, and changes of it do not matter.
+optimisers) are missed. The original model is not changed, and later changes of it have no effect.
 
 The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
 kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are propagated as PyTorch does,
@@ -67,7 +67,7 @@ from ...api.inputs import as_device, check_flag, check_own_journal, check_positi
 from ...errors import FormatError, MisuseError, SeqtuneError, shown, warned
 from .tools import TOOLS, Tools
 
-BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
+BUSY = 5.0  # factor on PyTorch's own time; no kernel is that slow on an idle machine
 CompilePart = Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None]
 
 
