@@ -18,7 +18,7 @@ from seqtune.networks.program.device_threads import binder_of
 from seqtune.networks.selection.layer_comparison import layer_forms
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_bf16_networks import BF16, elements, needs_bf16, stored
-from tests.networks.test_network_parts import ADD, layer, operand
+from tests.support.networks.nodes import ADD, layer, operand
 
 
 def heads_of(size: int = 16, queries: int = 8) -> tuple[Node, Node, AttentionHeads, Layer]:

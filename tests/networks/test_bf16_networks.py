@@ -33,8 +33,8 @@ from seqtune.networks.plan.precision import TOLERANCES, checked_precision, give_
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.networks.test_network_parts import ADD, RELU, convolution, in_order, layer, operand
 from tests.networks.test_networks import Excitation
+from tests.support.networks.nodes import ADD, RELU, convolution, in_order, layer, operand
 from tests.support.torch_models import random_norms
 
 HAS_BF16 = llvm.unavailable() is None and any(device.names()["bf16_dots"] for device in llvm.devices())

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from seqtune.errors import MisuseError
 from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
-from seqtune.networks.module import MOST_FORMATS, ResultStrides
 from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.torch_models import norm_net, same
@@ -84,14 +83,6 @@ def test_results_have_the_memory_format_that_pytorch_gives_them(example_format: 
             x = image.contiguous(memory_format=form)
             with torch.no_grad():
                 assert equal(fast(x), model(x))
-
-
-def test_strides_of_many_inputs_are_remembered_for_the_last_ones() -> None:
-    known = ResultStrides()
-    for size in range(MOST_FORMATS + 1):
-        known.learn(((size, 1),), [torch.ones(2, 3), None])
-    assert known.find(((0, 1),)) is None
-    assert known.find(((MOST_FORMATS, 1),)) == [(3, 1), None]
 
 
 def test_an_empty_batch_goes_through_the_original(fast_and_model: tuple[Optimized, nn.Module]) -> None:

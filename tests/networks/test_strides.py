@@ -16,7 +16,6 @@ from seqtune.errors import SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import backend
 from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
-from seqtune.networks.module import MOST_FORMATS, ResultStrides
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import TURN
 from seqtune.tuner.backends.llvm import backend as llvm
@@ -130,14 +129,6 @@ def test_operands_of_refused_strides_wait_for_no_other_call(quick: Callable[...,
         call.start()
         call.join(60)
         assert not call.is_alive()
-
-
-def test_the_format_that_was_refused_first_is_forgotten_first() -> None:
-    formats = ResultStrides()
-    strides = [((number, 1),) for number in range(MOST_FORMATS + 1)]
-    for operands in strides:
-        formats.refuse(operands)
-    assert [formats.are_refused(operands) for operands in strides] == [False] + [True] * MOST_FORMATS
 
 
 def test_a_compiled_model_has_a_program_for_each_kind_of_strides(checkpoint: Path) -> None:

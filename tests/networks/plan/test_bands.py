@@ -22,8 +22,8 @@ from seqtune.networks.plan.bands import MOST_BANDS, compute_in_bands
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm import backend as llvm
-from tests.networks.test_network_parts import ADD, RELU, convolution, in_order, operand
 from tests.networks.test_networks import steps_of
+from tests.support.networks.nodes import ADD, RELU, convolution, in_order, operand
 from tests.support.torch_models import random_norms
 
 needs_llvm = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
