@@ -13,11 +13,11 @@ from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 
 from ..nodes import Node, Pointwise, Product, Reduction
+from ..steps.rows import SCALE
 from .layers import linear_product
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
-MULTIPLIED = Formula.of("mul", 0, 1)
 
 
 def _matmul(lowering: Lowering, node: fx.Node) -> Node:
@@ -59,7 +59,7 @@ def _summed(lowering: Lowering, a: Node, b: Node, shape: tuple[int, ...]) -> Nod
     whole = (*lead, *matrix.shape[-2:])
     matrix = lowering.add_expanded(matrix, whole)
     kept = tuple(1 if index == axis else size for index, size in enumerate(whole))
-    total = lowering.add(Reduction(kept, [matrix, row], "sum", (axis,), True, MULTIPLIED))
+    total = lowering.add(Reduction(kept, [matrix, row], "sum", (axis,), True, SCALE))
     return lowering.add_reshaped(total, shape)
 
 

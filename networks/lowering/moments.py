@@ -11,6 +11,7 @@ from torch import fx
 from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
 
 from ..nodes import Node, Pointwise, Reduction
+from ..steps.rows import SCALE_SHIFT
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, axes_of, shape_of
 
 aten = torch.ops.aten
@@ -65,7 +66,7 @@ def _normalised(lowering: Lowering, node: fx.Node, groups: int) -> Node:
     factor = lowering.add(Pointwise(whole, [variance, scale_node], Formula(2, (
         ("add", 0, float(given["eps"])), ("rsqrt", 2), ("mul", 3, 1)))))
     moved = lowering.add(Pointwise(whole, [mean, factor, shift_node], Formula(3, (("mul", 0, 1), ("sub", 2, 3)))))
-    return lowering.add(Pointwise(x.shape, [x, factor, moved], Formula(3, (("mul", 0, 1), ("add", 3, 2)))))
+    return lowering.add(Pointwise(x.shape, [x, factor, moved], SCALE_SHIFT))
 
 
 def _variance(root: bool) -> Maker:

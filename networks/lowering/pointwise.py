@@ -13,6 +13,7 @@ from seqtune.kernels.llvm.text.formula import Formula
 
 from ..nodes import Constant, Layer, Node, Pointwise
 from ..passes.rewriting import renumbered, without_doubles
+from ..steps.rows import SCALE_SHIFT
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -171,7 +172,7 @@ def _batch_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
         return (x,)
     channels = (-1, *[1] * (len(x.shape) - 2))
     operands = [lowering.value(value.float().reshape(channels)) for value in (factor, moved)]
-    return (lowering.add(Pointwise(x.shape, [x, *operands], Formula(3, (("mul", 0, 1), ("add", 3, 2))))),)
+    return (lowering.add(Pointwise(x.shape, [x, *operands], SCALE_SHIFT)),)
 
 
 def _is_read_once(lowering: Lowering, node: Any) -> bool:

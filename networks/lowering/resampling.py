@@ -16,14 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from seqtune.kernels.llvm.text.formula import Formula
-
 from ..nodes import MovedRows, Node, Shape
+from ..steps.rows import SCALE, SCALE_SHIFT
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
 MOST_TAPS = 8  # maximum number of old pixels that one new pixel needs along an axis; each takes a step
-SCALED, ADDED = Formula.of("mul", 0, 1), Formula(3, (("mul", 0, 1), ("add", 3, 2)))
 
 Taps = tuple[NDArray[np.int64], NDArray[np.float32]]  # (size, taps): old pixels of each new one, and their weights
 
@@ -120,7 +118,7 @@ def _mixed(lowering: Lowering, x: Node, axis: int, taps: Taps) -> Node:
         factors = lowering.value(torch.from_numpy(np.ascontiguousarray(weights[:, tap:tap + 1])))
         more = [] if result is None else [result]
         result = lowering.add(MovedRows((outer, new, inner), [rows, factors, *more], begins + chosen[:, tap],
-                                        ADDED if more else SCALED))
+                                        SCALE_SHIFT if more else SCALE))
     assert result is not None
     return lowering.add_reshaped(result, (*x.shape[:axis], new, *x.shape[axis + 1:]))
 

@@ -27,6 +27,7 @@ from ..nodes import (
     Reduction,
     RowOperation,
 )
+from ..steps.rows import SCALE
 from ..steps.view import View
 from .row_order import move_rows, moves_of_one
 
@@ -210,7 +211,7 @@ def _fuse_factors(nodes: NodeList, layer: Layer) -> None:
     """
     product = layer.inputs[0]
     if layer.work.type != "conv2d" or not isinstance(product, Pointwise) or nodes.only_reader(product) is not layer \
-            or product.formula not in (Formula.of("mul", 0, 1), Formula.of("mul", 1, 0)):
+            or product.formula not in (SCALE, Formula.of("mul", 1, 0)):
         return
     n, c, high, wide = product.shape
     factors = [read for read in product.inputs if read.shape == (1, c, 1, 1)]

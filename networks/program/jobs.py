@@ -17,7 +17,7 @@ from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.attention_views import AttentionViews
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.text.elements import Element
-from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
+from seqtune.kernels.llvm.text.formula import IDENTITY
 from seqtune.kernels.registry import kernel
 
 from ..nodes import AttentionHeads, Gather, Layer, MovedRows, Pointwise, Pool, Reduction, RowOperation, Shape
@@ -30,8 +30,6 @@ from ..steps.reduction import reduction
 from ..steps.view import View
 from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import BIAS, OTHER, X, Y
-
-PRODUCT = Formula.of("mul", 0, 1)
 
 
 def append_layer(assembly: Assembly, node: Layer, y: BufferView) -> None:
@@ -74,7 +72,7 @@ def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> Buff
     of_channels = factors.view.reshaped((1, shape[1], 1))
     assert of_channels is not None  # one axis alone is longer than 1
     y = new_buffer(view)
-    step = pointwise(PRODUCT, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
+    step = pointwise(rows.SCALE, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
     assembly.step(product, step, y, assembly.constant(view, assembly.packed[node].reshape(-1)), factors)
     return y
 
@@ -83,7 +81,7 @@ def _scaled_image(assembly: Assembly, node: Layer, product: Pointwise, element: 
     """The image x times the factors of its channels, computed by a step."""
     x, factors = (assembly.values[read] for read in (node.inputs[0], node.inputs[-1]))
     y = new_buffer(channels_last(x.view.shape).stored_as(element))
-    step = pointwise(PRODUCT, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
+    step = pointwise(rows.SCALE, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
     assembly.step(product, step, y, x, factors)
     return y
 

@@ -23,8 +23,8 @@ from .nest_code import NestCode
 from .step_source import StepSource
 from .view import View
 
-SCALE = Formula.of("mul", 0, 1)  # formulas for `after`: scale of each column
-SCALE_SHIFT = Formula(3, (("mul", 0, 1), ("add", 3, 2)))  # scale and shift of each column
+SCALE = Formula.of("mul", 0, 1)  # x times a factor
+SCALE_SHIFT = Formula(3, (("mul", 0, 1), ("add", 3, 2)))  # x times a factor, plus a summand
 
 
 def softmax(out: View, operands: Sequence[View], lanes: int, log: bool = False) -> StepSource:
