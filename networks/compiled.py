@@ -39,7 +39,7 @@ class Compiled(nn.Module):
         self._written = compiled.written
         self._tolerance = 2 * compiled.tolerance  # relative to the largest result: both sides may round
         self._strides = tuple(example.stride() for example in examples)
-        self.formats = ResultStrides()  # of inputs in other memory formats
+        self.formats = ResultStrides()  # results for inputs in other memory formats
         self._unflatten = unflatten
         self._weights = weights
 

@@ -49,7 +49,7 @@ def openvino_nodes(model: nn.Module, examples: Sequence[Tensor], threads: int) -
         compiled = openvino.Core().compile_model(openvino.convert_model(program), "CPU", {
             "PERF_COUNT": "YES", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": "f32"})
-    except Exception as error:  # of its converter's many kinds
+    except Exception as error:  # OpenVINO's converter raises many kinds
         raise SeqtuneError(f"OpenVINO cannot compute this model: {one_line(error, 200)}") from None
     request = compiled.create_infer_request()
     operands = [example.detach().numpy() for example in examples]

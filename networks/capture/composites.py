@@ -36,7 +36,7 @@ class Composites:
     """Replaces composite operations of one graph. Operations that differ in their operands' numbers are traced once."""
 
     def __init__(self, make_graph: Callable[..., Any] = make_fx) -> None:
-        self.traces: dict[tuple[Any, str], fx.Graph | None] = {}  # by the operation and its arguments
+        self.traces: dict[tuple[Any, str], fx.Graph | None] = {}  # operation and arguments -> its parts
         self._make_graph = make_graph
 
     def replace(self, node: fx.Node) -> bool:

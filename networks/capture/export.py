@@ -27,7 +27,7 @@ def exported(model: nn.Module, examples: tuple[Any, ...], composites: Composites
     `composites` traces the operations that PyTorch computes by calling others.
     """
     with warnings.catch_warnings(), _no_stack_traces():
-        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # of PyTorch 2.13 about its own code
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # PyTorch 2.13 warns about its own code
         program: ExportedProgram = torch.export.export(model, examples)
         if make_functional(program.graph, composites):
             return program

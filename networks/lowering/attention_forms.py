@@ -106,7 +106,7 @@ class WrittenAttention:
     v: fx.Node
     masks: tuple[fx.Node, ...]
     hidden: tuple[HiddenScores, ...]
-    factors: tuple[fx.Node, ...]  # of q, broadcast along the last two axes
+    factors: tuple[fx.Node, ...]  # q is multiplied by them; their last two axes have size 1
     scale: float
     lead: tuple[int, ...]
 

@@ -53,7 +53,7 @@ def _constant_indices(lowering: Lowering, argument: Any) -> NDArray[Any]:
 
 
 def _selected(lowering: Lowering, x: Node, axis: int, indices: NDArray[np.int64]) -> Node:
-    """The elements at these indices: a view where they are evenly apart, else one step that reads rows."""
+    """The elements at these indices: a view where they are evenly spaced, else one step that reads rows."""
     if indices.min() < 0 or indices.max() >= x.shape[axis]:
         raise UnknownOperationError("indices outside the axis")
     shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1:])

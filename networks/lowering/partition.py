@@ -37,7 +37,7 @@ def fold_constants(module: fx.GraphModule) -> None:
     for number, (node, value) in enumerate(values.items()):
         if node.op == "call_function" and isinstance(value, Tensor) and any(user not in values for user in node.users):
             name = f"seqtune_constant_{number}"
-            while hasattr(module, name):  # of an earlier call
+            while hasattr(module, name):  # an earlier call used the name
                 name += "_"
             module.register_buffer(name, value.detach(), persistent=False)
             with graph.inserting_before(node):
@@ -72,7 +72,7 @@ def unknown_operations(module: fx.GraphModule, bf16: bool = False) -> dict[fx.No
         except UnknownOperationError as error:
             if node.op == "call_function":
                 reasons[node] = str(error)
-            with suppress(UnknownOperationError):  # it may come from PyTorch
+            with suppress(UnknownOperationError):  # PyTorch computes it
                 lowering.values[node] = lowering.input(node)
     for node in reversed(list(module.graph.nodes)):
         if node.op == "call_function" and node not in reasons and lowering.indices(node) is not None \
@@ -90,7 +90,7 @@ def _is_bf16(node: fx.Node) -> bool:
 class Segment:
     """Operations that become one program: a graph of their own, its operands and results in the outer graph."""
 
-    level: int  # it runs after PyTorch's operations of this and lower levels
+    level: int  # the segment runs after PyTorch's operations of this and lower levels
     graph: fx.GraphModule
     operands: tuple[fx.Node, ...]
     results: tuple[fx.Node, ...]

@@ -87,7 +87,7 @@ def _spread(lowering: Lowering, x: Node, axes: Sequence[TransposedAxis], weights
             groups: int) -> Node:
     """The layer, its pixels in order, as an image."""
     high, wide = axes
-    channels = weights.shape[1]  # of a group
+    channels = weights.shape[1]  # output channels of a group
     n, phases = x.shape[0], high.stride * wide.stride
     filters = _phases(weights, axes, groups)
     try:

@@ -57,7 +57,7 @@ def _runs(nodes: NodeList, images: int, cache: int) -> list[Run]:
     order = [node for node in nodes  # views of indices stay where they are: a Gather alone reads them
              if not isinstance(node, Constant | Input) and indices_view(node) is None]
     counts = sorted({min(1 << exponent, images) for exponent in range(MOST_BANDS.bit_length())})
-    least: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # by bands of the last node: bytes, bands of all
+    least: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # last node's bands -> bytes, bands of all
     for node, crossing in zip(order, _crossing(nodes, order, images), strict=True):
         other, path = min(least.values())
         allowed = counts if _is_local(node, images) else [1]

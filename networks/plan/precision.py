@@ -115,7 +115,7 @@ def _store_bf16(nodes: NodeList, results: Sequence[str], bf16: Element) -> None:
     """Let values be bf16 in memory as far as their readers allow it."""
     wide = {_source(node) for node, dtype in zip(nodes.results, results, strict=True) if dtype == "fp32"}
     wide |= {_source(read) for node in nodes for read in _read_as_fp32(node)}
-    computed: set[Node] = set()  # from layers or tables
+    computed: set[Node] = set()  # values that depend on layers or tables
     statistics = _statistics(nodes)
     for node in nodes:
         if isinstance(node, Layer | Gather | AttentionHeads) or any(read in computed for read in node.inputs):

@@ -57,7 +57,7 @@ class KernelBinder:
         self.device = device
         self.threads = threads
         self._compiler = compiler
-        self.blocks = scratch()  # for intermediate results of programs
+        self.blocks = scratch()  # memory of the programs' intermediate results
         self._workspaces = scratch()
         self._constants = SharedConstants() if constants is None else constants
 

@@ -20,7 +20,7 @@ from ..steps.view import View
 from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import OTHER, X, Y
 
-MOST_JOBS = 16  # of one product; for more, A and B, and then C, are copied so that their matrices are evenly spaced
+MOST_JOBS = 16  # per product; beyond it, A and B, and then C, are copied so that their matrices are evenly spaced
 
 Axis: TypeAlias = tuple[int, tuple[int, ...]]  # the size, and the steps in A, B and C
 

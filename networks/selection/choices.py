@@ -31,7 +31,7 @@ class Choice:
 
     problem: Problem
     configuration: Configuration | None
-    seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
+    seconds: float | None = None  # time of our kernel beside PyTorch's; None where not measured
     pytorch_seconds: float | None = None
     slower: bool = False  # whether PyTorch's operation is clearly faster; it computes if the network gains by it
     verified: bool = False  # whether it is the result of a verification, not a proposal

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 
-HALVINGS = 60  # of the interval in which the factor is searched; more than a double has binary digits
+HALVINGS = 60  # the search for a factor halves its interval more often than a double has binary digits
 
 
 def guarded(run: Callable[[], object], deadline: Deadline, reserve: float = 0.0) -> Callable[[], object]:

@@ -56,7 +56,7 @@ def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGr
         compiled = torch.compile(copied, backend="inductor", dynamic=False, options={"freezing": True})
         with torch.no_grad():
             compiled(*examples)
-    except Exception as error:  # of many kinds: a missing compiler, an operation that Inductor cannot lower
+    except Exception as error:  # many kinds: a missing compiler, an operation that Inductor cannot lower
         cause = getattr(error, "inner_exception", None) or error
         raise UnavailableError(f"Inductor cannot compile the graph: {one_line(cause, 150)}") from None
     return PeerGraph(INDUCTOR, compiled)

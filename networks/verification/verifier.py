@@ -37,7 +37,7 @@ from .budget import divide, guarded
 from .layer_times import LayerTimes, layer_times
 from .speed_ratio import SpeedRatio, measure_ratio
 
-LEAST_SECONDS = 2.0  # for one layer; with 0.4 s, noise chose and networks became 5 to 10 % slower than predicted
+LEAST_SECONDS = 2.0  # a layer; with 0.4 s, noise chose and networks became 5 to 10 % slower than predicted
 LEAST_GAIN = 0.002  # share of the network's time; less is within the noise of a comparison of networks
 UNKNOWN = 0.15  # uncertainty of a layer for which the predictor estimates no confidence
 START_SECONDS = 1.5  # assumed for a worker's start, its operands and the comparison with PyTorch's operation

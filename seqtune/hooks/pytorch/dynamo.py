@@ -128,11 +128,11 @@ class ShapedPrograms:
                          if index not in {*self.weights, *self.numbers}]
         self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
                                            device_of_pytorch())
-        self.programs: dict[Any, CompiledGraph] = {}  # by the forms of the operands; the one used last is the last
+        self.programs: dict[Any, CompiledGraph] = {}  # forms of the operands -> program, the latest last
         self.refused: set[Any] = set()  # forms that have no program
         self._fallback: Callable[..., Any] | None = None  # computes all values where there is no program
         self._verified: set[Any] = set()  # the first forms, whose layers are measured
-        self._choices: dict[tuple[str, Problem], Choice] = {}  # of all shapes, by the device's key
+        self._choices: dict[tuple[str, Problem], Choice] = {}  # choices for all shapes, by the device's key
         self._reports: dict[str, NetworkVerification] = {}  # on verified shapes, by their graphs' digests
         self._verdict: GraphVerdict | None = None
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
@@ -193,7 +193,7 @@ class ShapedPrograms:
                                  {index: values[index].item() for index in self.numbers})
         examples = tuple(values[index] for index in self.operands)
         try:
-            with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
+            with compile_lock:  # Dynamo's lock: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
             compiled = self._compiled(program, examples, verify)
         except SeqtuneError:
