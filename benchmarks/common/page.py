@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.report import style, words, write_json
+from benchmarks.common.report import words, write_json
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.reporting.style import style
 
 Results = Mapping[str, Any]  # the content of a JSON file
 RESULTS = "results"  # the folder inside the one given by --out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +97,13 @@ def warm_threads(count: int) -> None:
 def run_program(name: str, program: Callable[[], None]) -> None:
     """Run a program; a SeqtuneError becomes one line on standard error and its exit code: 1 failed, 2 misused."""
     try:
-        program()
+        try:
+            program()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `python -m benchmarks ... | head`; the interpreter flushes once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except SeqtuneError as error:
         print(f"{name}: {one_line(error, LONGEST_LINE)}", file=sys.stderr)
         sys.exit(error.exit_code)

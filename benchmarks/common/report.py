@@ -1,4 +1,4 @@
-"""Parts of a report: Markdown tables, JSON files, the facts of the machine, and figures (`seqtune.reporting.style`)."""
+"""Parts of a report: Markdown tables, JSON files and the facts of the machine."""
 
 from __future__ import annotations
 
@@ -10,49 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.kernels.files import write_whole
-from seqtune.reporting.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    TICKS,
-    VERMILION,
-    apart,
-    height,
-    save,
-    share_axis,
-    style,
-)
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
-
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PURPLE",
-    "SKY",
-    "TICKS",
-    "VERMILION",
-    "Row",
-    "apart",
-    "height",
-    "machine",
-    "markdown",
-    "processor",
-    "save",
-    "share_axis",
-    "style",
-    "today",
-    "words",
-    "write_json",
-]
 
 Row = dict[str, Any]  # one row of a table, a figure or a JSON file
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.contest import Contestant
+from benchmarks.common.progress import say
 from benchmarks.common.report import Row
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
@@ -94,7 +95,7 @@ def compare(run: Run) -> str:
             else:
                 rows += more
                 compared.add(task.problem.key)
-                run.say(f"  {number} of {len(tasks)}: {task.problem.brief()}")
+                say(f"  {number} of {len(tasks)}: {task.problem.brief()}")
             notes = list(dict.fromkeys(notes))
             run.store({"compared": rows, "notes": notes})
     if not rows:

@@ -20,6 +20,7 @@ from functools import cache
 
 import numpy as np
 
+from benchmarks.common.progress import say
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, KernelError, SeqtuneError, UnavailableError, one_line
@@ -226,4 +227,4 @@ def ordered(run: Run, task: Task, candidates: Sequence[Configuration]) -> Plan:
 def _report(run: Run, index: int, count: int, what: str = "") -> None:
     if index % 25 == 0:
         left = "" if math.isinf(run.left) else f", {run.left:.0f} s left"
-        run.say(f"  {what}{index} of {count} problems{left}")
+        say(f"  {what}{index} of {count} problems{left}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on, publish
+from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
@@ -102,7 +103,7 @@ def judged_rows(run: Run, data: Dataset) -> list[Row]:
                 groups.setdefault(group_of(task.problem), []).append(task)
     table: list[Row] = []
     for group, tasks in sorted(groups.items()):
-        run.say(f"  judging {len(tasks)} problems of {group}")
+        say(f"  judging {len(tasks)} problems of {group}")
         for row in share_rows(replayed(tasks, {PREDICTOR: predictor_for(run.device, name)}, [PREDICTOR, "random"],
                                        COUNTS)):
             table.append({"group": group, "method": name_of(name) if row.method == PREDICTOR else row.method,

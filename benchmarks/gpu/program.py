@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.common.program import OneLineParser, positive, several
+from benchmarks.common.progress import say
 from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import kernel
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.stop_request import interrupted_by_sigterm
 
 from .problems import problems_of
@@ -37,17 +39,16 @@ REPORT = "report"  # the task that measures nothing
 PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")  # whose versions the page names
 
 
-def run_tasks(run: Run, tasks: Mapping[str, Task], until: float = math.inf, required: bool = False) -> list[str]:
-    """Run the tasks, each within its part of the time until `until`; return the names of those that failed.
+def run_tasks(run: Run, tasks: Mapping[str, Task], required: bool = False) -> list[str]:
+    """Run the tasks, each within its part of the run's time; return the names of those that failed.
 
     A task whose device or package is missing is left out; if tasks are `required`, it has failed. Raises
     InterruptedTuning on Ctrl-C.
     """
-    failed = []
+    failed, whole = [], run.deadline
     for index, (name, task) in enumerate(tasks.items()):
-        began = run.clock()
-        run.deadline = began + (until - began) / (len(tasks) - index)
-        run.say(f"{name}: {TASKS[name][1]}" + ("" if math.isinf(run.left) else f" (at most {run.left:.0f} s)"))
+        run.deadline = whole.part(1 / (len(tasks) - index))
+        say(f"{name}: {TASKS[name][1]}" + ("" if math.isinf(run.left) else f" (at most {run.left:.0f} s)"))
         try:
             end = task(run)
         except KeyboardInterrupt:
@@ -59,7 +60,7 @@ def run_tasks(run: Run, tasks: Mapping[str, Task], until: float = math.inf, requ
             kind = "" if isinstance(error, SeqtuneError) else f"{type(error).__name__}: "
             end = f"FAILED: {kind}{one_line(error)}"
             failed.append(name)
-        run.say(f"{name}: {end} ({run.clock() - began:.1f} s)")
+        say(f"{name}: {end} ({run.deadline.elapsed:.1f} s)")
     return failed
 
 
@@ -81,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     add, defaults = options.add_argument, Options.__dataclass_fields__
     add("--out", type=Path, default=Path("gpu"), metavar="FOLDER", help="the folder of the results (default: gpu)")
     add("--tasks", type=several(tuple(TASKS)), metavar="NAME,...", help="default: all, in this order")
-    add("--minutes", type=minutes, help="end this call after so many minutes")
+    add("--minutes", type=minutes, default=math.inf, help="end this call after so many minutes")
     add("--device", default="cuda:0", help="the device to measure on, such as triton:0 (default: cuda:0)")
     add("--problems", nargs="+", default=PROBLEMS, metavar="SET",
         help="gemm:DTYPE and conv2d:DTYPE are problems of well-known models; others are named sets, such as "
@@ -115,21 +116,20 @@ def run_of(given: argparse.Namespace) -> Run:
         gpu = Gpu.present(given.device)
     options = Options(problems_of(given.problems, given.count), given.kernels, given.checkpoint, given.checked,
                       given.configurations, given.compared, not given.libraries_only, seed=given.seed)
-    return Run(given.out, gpu, options)
+    return Run(given.out, gpu, options, Deadline(60 * given.minutes))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     given = parser().parse_args(arguments)
     run = run_of(given)
-    until = run.clock() + 60 * given.minutes if given.minutes else math.inf
     with interrupted_by_sigterm(), run.alone():
         if given.tasks != [REPORT]:
             held_out = {*read_run(run.folder).get("held_out", ()), *run.options.problems.held_out}
             run.store({"packages": {name: version for name in PACKAGES if (version := version_of(name))},
                        "held_out": sorted(held_out)})
         tasks: dict[str, Task] = {name: resolve(TASKS[name][0]) for name in given.tasks or TASKS}  # type: ignore[misc]
-        failed = run_tasks(run, tasks, until, required=given.tasks is not None)
+        failed = run_tasks(run, tasks, required=given.tasks is not None)
     if failed:
         raise SeqtuneError(f"failed: {', '.join(failed)}; the reasons stand above; run again to try them")
 

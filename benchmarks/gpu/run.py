@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +33,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.tuner.backends.compilers import CompilerAhead, compiler_ahead
 from seqtune.tuner.backends.discovery import check_present, find
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 from seqtune.tuner.measuring.runner import Measurer, Runner
 
@@ -105,13 +103,12 @@ class Options:
 
 @dataclass(slots=True)
 class Run:
-    """One call in a folder. `deadline` is that of the task in progress, by `clock`."""
+    """One call in a folder. `deadline` is that of the task in progress; before the tasks begin, that of them all."""
 
     folder: Path
     gpu: Gpu
     options: Options
-    deadline: float = math.inf
-    clock: Callable[[], float] = time.monotonic
+    deadline: Deadline = field(default_factory=Deadline)
 
     @property
     def device(self) -> Device:
@@ -127,11 +124,7 @@ class Run:
     @property
     def left(self) -> float:
         """The seconds that are left for the task in progress; 0 when its time is up."""
-        return max(0.0, self.deadline - self.clock())
-
-    def say(self, text: str) -> None:
-        """Show progress on standard error."""
-        print(text, file=sys.stderr, flush=True)
+        return self.deadline.left
 
     def journal(self, name: str = JOURNAL) -> Journal:
         """Open a journal of the folder, which knows the device."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on
-from benchmarks.common.report import BLACK, BLUE, GREY, Row, markdown, save, style
+from benchmarks.common.report import Row, markdown
+from seqtune.reporting.style import BLACK, BLUE, GREY, save, style
 
 from .problem_sets import PROBLEM_SETS, Comparison, ProblemSet, described
 

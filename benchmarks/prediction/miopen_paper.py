@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
-from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
+from benchmarks.common.report import Row, markdown, today, write_json
 from seqtune.errors import MisuseError
 from seqtune.predictor.translator.threads import one_thread
+from seqtune.reporting.style import BLACK, BLUE, GREY, ORANGE, SKY, save, style
 
 if TYPE_CHECKING:
     import numpy as np

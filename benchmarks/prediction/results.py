@@ -17,7 +17,9 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, page_fro
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
-from benchmarks.common.report import (
+from benchmarks.common.report import Row, machine, markdown
+from benchmarks.prediction.checkpoint_parts import TITLES, paragraph, part_cases, parts_table
+from seqtune.reporting.style import (
     BLUE,
     GREEN,
     GREY,
@@ -25,16 +27,12 @@ from benchmarks.common.report import (
     PURPLE,
     SKY,
     VERMILION,
-    Row,
     apart,
     height,
-    machine,
-    markdown,
     save,
     share_axis,
     style,
 )
-from benchmarks.prediction.checkpoint_parts import TITLES, paragraph, part_cases, parts_table
 
 # name -> colour, marker, width, dashes; the order of the table's columns
 LINES: dict[str, tuple[str, str, float, str]] = {

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.progress import say
 from benchmarks.common.report import markdown
 from benchmarks.common.revisions import HERE, checkout
 from seqtune.errors import MisuseError, SeqtuneError
@@ -189,7 +190,7 @@ def run(before: str, problems: int, devices: Sequence[str]) -> list[Difference]:
                 own.mkdir()
                 answers.append(answer(tree, folder, question, own))
             differences.append(compare(question.name, *answers))
-            print(f"{question.name}: {differences[-1].different} of {differences[-1].parts} differ", file=sys.stderr)
+            say(f"{question.name}: {differences[-1].different} of {differences[-1].parts} differ")
         return differences
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from pathlib import Path
 
 from benchmarks.common.page import add_out, check_ready, publish
 from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.progress import say
 from benchmarks.programs import load
 from benchmarks.search.comparison import Finished, compare
 from benchmarks.search.peers import LIVE_STRATEGIES, PREFIX, STRATEGIES, check_installed
@@ -134,6 +134,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results, text, draw = load(kind.report)(given, outcomes)
     print(json.dumps(results, allow_nan=False) if given.json else text)
     if finished.left:
-        print(f"{finished.left} searches and contests are left; run the same command again", file=sys.stderr)
+        say(f"{finished.left} searches and contests are left; run the same command again")
     elif given.out is not None:
         publish(given.out, load(kind.page), results, draw)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.page import Page, Results, evaluated
+from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.search.comparison import Finished, Search
 from benchmarks.search.peers import PREFIX, Peer, cache_path, searchable, write_cache
@@ -106,7 +106,7 @@ def spaces(given: argparse.Namespace, methods: Sequence[str]) -> list[RecordedPr
     for recorded in recorded_spaces(read_dataset(given.data), transfer, parts(given.problems), parts(given.devices)):
         reason = searchable(recorded) if any(name.startswith(PREFIX) for name in methods) else None
         if reason is not None:
-            print(f"{recorded.space} on {recorded.device} is left out: {reason}", file=sys.stderr)
+            say(f"{recorded.space} on {recorded.device} is left out: {reason}")
             continue
         problems.append(RecordedProblem(recorded, max(1, *given.budgets), given.seeds, given.jobs, records_of_devices))
     return problems

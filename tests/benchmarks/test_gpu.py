@@ -39,6 +39,7 @@ from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.installation.optional import needs, skip_without_device
@@ -206,8 +207,8 @@ def test_the_time_is_divided_among_the_tasks_that_are_left(tmp_path: Path) -> No
         now[0] += 3.0
         return ""
 
-    run = replace(run_with(tmp_path, Stub()), clock=lambda: now[0])
-    program.run_tasks(run, {"check": work, "measure": work, "report": work}, until=30.0)
+    run = replace(run_with(tmp_path, Stub()), deadline=Deadline(30.0, lambda: now[0]))
+    program.run_tasks(run, {"check": work, "measure": work, "report": work})
     assert given == [10.0, 13.5, 24.0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -12,9 +13,9 @@ import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks.common.contest import Contestant, take_turns
-from benchmarks.common.report import apart
 from benchmarks.prediction.results import draw, table
 from benchmarks.programs import PROGRAMS
+from seqtune.reporting.style import apart
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
@@ -53,6 +54,16 @@ def test_an_unknown_program_is_one_line(programs: Programs) -> None:
     assert done.stderr == "benchmarks: no program is called 'nothing' (python -m benchmarks lists them)\n"
 
 
+@pytest.mark.parametrize("arguments", [(), ("headline", "--help")])
+def test_a_reader_that_leaves_early_sees_no_traceback(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, stdout=writing,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.stderr == ""
+
+
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks", "results", "--out", str(tmp_path / "out"), "--data",
                            str(tmp_path / "none.parquet")], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -88,8 +99,6 @@ def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
     found = apart([2.0, 1.9, 2.1, 2.4], 1.0)
     assert sorted(found) == [found[1], found[0], found[2], found[3]]
     assert min(b - a for a, b in zip(sorted(found), sorted(found)[1:], strict=False)) >= 1.0 - 1e-12
-
-
 
 
 def test_turns_are_taken_by_all_in_random_orders() -> None:
