@@ -5,26 +5,23 @@ It also writes the figures again that README.md and docs/index.md quote.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.page import RESULTS, Page, add_out, page_from
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
+from benchmarks.common.report import read_json
 from benchmarks.programs import PAGES, load
 from seqtune.errors import FormatError
-from seqtune.kernels.files import read_bounded, write_whole
-
-LARGEST_FILE = 10_000_000  # bytes
+from seqtune.kernels.files import write_whole
 
 
 def page_of(name: str, folder: Path) -> Page:
     """Make a page from its JSON file in a folder. Raises FormatError if the file is not one of that program."""
     path = folder / f"{name}.json"
     try:
-        results = json.loads(read_bounded(path, LARGEST_FILE))
-        return page_from(load(PAGES[name]), results)
+        return page_from(load(PAGES[name]), read_json(path))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise FormatError(f"{path} is not what its program writes: {error!r:.100}") from None
 

@@ -41,7 +41,7 @@ PROGRAMS: Mapping[str, Program] = {
                           "headline", quoted=True),
     "results": _one_page("benchmarks.prediction.results", "evaluate predictions on held-out problems", "results",
                          quoted=True),
-    "locked": _one_page("benchmarks.prediction.locked", "judge the locked test set live", "locked"),
+    "locked": _one_page("benchmarks.prediction.locked", "evaluate the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
@@ -53,7 +53,7 @@ PROGRAMS: Mapping[str, Program] = {
     "networks": Program("benchmarks.networks.program:main", "compare whole networks with their peers", {
         "networks": "benchmarks.networks.page:page"}),
     "predicted_layers": Program("benchmarks.networks.predicted_layers:main",
-                                "judge predictions for layers of networks that no model learned from"),
+                                "evaluate predictions for layers of networks that no model learned from"),
 
     "latency": _one_page("benchmarks.speed.latency", "time a prediction", "latency"),
 

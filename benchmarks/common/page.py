@@ -10,21 +10,19 @@ appear on the page as further caveats, and disappear when the program runs again
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.report import words, write_json
+from benchmarks.common.report import read_json, words, write_json
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.files import write_whole
 from seqtune.reporting.style import style
 
 Results = Mapping[str, Any]  # the content of a JSON file
 RESULTS = "results"  # the folder inside the one given by --out
-LARGEST_FILE = 10_000_000  # bytes of a JSON file
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,10 @@ def published(out: Path | None, name: str) -> dict[str, Any]:
     path = None if out is None else out / RESULTS / f"{name}.json"
     if path is None or not path.exists():
         return {}
-    try:
-        return dict(json.loads(read_bounded(path, LARGEST_FILE)))
-    except (ValueError, TypeError) as error:
-        raise FormatError(f"{path} has no JSON object: {error!r:.100}") from None
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} has no JSON object")
+    return content
 
 
 def publish(out: Path | None, page: Callable[[Results], Page], results: Results,
@@ -122,7 +120,6 @@ def publish(out: Path | None, page: Callable[[Results], Page], results: Results,
     if out is None:
         return
     folder = out / RESULTS
-    folder.mkdir(parents=True, exist_ok=True)
     written = page_from(page, results)
     write_json(folder / f"{written.name}.json", results)
     if draw is not None:

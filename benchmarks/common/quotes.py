@@ -6,16 +6,15 @@ figure stands in one place. `python -m benchmarks pages --out docs` writes all q
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from benchmarks.common.page import RESULTS
+from benchmarks.common.report import read_json
 from benchmarks.programs import QUOTES, load
 from seqtune.errors import FormatError
-from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.files import write_whole
 
-LARGEST_FILE = 10_000_000  # bytes of a JSON file
 FIGURES = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
@@ -33,8 +32,7 @@ def with_quotes(text: str, results: Path, way: str) -> str:
         begin, name, end = match.groups()
         try:
             quote = load(QUOTES[name])
-            content = json.loads(read_bounded(results / f"{name}.json", LARGEST_FILE))
-            return f"{begin}{quote(content, way).strip()}\n{end}"
+            return f"{begin}{quote(read_json(results / f'{name}.json'), way).strip()}\n{end}"
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FormatError(f"no figures to quote from {results / name}.json: {error!r:.100}") from None
 

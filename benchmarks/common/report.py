@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.kernels.files import write_whole
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded, write_whole
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
 
+LARGEST_FILE = 10_000_000  # bytes of a JSON file
 Row = dict[str, Any]  # one row of a table, a figure or a JSON file
 
 
@@ -56,6 +58,15 @@ def words(machine: Mapping[str, str]) -> str:
     return f"{text}; {machine['toolchain']}" if "toolchain" in machine else text
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises FormatError."""
+    try:
+        return json.loads(read_bounded(path, LARGEST_FILE))
+    except (ValueError, RecursionError):
+        raise FormatError(f"{path} is not what this program writes; remove it") from None
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Write an indented JSON file with a final newline."""
+    """Write an indented JSON file with a final newline, and make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -82,9 +82,9 @@ class ContestOutcome:
     verification: dict[str, Any] | None = None  # what the budget was spent on
 
 
-def hold_contest(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
+def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
                  prepare: Prepare = ours) -> ContestOutcome:
-    """Hold a contest in this process; `prepare` makes our contestants."""
+    """Run a contest in this process; `prepare` makes our contestants."""
     import torch
 
     device, = llvm_devices([assignment.threads])
@@ -157,9 +157,9 @@ def error_of(results: Sequence[Any], reference: Sequence[Any]) -> float:
 
 
 def main() -> None:
-    """Hold the contest whose assignment is the first argument, in JSON; write its outcome to the second."""
+    """Run the contest whose assignment is the first argument, in JSON; write its outcome to the second."""
     assignment = Assignment(**json.loads(sys.argv[1]))
-    Path(sys.argv[2]).write_text(json.dumps(asdict(hold_contest(assignment))))
+    Path(sys.argv[2]).write_text(json.dumps(asdict(compare_all(assignment))))
 
 
 if __name__ == "__main__":

@@ -22,16 +22,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
+from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.page import check_ready, publish, published
 from benchmarks.common.program import parser_of, positive, several
 from benchmarks.common.progress import say
-from benchmarks.common.report import Row, machine
-from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.files import read_bounded, write_whole
+from benchmarks.common.report import Row, machine, read_json
+from seqtune.errors import FormatError, MisuseError, UnavailableError
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 
 from .case import TOLERANCES
@@ -43,7 +43,6 @@ from .peers import PEERS
 from .rows import row_of, summaries
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGEST_OUTCOME = 10_000_000  # bytes
 LONGEST_SECONDS = 3600.0  # of one contest
 
 
@@ -60,57 +59,53 @@ def assignments(given: argparse.Namespace) -> list[Assignment]:
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
-def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> ContestOutcome:
-    """Hold a contest in a process of its own, or read its outcome if it was held before.
+def outcome_of(assignment: Assignment, finished: Finished, facts: Mapping[str, str],
+               python: str = sys.executable) -> ContestOutcome:
+    """The outcome of a contest that runs in a process of its own, or the stored one. Raises FormatError.
 
-    A contest that fails leaves out all its contestants, and is held again the next time. Raises FormatError and
-    MisuseError if a file of `state` is none of such a contest on this machine.
+    A contest that fails leaves out all its contestants, and runs again the next time.
     """
-    path = state / f"{assignment.name}.json"
-    key = {"assignment": {**asdict(assignment), "hold": False, "peers": list(assignment.peers)},
-           "machine": {name: fact for name, fact in facts.items() if name != "date"}}
-    if path.exists():
-        return stored(path, key)
+    machine_facts = {name: fact for name, fact in facts.items() if name != "date"}
+    names = assignment.name, checksum([{**asdict(assignment), "hold": False}, machine_facts])
+    try:
+        content = finished.get(names, partial(run_contest, assignment, python))
+    except UnavailableError as error:
+        say(f"{assignment.name}: {error}")
+        left_out = dict.fromkeys((*assignment.peers, *assignment.own), str(error))
+        return ContestOutcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
+    try:
+        return ContestOutcome(**content)
+    except TypeError as error:
+        path = finished.path(*names)
+        raise FormatError(f"{path} is no outcome of a contest: {error!r:.100}; delete it to measure again") from None
+
+
+def run_contest(assignment: Assignment, python: str) -> Row:
+    """Run a contest in a process of its own; return its outcome as JSON. Raises UnavailableError if it fails."""
     with TemporaryDirectory() as folder:
         written = Path(folder) / "outcome.json"
-        command = [sys.executable, "-m", "benchmarks.networks.contest", json.dumps(asdict(assignment)), str(written)]
+        command = [python, "-m", "benchmarks.networks.contest", json.dumps(asdict(assignment)), str(written)]
         try:
             done = subprocess.run(command, cwd=ROOT, timeout=LONGEST_SECONDS, check=False, env={
                 "TORCHINDUCTOR_CACHE_DIR": folder,  # a fresh one: otherwise an earlier run makes Inductor ready sooner
                 **os.environ, "OMP_NUM_THREADS": str(assignment.threads)})
-            reason = f"the process of the contest failed with status {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
-            reason = f"the contest was not done after {LONGEST_SECONDS:.0f} s"
-        if reason:
-            say(f"{assignment.name}: {reason}")
-            left_out = dict.fromkeys((*assignment.peers, *assignment.own), reason)
-            return ContestOutcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
-        write_whole(path, json.dumps({**key, "outcome": json.loads(written.read_text())}) + "\n")
-    return stored(path, key)
-
-
-def stored(path: Path, key: Mapping[str, Any]) -> ContestOutcome:
-    """Read an outcome that was kept. Raises FormatError, or MisuseError if it belongs to other options or machines."""
-    try:
-        content = json.loads(read_bounded(path, LARGEST_OUTCOME))
-        outcome = ContestOutcome(**content["outcome"])
-        same = all(content[name] == fact for name, fact in key.items())
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{path} is no outcome of a contest: {error!r:.100}; delete it to hold it again") from None
-    if not same:
-        raise MisuseError(f"{path} was measured with other options or on another machine; choose another --state")
-    return outcome
+            raise UnavailableError(f"the contest was not done after {LONGEST_SECONDS:.0f} s") from None
+        if done.returncode:
+            raise UnavailableError(f"the process of the contest failed with status {done.returncode}")
+        return dict(read_json(written))
 
 
 def run(given: argparse.Namespace, state: Path) -> None:
-    """Hold the contests and write the results."""
+    """Run the contests and write the results."""
     import torch
 
     from seqtune.tuner.backends.discovery import find
 
     facts = machine([find("llvm:0")])
     facts["toolchain"] += f", torch {torch.__version__}"
-    rows: list[Row] = [row_of(held(assignment, state, facts)) for assignment in assignments(given)]
+    finished = Finished(state)
+    rows: list[Row] = [row_of(outcome_of(assignment, finished, facts)) for assignment in assignments(given)]
     results = {"machine": facts, "rows": [*rows, *summaries(rows)]}
     before = published(given.out, "networks")
     if PREDICTED in before:

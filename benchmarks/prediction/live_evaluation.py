@@ -1,17 +1,16 @@
-"""Live evaluation in parts: problems are searched and judged on this machine, and each outcome is kept at once."""
+"""Live evaluation: problems are searched on this machine, and the proposals of all methods compared in one contest."""
 
 from __future__ import annotations
 
-import json
 import math
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from benchmarks.common.evaluation import COUNTS
+from benchmarks.common.finished import Finished
 from benchmarks.common.progress import say
-from seqtune.errors import FormatError, KernelError, SeqtuneError
+from seqtune.errors import KernelError, SeqtuneError
 from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.predictor.times.shares import OURS, Outcome
 
@@ -26,42 +25,13 @@ if TYPE_CHECKING:
 RANDOM = 24  # configurations that estimate random choices; the search has found the best time before
 
 
-class JudgedFile:
-    """The outcomes of judged problems, one JSON object in each line, written at once.
-
-    `about` is all that outcomes depend on; those of another machine, checkpoint or version are not read. Raises
-    FormatError if the file is damaged.
-    """
-
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
-        self.path, self.about = path, dict(about)
-        self.outcomes: dict[str, Outcome] = {}
-        for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), start=1):
-            try:
-                content = json.loads(line)
-                if content["about"] == self.about:
-                    outcome = Outcome.from_json(content)
-                    self.outcomes[outcome.problem] = outcome
-            except (ValueError, LookupError, TypeError, FormatError):
-                raise FormatError(f"{path}:{number} is not what this program writes; remove the line") from None
-
-    def add(self, outcome: Outcome) -> None:
-        """Store an outcome."""
-        with self.path.open("a") as file:
-            file.write(json.dumps({**outcome.to_json(), "about": self.about}) + "\n")
-        self.outcomes[outcome.problem] = outcome
-
-
-def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int) -> MeasuredTask | None:
-    """Search a problem, or take its trials from the journal; None if no kernel solves it."""
+def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int) -> MeasuredTask:
+    """Search a problem, or take its trials from the journal. Raises KernelError if no kernel solves it."""
     from seqtune.kernels.task import MeasuredTask, Task
     from seqtune.tuner.run.local_run import tune
     from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
-    try:
-        task = Task.of(problem, device)
-    except KernelError:
-        return None
+    task = Task.of(problem, device)
     strategy = "random" if len(task) <= trials else "local"
     tune(task, journal, runner, Budget(trials=trials), TuningOptions(strategy, finals=Finals(count=0)))
     return MeasuredTask.of_times(task, {
@@ -69,30 +39,35 @@ def searched(problem: Problem, device: Device, journal: Journal, runner: Runner,
         for configuration, measurement in journal.trials(problem, device, task.kernels).items()})
 
 
-def judge_live(proposers: Mapping[str, Predictor], methods: Sequence[str], device: Device, problems: Sequence[Problem],
-               judged: JudgedFile, journal: Journal, trials: int, until: float) -> int:
-    """Search each problem that is not judged yet, and hold a contest of the proposals of all methods.
+def live_outcomes(proposers: Callable[[], Mapping[str, Predictor]], methods: Sequence[str], device: Device,
+                  problems: Sequence[Problem], depends_on: str, finished: Finished, journal: Journal,
+                  trials: int) -> list[Outcome]:
+    """Search each problem and compare the proposals of all methods in a contest; return what is finished.
 
-    It ends at the time `until` of the monotonic clock, in seconds. Returns the number of problems that remain.
+    `proposers` are asked for when the first problem is evaluated; `depends_on` is the checksum of everything else that
+    the outcomes depend on. Problems that no kernel solves, or on which nothing runs, are left out.
     """
     from seqtune.predictor.times.evaluation import EvaluateOptions, LiveContest, live_outcome
 
-    todo = [problem for problem in problems if problem.key not in judged.outcomes]
+    outcomes = []
     with LiveContest(device, lambda step: None) as contest:
-        for number, problem in enumerate(todo):
-            if time.monotonic() >= until:
-                return len(todo) - number
+        def evaluated(problem: Problem) -> dict[str, object]:
+            outcome = live_outcome(problem, device, proposers(), methods, COUNTS, contest,
+                                   EvaluateOptions(sample=RANDOM),
+                                   searched(problem, device, journal, contest.runner, trials))
+            say(f"{kind_of(problem)}: {math.exp(outcome.log_shares[OURS, 0]):.3f}")
+            return outcome.to_json()
+
+        for problem in problems:
             try:
-                known = searched(problem, device, journal, contest.runner, trials)
-                if known is None:
-                    continue
-                judged.add(live_outcome(problem, device, proposers, methods, COUNTS, contest,
-                                        EvaluateOptions(sample=RANDOM), known))
+                content = finished.get((device.name, depends_on, problem.key), partial(evaluated, problem))
+            except KernelError:
+                continue
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
                     raise
                 say(f"{problem.brief()} is left out: {error}")
                 continue
-            share = math.exp(judged.outcomes[problem.key].log_shares[OURS, 0])
-            say(f"{device.name} {number + 1}/{len(todo)} {kind_of(problem)}: {problem.brief()} {share:.3f}")
-    return 0
+            if content is not None:
+                outcomes.append(Outcome.from_json(content))
+    return outcomes

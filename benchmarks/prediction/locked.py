@@ -1,4 +1,4 @@
-"""The locked test set, judged live on this machine: `python -m benchmarks locked --out docs`.
+"""The locked test set, evaluated live on this machine: `python -m benchmarks locked --out docs`.
 
 Every locked problem (`benchmarks.data.locked_problems`) is first searched: completely if its space has at most
 --trials configurations, else by a local search of that many. Then all that any method proposes, the fastest eight of
@@ -7,21 +7,22 @@ one time for all methods, the median over three builds. Shares are shown by kind
 ceiling: an oracle whose choice is measured again.
 
 The set is for the last look before a release, not for choices: the results file keeps a line for each time that it was
-looked at. The search is in a journal and every judged problem in a file next to it, so that --minutes can end a call
-and the next one goes on. Nothing else should run at the same time.
+looked at. The search is in a journal and every outcome in a file next to it, so that --minutes can end a call and the
+next one goes on. Nothing else should run at the same time.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, share_cell, share_cells
+from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish, published
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
@@ -32,8 +33,9 @@ from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.predictor.times import shares
 from seqtune.predictor.times.shares import OURS, Outcome
+from seqtune.tuner.measuring.deadline import Deadline
 
-from .live_evaluation import JudgedFile, judge_live
+from .live_evaluation import live_outcomes
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
@@ -119,33 +121,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--trials", type=positive, default=3000,
                         help="maximum number of configurations that the search measures")
-    parser.add_argument("--minutes", type=positive, help="minutes after which this call ends")
-    parser.add_argument("--problems", type=positive, metavar="N", help="judge only every N-th problem: hours less")
-    parser.add_argument("--work", type=Path, help="folder of journal and judged problems [default: the user's cache]")
+    parser.add_argument("--minutes", type=positive, default=math.inf, help="minutes after which this call ends")
+    parser.add_argument("--problems", type=positive, default=1, metavar="N",
+                        help="evaluate only every N-th problem: hours less")
+    parser.add_argument("--work", type=Path, help="folder of journal and outcomes [default: the user's cache]")
     given = parser.parse_args(arguments)
     check_ready(given.out)
     work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "locked"
     work.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + 60 * given.minutes if given.minutes else math.inf
     device = find(given.device)
-    problems = locked_problems()[::given.problems or 1]
     about = {"version": LOCKED_VERSION, "device": device.key, "machine": device.fingerprint,
              "toolchain": device.toolchain, "checkpoint": given.checkpoint, "weights": digests(find_folder(
                  given.checkpoint)), "seqtune": version("seqtune")}
-    judged, left = JudgedFile(work / "judged.jsonl", about), 0
-    if any(problem.key not in judged.outcomes for problem in problems):
-        with Journal(work / "journal.sqlite") as journal:
-            left = judge_live(fitted_methods(given.checkpoint, device), METHODS, device, problems, judged, journal,
-                              given.trials, until)
-    outcomes = [judged.outcomes[problem.key] for problem in problems if problem.key in judged.outcomes]
+    finished = Finished(work, Deadline(60 * given.minutes))
+    with Journal(work / "journal.sqlite") as journal:
+        outcomes = live_outcomes(cache(lambda: fitted_methods(given.checkpoint, device)), METHODS, device,
+                                 locked_problems()[::given.problems], checksum(about), finished, journal, given.trials)
     if outcomes:
         rows = rows_of(outcomes)
         print(f"{table(rows)}\n\n{kinds_table(rows)}")
-    if left or not outcomes:
-        print(f"{left} problems remain; run the program again")
+    if finished.left or not outcomes:
+        print(f"{finished.left} problems remain; run the program again")
         return
     look = {"date": today(), "device": device.name, "checkpoint": given.checkpoint, "seqtune": about["seqtune"]}
     earlier = published(given.out, "locked").get("looked", [])
     publish(given.out, page, {
         "machine": machine([device]), "device": device.name, "version": LOCKED_VERSION, "trials": given.trials,
-        "every": given.problems or 1, "looked": [*earlier, look], "rows": rows})
+        "every": given.problems, "looked": [*earlier, look], "rows": rows})

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, share_cells, together
+from benchmarks.common.finished import checksum
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
-from benchmarks.common.stored_options import check_options
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.predictor.times.shares import OURS
@@ -105,9 +105,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict
 
     if given.checkpoint is not None:
         return TimesModel.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
-    folder = given.work / f"without {split.name}".replace(":", "-").replace(" ", "-")
-    check_options(given.work / f"{folder.name}.json", {
-        "seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()}, folder)
+    depends_on = checksum({"seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()})
+    folder = given.work / f"without {split.name} {depends_on}".replace(":", "-").replace(" ", "-")
     if folder.exists():
         return TimesModel.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,

@@ -8,16 +8,17 @@ methods and solvers, so that a second call resumes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common.finished import Finished
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
-from benchmarks.common.report import Row, markdown, today, write_json
+from benchmarks.common.report import Row, markdown, today
 from seqtune.errors import MisuseError
 from seqtune.predictor.translator.threads import one_thread
 from seqtune.reporting.style import BLACK, BLUE, GREY, ORANGE, SKY, save, style
@@ -76,14 +77,13 @@ CAVEATS = (
 METRICS = (("exact", FEW), ("exact_top5", FEW), ("per_parameter", FEW), ("teacher_forced", MANY))
 
 
-def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods: Sequence[str],
-              epochs: int) -> tuple[list[Row], dict[str, int]]:
+def evaluate_all(files: Sequence[Path], checkpoint: LabelModel, finished: Finished, methods: Sequence[str],
+                 epochs: int) -> tuple[list[Row], dict[str, int]]:
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
-    from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions
-    from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_baselines, network_options
+    from benchmarks.prediction.label_baselines.table import BASELINES, NETWORKS, BaselineOptions
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.labels import read_labels
-    from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords
+    from seqtune.predictor.labels.classifier_chain import ChainWords
     from seqtune.predictor.labels.predictors import Beam
     from seqtune.predictor.labels.translator import LabelWords
 
@@ -92,12 +92,10 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
               for name, solver_labels in read_labels(read_files(files)[0]).items()}
     split = {name: solver_labels.split() for name, solver_labels in labels.items()}
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
-    judged = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
-              if len(split[name][1])}
-    if any(checkpoint.learned.contains(labels.queries.hashes).mean() > 0.5 for labels in judged.values()):
+    held_out = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
+                if len(split[name][1])}
+    if any(checkpoint.learned.contains(labels.queries.hashes).mean() > 0.5 for labels in held_out.values()):
         raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
-    networks = network_options(epochs, threads=1)
-    options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
     ours: dict[str, Callable[[], LabelPredictor]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
         "transformer": lambda: Beam(LabelWords(checkpoint.network, checkpoint.vocabulary)),
@@ -105,37 +103,27 @@ def judge_all(files: Sequence[Path], checkpoint: LabelModel, work: Path, methods
     }
     rows: list[Row] = []
     for title in methods:
+        options = BaselineOptions(replace(NETWORKS, epochs=epochs, state=finished.path(title, suffix="-state")))
         if title in EACH:
-            for name in judged:
-                rows += _stored_rows(work, title, {name: judged[name]}, lambda name=name, title=title: fit_baselines(  # type: ignore[misc]
-                    {name: fitting[name]}, options=options, names=(title,))[title])
-        elif title in JOINT:
-            kept = replace(options, networks=replace(networks, state=work / f"{title}-state"))
-            rows += _stored_rows(work, title, judged, lambda title=title, kept=kept: fit_baselines(  # type: ignore[misc]
-                fitting, _step, kept, (title,))[title])
+            for name, part in held_out.items():
+                rows += _rows_of(finished, title, {name: part},
+                                 partial(BASELINES[title], {name: fitting[name]}, options))
         else:
-            rows += _stored_rows(work, title, judged, ours[title])
+            rows += _rows_of(finished, title, held_out,
+                             ours[title] if title in OURS else partial(BASELINES[title], fitting, options))
     return rows, {name.removeprefix("miopen."): len(part) for name, part in fitting.items()}
 
 
-def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
-                 make: Callable[[], LabelPredictor]) -> Iterator[Row]:
-    """Yield the rows of a method, from WORK if stored there; the method is trained when the first is missing."""
-    from dataclasses import asdict
-
+def _rows_of(finished: Finished, title: str, held_out: Mapping[str, Labels],
+             make: Callable[[], LabelPredictor]) -> Iterator[Row]:
+    """Yield the rows of a method by solver; the method is trained when the first row is not finished yet."""
     from seqtune.predictor.labels.scores import score_labels
 
-    method: LabelPredictor | None = None
-    for name, labels in judged.items():
-        path = work / title / f"{name.removeprefix('miopen.')}.json"
-        if not path.is_file():
-            _step(f"{title}: {name}, {len(labels)} labels")
-            method = method or make()
-            rows = [{"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
-                     for row in score_labels(method, {name: labels})]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, rows)
-        yield from json.loads(path.read_text())
+    method = cache(make)
+    for name, labels in held_out.items():
+        yield from finished.get((title, name.removeprefix("miopen.")), lambda name=name, labels=labels: [  # type: ignore[misc]
+            {"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
+            for row in score_labels(method(), {name: labels})])
 
 
 def summary(rows: Sequence[Row], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
@@ -167,15 +155,15 @@ def choice_results(races: SolverTimings, checkpoint: LabelModel, most: int | Non
     """
     import numpy as np
 
-    from benchmarks.prediction.label_baselines.solver_trees import TreeChoice, with_trees
+    from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
     from seqtune.predictor.labels.scores import solver_choice_rows
     from seqtune.predictor.labels.solver_choice import choose
 
-    held_out: np.ndarray[Any, Any] = races.queries.held_out
-    judged, fitting = races.take(np.flatnonzero(held_out)), races.take(np.flatnonzero(~held_out))
-    trees = TreeChoice(fitting, most=most, threads=1).choose(judged)
-    rows = solver_choice_rows(judged, choose(checkpoint.translator, judged))
-    return {"rows": with_trees(rows, solver_choice_rows(judged, trees)),
+    is_held_out: np.ndarray[Any, Any] = races.queries.held_out
+    held_out, fitting = races.take(np.flatnonzero(is_held_out)), races.take(np.flatnonzero(~is_held_out))
+    trees = solver_choice_rows(held_out, TreeChoice(fitting, most=most, threads=1).choose(held_out))
+    rows = solver_choice_rows(held_out, choose(checkpoint.translator, held_out))
+    return {"rows": [{**row.to_json(), "trees_share": other.share} for row, other in zip(rows, trees, strict=True)],
             "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
 
 
@@ -279,15 +267,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(path)
         return
     checkpoint = LabelModel.load(path)
+    finished, methods = Finished(given.work), given.methods.split(",")
+
+    def choice_of_solvers() -> Row:
+        races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
+        return {"rows": []} if races is None else choice_results(races, checkpoint, given.races)
+
     with one_thread():
-        rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
-                                 given.methods.split(","), given.epochs)
-        choice = given.work / f"choice-{given.races or 'all'}.json"
-        if "seqtune" in given.methods.split(",") and not choice.is_file():
-            _step("evaluating the choice of solvers")
-            races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
-            write_json(choice, {"rows": []} if races is None else choice_results(races, checkpoint, given.races))
-    chosen: Row = json.loads(choice.read_text()) if choice.is_file() else {"rows": []}
+        rows, counts = evaluate_all([file for file in files if "fdb" not in file.name], checkpoint, finished, methods,
+                                    given.epochs)
+        chosen: Row = finished.get(("choice", given.races or "all"), choice_of_solvers) if "seqtune" in methods else {
+            "rows": []}
     means = summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
     publish(given.out, page, {"date": today(), "means": means, "training_labels": counts, "rows": rows,

@@ -22,10 +22,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.report import Row, machine
-from benchmarks.common.stored_options import check_options
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
-from benchmarks.search.comparison import Finished, Search
+from benchmarks.search.comparison import Search
 from benchmarks.search.contest import AnswerContest, held, is_ours
 from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_page import leads_of, moments, rows_of, table
@@ -60,11 +60,12 @@ class LiveProblem:
     problem: Problem
     seeds: int
     budgets: tuple[int, ...]
+    checkpoint: str = ""  # checksum of the checkpoint that our strategies ask
 
     @property
     def names(self) -> Sequence[object]:
-        """The device, the problem and the budget."""
-        return self.device.name, self.problem.key, self.budgets[-1]
+        """The device, the problem, the budget and the checkpoint."""
+        return self.device.name, self.problem.key, self.budgets[-1], self.checkpoint
 
     def searches(self, methods: Sequence[str]) -> Sequence[Search]:
         """All methods in turn, seed by seed."""
@@ -169,12 +170,9 @@ def problems(given: argparse.Namespace, methods: Sequence[str]) -> list[LiveProb
         chosen = drawn([found[backend] for backend in backends], given.count, given.draw)
         if len(chosen) < given.count:
             raise MisuseError(f"--count {given.count}: there are only {len(chosen)} such problems")
-    if given.work is not None:
-        names = sorted({answers_for(device.backend) for device in found.values()})
-        given.work.mkdir(parents=True, exist_ok=True)
-        check_options(given.work / "options.json", {"checkpoint": {name: digests(find(name)) for name in names}},
-                      given.work)
-    return [LiveProblem(device, problem, given.seeds, given.budgets) for device, problem in chosen]
+    checkpoints = {backend: checksum(digests(find(answers_for(backend)))) for backend in found}
+    return [LiveProblem(device, problem, given.seeds, given.budgets, checkpoints[device.backend])
+            for device, problem in chosen]
 
 
 def report(given: argparse.Namespace, rows: Sequence[Row]) -> tuple[dict[str, Any], str, None]:

@@ -22,21 +22,22 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.common.finished import Finished
 from benchmarks.common.page import add_out, check_ready, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
 from benchmarks.programs import load
-from benchmarks.search.comparison import Finished, compare
+from benchmarks.search.comparison import compare
 from benchmarks.search.peers import LIVE_STRATEGIES, PREFIX, STRATEGIES, check_installed
 from seqtune.api.replaying import STRATEGIES as OURS
 from seqtune.cli.arguments import numbers, parts
 from seqtune.errors import MisuseError
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.strategies.table import strategy_factory
 
 KNOWLEDGE = ("", "history", "proposals")
@@ -128,8 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     problems = load(kind.problems)(given, methods)
     with ExitStack() as stack:
         folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtune-search-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        finished = Finished(folder, time.monotonic() + 60 * given.minutes)
+        finished = Finished(folder, Deadline(60 * given.minutes))
         outcomes = compare(problems, methods, finished)
     results, text, draw = load(kind.report)(given, outcomes)
     print(json.dumps(results, allow_nan=False) if given.json else text)

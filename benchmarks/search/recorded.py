@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.finished import Finished
 from benchmarks.common.page import Page, Results, evaluated
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
-from benchmarks.search.comparison import Finished, Search
+from benchmarks.search.comparison import Search
 from benchmarks.search.peers import PREFIX, Peer, cache_path, searchable, write_cache
 from seqtune.api.replaying import Replayed, recorded_spaces
 from seqtune.cli.arguments import parts

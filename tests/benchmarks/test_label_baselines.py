@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.prediction.label_baselines.lookup import Majority, NearestLabels
 from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions, TwoTowerRanker
-from benchmarks.prediction.label_baselines.solver_trees import TreeChoice, with_trees
-from benchmarks.prediction.label_baselines.table import BaselineOptions, fit_baselines
+from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
+from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.errors import FormatError
@@ -22,12 +22,12 @@ OPTIONS = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rou
 
 
 def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
-    scores = {name: [row.score for row in score_labels(method, label_parts[1])]
-              for name, method in fit_baselines(label_parts[0], options=OPTIONS).items()}
-    for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two networks need longer training
+    scores = {name: [row.score for row in score_labels(fit(label_parts[0], OPTIONS), label_parts[1])]
+              for name, fit in BASELINES.items()}
+    for name in ("nearest", "trees", "tree_ranker"):  # the two networks need longer training
         better = [score.exact > least.exact for score, least in zip(scores[name], scores["majority"], strict=True)]
         assert sum(better) >= 2, name
-    for name in ("trees", "trees_beam", "tree_ranker", "two_towers", "lstm"):
+    for name in ("trees", "tree_ranker", "two_towers", "lstm"):
         assert all(score.invalid == 0 for score in scores[name])
 
 
@@ -48,9 +48,9 @@ def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
 def test_the_ranker_of_towers_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
     labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "towers")
     wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
-    TwoTowerRanker.fit({MLIR: labels}, options)
+    TwoTowerRanker({MLIR: labels}, options)
     with pytest.raises(FormatError, match="other data"):
-        TwoTowerRanker.fit({MLIR: replace(labels, queries=replace(labels.queries, devices=wider))}, options)
+        TwoTowerRanker({MLIR: replace(labels, queries=replace(labels.queries, devices=wider))}, options)
 
 
 def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:
@@ -58,9 +58,8 @@ def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:
     assert timings is not None
     training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.queries.held_out,
                                                                           timings.queries.held_out))
-    rows = solver_choice_rows(held_out, TreeChoice(training, rounds=10, threads=1).choose(held_out))
-    (row,) = with_trees(rows, rows)
-    assert row["trees_share"] > 0.95 > row["default_share"]
+    row, = solver_choice_rows(held_out, TreeChoice(training, rounds=10, threads=1).choose(held_out))
+    assert row.share > 0.95 > row.default_share
 
 
 def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_many(label_data: Dataset) -> None:

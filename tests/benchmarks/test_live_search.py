@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common.finished import Finished
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.search import live_page
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
-from benchmarks.search.comparison import Finished, Search
+from benchmarks.search.comparison import Search
 from benchmarks.search.contest import AnswerContest, Answers, held
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live import LiveProblem, search_as_ours
@@ -26,6 +27,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.devices import DEVICES
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
@@ -179,7 +181,7 @@ def test_a_stored_contest_judges_stored_searches(tmp_path: Path) -> None:
     finished.get((*problem.names, "contest", "portfolio", "random", 1), contest.to_json)
     rows = problem.outcomes(results, finished)
     assert [row["share_by_trials"] for row in rows] == [[1.0, 1.0, 0.5]] * 2
-    late = Finished(tmp_path / "empty", -math.inf)
+    late = Finished(tmp_path / "empty", Deadline(0.0))
     assert (problem.outcomes(results, late), late.left) == ([], 1)
 
 

@@ -1,12 +1,9 @@
-"""The locked test set: its tables, and the file of what is judged."""
+"""The locked test set: its tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.common.evaluation import COUNTS
 from benchmarks.data.locked_problems import locked_problems
-from benchmarks.prediction.live_evaluation import JudgedFile
 from benchmarks.prediction.locked import METHODS, page, rows_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS
@@ -26,11 +23,3 @@ def test_the_locked_set_is_shown_by_kind_and_every_look_is_listed() -> None:
     assert "first proposal reaches 0.951 [0.951, 0.951]" in shown.claim
     assert all(f"| {kind} | " in shown.tables for kind in (*KINDS, "NHWC", "batch", "epilogue"))
     assert shown.caveats[-1].count("2026-01-01 (toy, seqtune 1, checkpoint default)") == 2
-
-
-def test_judged_problems_are_read_again_unless_something_changed(tmp_path: Path) -> None:
-    outcome = toy_outcome(locked_problems()[0], -0.1)
-    JudgedFile(tmp_path / "judged.jsonl", {"version": 1}).add(outcome)
-    again = JudgedFile(tmp_path / "judged.jsonl", {"version": 1})
-    assert again.outcomes == {outcome.problem: outcome}
-    assert JudgedFile(tmp_path / "judged.jsonl", {"version": 2}).outcomes == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.common.finished import Finished
 from benchmarks.search import peers, program
 from benchmarks.search import recorded as search
-from benchmarks.search.comparison import Finished, Search, compare
+from benchmarks.search.comparison import Search, compare
 from seqtune.api.replaying import recorded_spaces
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.problem_sets.similarity import distance, near
+from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.run.history import MOST_PROBLEMS
 from seqtune.tuner.run.simulation import Curves
 from tests.support.recorded_files import write_recorded
@@ -138,7 +139,7 @@ class Toy:
 
 def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadline(tmp_path: Path) -> None:
     toy, methods = Toy(), ["ours", "kt:theirs"]
-    late = Finished(tmp_path, -math.inf)
+    late = Finished(tmp_path, Deadline(0.0))
     assert (compare([toy], methods, late), late.left, toy.calls) == ([], 4, ["ready"])
     toy.calls.clear()
     assert compare([toy], methods, Finished(tmp_path)) == [[2.0], [3.0], [4.0], [5.0]]
@@ -146,7 +147,7 @@ def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadl
     toy.calls.clear()
     assert compare([toy], methods, Finished(tmp_path)) == [[2.0], [3.0], [3.0], [5.0]]
     assert toy.calls == ["ready", "ours 0", "ours 1"]
-    late = Finished(tmp_path, -math.inf)
+    late = Finished(tmp_path, Deadline(0.0))
     assert (compare([toy], ["kt:theirs"], late), late.left) == ([[3.0], [5.0]], 0)
     next(tmp_path.glob("*theirs_0.json")).write_text("[")
     with pytest.raises(FormatError, match="remove it"):

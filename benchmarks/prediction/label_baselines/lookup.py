@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.inputs import plain_columns
 from seqtune.predictor.labels.mixture_weights import by_device
-from seqtune.predictor.labels.predictors import LabelPredictions, ValueIndices
+from seqtune.predictor.labels.predictors import LabelPredictions
 
 _Group = tuple[str, str]  # names of device and kernel
 
@@ -60,7 +60,7 @@ class NearestLabels:
             scale[scale == 0] = 1.0
             self._groups[group] = (points / scale, scale, _words(labels), labels.value_indices)
 
-    def neighbours(self, labels: Labels, device: str, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    def _neighbours(self, labels: Labels, device: str, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """The row numbers of the nearest training labels on the device, nearest first: (row, min(most, labels))."""
         points, scale, words, _ = self._groups[device, labels.kernel.name]
         part = labels.take(rows)
@@ -76,18 +76,14 @@ class NearestLabels:
             neighbours.append(np.take_along_axis(near, order, axis=1))
         return np.concatenate(neighbours)
 
-    def value_indices(self, device: str, kernel: str) -> ValueIndices:
-        """The training labels of a device and kernel (label, parameter), as `neighbours` numbers them."""
-        return self._groups[device, kernel][3]
-
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         for number, device in enumerate(labels.queries.devices):
             rows = np.flatnonzero(labels.queries.device == number)
             if not len(rows) or (device.name, labels.kernel.name) not in self._groups:
                 continue
-            training = self.value_indices(device.name, labels.kernel.name)
-            for row, near in zip(rows, self.neighbours(labels, device.name, rows, 4 * count), strict=True):
+            training = self._groups[device.name, labels.kernel.name][3]
+            for row, near in zip(rows, self._neighbours(labels, device.name, rows, 4 * count), strict=True):
                 distinct = list(dict.fromkeys(map(tuple, training[near].tolist())))[:count]
                 proposed[row, :len(distinct)] = distinct
         return LabelPredictions(proposed, None)

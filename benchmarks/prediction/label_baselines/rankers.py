@@ -1,13 +1,10 @@
-"""Rankers: two towers and boosted trees that score whole configurations of a kernel.
-
-They choose among the configurations that training has seen.
-"""
+"""Rankers: two towers and boosted trees that score whole configurations, among those that training has seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.labels.classifier_chain import with_values
 from seqtune.predictor.labels.examples import Rows
@@ -31,69 +27,23 @@ from seqtune.predictor.translator.dimensions import Dimensions
 from .lookup import Majority, NearestLabels
 
 
-class LabelRanker(Protocol):
-    """Scores whole configurations of one kernel."""
-
-    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
-        """Score configurations `indices` (query, proposal, parameter): log-odds or similar, up to a constant per query,
-        (query, proposal)."""
-        ...
-
-
-class RankedLabels:
-    """Predicts the configurations that a ranker scores highest among the valid ones that training has seen."""
-
-    checked = 24  # best configurations whose validity is checked to find five
-
-    def __init__(self, ranker: LabelRanker, seen: Mapping[str, ValueIndices]) -> None:
-        self._ranker, self._seen = ranker, seen
-
-    def predict(self, labels: Labels, count: int) -> LabelPredictions:
-        seen = self._seen.get(labels.kernel.name)
-        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
-        if seen is None:
-            return LabelPredictions(proposed, None)
-        for begin in range(0, len(labels), 256):
-            rows = np.arange(begin, min(begin + 256, len(labels)))
-            part = labels.queries.take(rows)
-            candidates = np.broadcast_to(seen, (len(rows), *seen.shape))
-            scores = self._ranker.rank(labels.kernel, part, candidates)
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :self.checked]
-            taken = np.zeros(len(rows), int)
-            for rank in range(best.shape[1]):
-                chosen = seen[best[:, rank]]
-                fits = np.flatnonzero(valid(labels.kernel, part, chosen) & (taken < count))
-                proposed[rows[fits], taken[fits]] = chosen[fits]
-                taken[fits] += 1
-        return LabelPredictions(proposed, None)
-
-
-def seen_labels(fitting: Mapping[str, Labels]) -> dict[str, ValueIndices]:
-    """The distinct labels of each kernel on any device, (label, parameter)."""
-    return {name: np.unique(labels.value_indices, axis=0) for name, labels in fitting.items()}
-
-
 class TwoTowerNetwork(nn.Module):
     """Two towers: one embeds the query, the other the configuration; the product of their vectors is the score."""
 
     def __init__(self, size: Dimensions, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.reader, self.value = SourceEmbedding(size), TargetVectors(size, vocabulary)
-        self.question = nn.Sequential(nn.Linear(len(TOKENS) * size.width, size.hidden), nn.GELU(),
-                                      nn.Dropout(size.dropout), nn.Linear(size.hidden, size.hidden), nn.GELU(),
-                                      nn.Dropout(size.dropout), nn.Linear(size.hidden, size.width))
+        self.query = nn.Sequential(nn.Linear(len(TOKENS) * size.width, size.hidden), nn.GELU(),
+                                   nn.Dropout(size.dropout), nn.Linear(size.hidden, size.hidden), nn.GELU(),
+                                   nn.Dropout(size.dropout), nn.Linear(size.hidden, size.width))
         self.configuration = nn.Sequential(nn.Linear(size.width, size.hidden), nn.GELU(),
                                            nn.Linear(size.hidden, size.width))
 
-    def query_vectors(self, source: LabelSource, kernel: Tensor) -> Tensor:
-        """Embed queries for the kernel with that word: (B, W)."""
-        vectors: Tensor = self.question((self.reader(source) + self.value(kernel)).flatten(1))
-        return vectors
-
-    def configuration_vectors(self, words: Tensor) -> Tensor:
-        """Embed configurations given by the words of their values (..., parameter): (..., W)."""
-        vectors: Tensor = self.configuration(self.value(words).sum(-2))
-        return vectors
+    def forward(self, source: LabelSource, kernel: Tensor, words: Tensor) -> Tensor:
+        """Score configurations, given by the words of their values (C, parameter), for B queries: (B, C)."""
+        queries = self.query((self.reader(source) + self.value(kernel)).flatten(1))
+        scores: Tensor = queries @ self.configuration(self.value(words).sum(-2)).T / 8
+        return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +65,7 @@ class _MatchingExamples:
         return len(self.wanted)
 
     def _scores(self, model: TwoTowerNetwork, rows: Rows) -> tuple[Tensor, Tensor]:
-        queries = model.query_vectors(LabelSource.of(self.inputs, rows), self.kernel)
-        return queries @ model.configuration_vectors(self.words).T / 8, torch.from_numpy(self.wanted[rows])
+        return model(LabelSource.of(self.inputs, rows), self.kernel, self.words), torch.from_numpy(self.wanted[rows])
 
     def loss(self, model: TwoTowerNetwork, rows: Rows, options: LabelOptions) -> Tensor:
         scores, wanted = self._scores(model, rows)
@@ -135,34 +84,44 @@ def words_of(kernel: Kernel, indices: ValueIndices, vocabulary: Vocabulary) -> T
 
 
 class TwoTowerRanker:
-    """Ranks configurations by the score of a TwoTowerNetwork."""
+    """Predicts the configurations that a TwoTowerNetwork scores highest among the valid ones that training has seen."""
 
-    def __init__(self, model: TwoTowerNetwork, vocabulary: Vocabulary) -> None:
-        self._model, self._vocabulary = model.eval(), vocabulary
+    checked = 24  # best configurations whose validity is checked to find five
+    block = 256  # queries that are scored at once
 
-    @classmethod
-    def fit(cls, fitting: Mapping[str, Labels], options: LabelOptions) -> TwoTowerRanker:
+    def __init__(self, fitting: Mapping[str, Labels], options: LabelOptions) -> None:
         """Fit the network to labels of all kernels and devices."""
         torch.manual_seed(options.seed)
-        vocabulary = vocabulary_of(fitting, None)
-        size = Dimensions.of(vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
-        examples = {name: _MatchingExamples.of(labels, vocabulary) for name, labels in fitting.items()}
-        model = TwoTowerNetwork(size, vocabulary)
+        self._vocabulary = vocabulary_of(fitting, None)
+        self._seen = {  # (label, parameter)
+            name: np.unique(labels.value_indices, axis=0) for name, labels in fitting.items()}
+        size = Dimensions.of(self._vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
+        examples = {name: _MatchingExamples.of(labels, self._vocabulary) for name, labels in fitting.items()}
+        model = TwoTowerNetwork(size, self._vocabulary)
         state = fit_examples(model, examples, {}, None, options, fingerprint(model, fitting, None, options))
-        return cls(state.kept, vocabulary)
+        self._model = state.kept.eval()
 
     @torch.inference_mode()
-    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
-        inputs = Inputs.of(queries, self._vocabulary.words)
-        vectors = self._model.query_vectors(LabelSource.of(inputs, np.arange(len(queries))),
-                                            torch.tensor(self._vocabulary.kernel(kernel.name)))
-        if indices.strides[0] == 0:  # the same configurations for every query
-            configurations = self._model.configuration_vectors(words_of(kernel, indices[0], self._vocabulary))
-            scores = vectors @ configurations.T
-        else:
-            configurations = self._model.configuration_vectors(words_of(kernel, indices, self._vocabulary))
-            scores = (vectors[:, None] * configurations).sum(-1)
-        return np.asarray((scores / 8).numpy(), np.float32)
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
+        seen = self._seen.get(labels.kernel.name)
+        proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
+        if seen is None:
+            return LabelPredictions(proposed, None)
+        kernel = torch.tensor(self._vocabulary.kernel(labels.kernel.name))
+        words = words_of(labels.kernel, seen, self._vocabulary)
+        for begin in range(0, len(labels), self.block):
+            rows = np.arange(begin, min(begin + self.block, len(labels)))
+            part = labels.queries.take(rows)
+            source = LabelSource.of(Inputs.of(part, self._vocabulary.words), np.arange(len(rows)))
+            scores = np.asarray(self._model(source, kernel, words).numpy(), np.float32)
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :self.checked]
+            taken = np.zeros(len(rows), int)
+            for rank in range(best.shape[1]):
+                chosen = seen[best[:, rank]]
+                fits = np.flatnonzero(valid(labels.kernel, part, chosen) & (taken < count))
+                proposed[rows[fits], taken[fits]] = chosen[fits]
+                taken[fits] += 1
+        return LabelPredictions(proposed, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +143,8 @@ class TreeRanker:
     As a LabelPredictor they choose among the labels of similar problems and the most frequent labels.
     """
 
-    def __init__(self, fitting: Mapping[str, Labels], options: TreeRankerOptions | None = None) -> None:
-        self.options = options or TreeRankerOptions()
+    def __init__(self, fitting: Mapping[str, Labels], options: TreeRankerOptions) -> None:
+        self.options = options
         self._near, self._common = NearestLabels(fitting), Majority(fitting)
         self._models = {name: self._fit(labels) for name, labels in fitting.items()}
 
@@ -217,20 +176,9 @@ class TreeRanker:
         near = self._near.predict(labels, half + without_first).proposed[:, int(without_first):]
         return np.concatenate([near, self._common.predict(labels, count - half).proposed], axis=1)
 
-    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
-        columns = tree_columns(queries)
-        scores = np.full(indices.shape[:2], -30, np.float32)
-        model = self._models.get(kernel.name)
-        if model is not None:
-            for rank in range(indices.shape[1]):
-                rows = np.flatnonzero((indices[:, rank] >= 0).all(axis=1))
-                scores[rows, rank] = model.inplace_predict(with_values(columns[rows], kernel, indices[rows, rank]),
-                                                           predict_type="margin")
-        return scores
-
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         candidates = self.candidates(labels, 40)
-        scores = self.rank(labels.kernel, labels.queries, candidates)
+        scores = self._scores(labels, candidates)
         for rank in range(candidates.shape[1]):
             scores[~valid(labels.kernel, labels.queries, candidates[:, rank]), rank] = -np.inf
         for rank in range(1, candidates.shape[1]):  # keep the first of equal configurations
@@ -239,3 +187,15 @@ class TreeRanker:
         proposed = np.take_along_axis(candidates, best[:, :, None], axis=1)
         proposed[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
         return LabelPredictions(proposed, None)
+
+    def _scores(self, labels: Labels, candidates: ValueIndices) -> Floats:
+        """The log-odds of each candidate, (label, candidate)."""
+        columns, model = tree_columns(labels.queries), self._models.get(labels.kernel.name)
+        scores = np.full(candidates.shape[:2], -30, np.float32)
+        if model is None:
+            return scores
+        for rank in range(candidates.shape[1]):
+            rows = np.flatnonzero((candidates[:, rank] >= 0).all(axis=1))
+            scores[rows, rank] = model.inplace_predict(
+                with_values(columns[rows], labels.kernel, candidates[rows, rank]), predict_type="margin")
+        return scores

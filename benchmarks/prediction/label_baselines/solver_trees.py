@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common.report import Row
 from seqtune.data.labels import SolverTimings
 from seqtune.predictor.labels.inputs import tree_columns
-from seqtune.predictor.labels.scores import Entries, SolverChoiceRow, first_best
+from seqtune.predictor.labels.scores import Entries, first_best
 
 
 class TreeChoice:
@@ -44,8 +42,3 @@ class TreeChoice:
         owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
         scores = np.where(column[timings.solver] >= 0, margins[owner, column[timings.solver]], -1e9)
         return first_best(timings, scores)
-
-
-def with_trees(rows: Sequence[SolverChoiceRow], trees: Sequence[SolverChoiceRow]) -> list[Row]:
-    """The rows of a choice of solvers as JSON objects, with the share that trees reach on the same timings."""
-    return [{**row.to_json(), "trees_share": other.share} for row, other in zip(rows, trees, strict=True)]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from benchmarks.common.finished import Finished, checksum
 from benchmarks.networks import program
 from benchmarks.networks.case import Case
-from benchmarks.networks.contest import Assignment, ContestOutcome, error_of, hold_contest
+from benchmarks.networks.contest import Assignment, ContestOutcome, compare_all, error_of
 from benchmarks.networks.ours import OurNetwork, OurOptions, operations_of, ours
 from benchmarks.networks.peers import NetworkPeer, eager
-from seqtune.errors import FormatError, MisuseError, UnavailableError
+from seqtune.errors import FormatError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from tests.support.programs.programs import Programs
 
@@ -49,7 +49,7 @@ def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(capsys: 
     def broken(case: Case) -> Any:
         raise RuntimeError("no compiler")
 
-    outcome = hold_contest(Assignment("ShuffleNet-V2", "fp32", 1, rounds=2),
+    outcome = compare_all(Assignment("ShuffleNet-V2", "fp32", 1, rounds=2),
                            (NetworkPeer("eager", eager), NetworkPeer("compile", broken)), fake)
     assert {name: len(samples) for name, samples in outcome.samples.items()} == {"eager": 2, "seqtune": 2}
     assert outcome.left_out["compile"] == "RuntimeError: no compiler"
@@ -91,22 +91,24 @@ def test_our_backend_of_torch_compile_is_missing_by_name(tmp_path: Path, monkeyp
 
 
 def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path: Path) -> None:
-    assignment = Assignment("VGG-16", "fp32", 2)
-    path = tmp_path / f"{assignment.name}.json"
-    key = {"assignment": json.loads(json.dumps(asdict(assignment))), "machine": {"cpu": "A"}}
-    path.write_text(json.dumps({**key, "outcome": asdict(ContestOutcome("VGG-16", "fp32", 2, {"eager": [1.0]}))}))
-    assert program.held(assignment, tmp_path, {"cpu": "A", "date": "today"}).samples == {"eager": [1.0]}
-    with pytest.raises(MisuseError, match="another machine"):
-        program.held(assignment, tmp_path, {"cpu": "B"})
+    assignment, finished = Assignment("VGG-16", "fp32", 2), Finished(tmp_path)
+    failed = program.outcome_of(assignment, finished, {"cpu": "A"}, python="/bin/false")
+    assert set(failed.left_out) >= {"eager", "seqtune", "unverified"}
+    key = checksum([asdict(assignment), {"cpu": "A"}])
+    path = finished.path(assignment.name, key)
+    path.write_text(json.dumps(asdict(ContestOutcome("VGG-16", "fp32", 2, {"eager": [1.0]}))))
+    for day in ("today", "tomorrow"):
+        assert program.outcome_of(assignment, finished, {"cpu": "A", "date": day}).samples == {"eager": [1.0]}
+    for other, cpu in ((assignment, "B"), (replace(assignment, rounds=3), "A")):
+        assert program.outcome_of(other, finished, {"cpu": cpu}, python="/bin/false").samples == {}
     path.write_text("{}")
     with pytest.raises(FormatError, match="is no outcome of a contest"):
-        program.held(assignment, tmp_path, {"cpu": "A"})
+        program.outcome_of(assignment, finished, {"cpu": "A"})
 
 
-def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    outcome = program.held(Assignment("VGG-16", "fp32", 2, peers=("eager",), control=True), tmp_path, {"cpu": "A"})
+def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(tmp_path: Path) -> None:
+    assignment = Assignment("VGG-16", "fp32", 2, peers=("eager",), control=True)
+    outcome = program.outcome_of(assignment, Finished(tmp_path), {"cpu": "A"}, python="/bin/false")
     assert set(outcome.left_out) == {"eager", "seqtune", "unverified", "control"}
     assert "failed with status 1" in outcome.left_out["eager"]
     assert list(tmp_path.iterdir()) == []
