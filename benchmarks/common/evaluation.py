@@ -1,4 +1,4 @@
-"""Evaluation: what the pages about predictions share. `predictor/times/evaluation.py` judges, `shares.py` summarises.
+"""Evaluation: what the pages about predictions share (`predictor/times/evaluation.py` evaluates the methods).
 
 A row is a `shares.EvaluationRow` as JSON, with what the program adds: one method, one number of measured proposals.
 """

@@ -28,14 +28,14 @@ ELEMENTS = ("fp32", "bf16")
 FILE = Path(__file__).with_name("network_problems.json")
 # Never held out: models have always learned from their problems.
 TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")
-JUDGED = ("MobileNet-V2",)  # held out in `collected`, too
+ALSO_HELD_OUT = ("MobileNet-V2",)  # held out in `collected`, too
 EVERY, FIRST = 3, 1  # of the other networks, by the checksums of their names: the second, fifth, ... is learned from
 SEEDED = "seeded"  # the name of the seeded problems in the file
 
 
 def held_out_networks() -> tuple[str, ...]:
     """The names of the networks that are held out whole, in the order of the contest."""
-    others = sorted((name for name in NETWORKS if name not in (*TRAINED, *JUDGED)),
+    others = sorted((name for name in NETWORKS if name not in (*TRAINED, *ALSO_HELD_OUT)),
                     key=lambda name: zlib.crc32(name.encode()))
     learned = {*TRAINED, *others[FIRST::EVERY]}
     return tuple(name for name in NETWORKS if name not in learned)
@@ -54,21 +54,21 @@ def network_problems(dtype: str = "fp32") -> ProblemSplit:
     Locked problems are in neither part. No training problem is near a held-out or a locked one, in any layout.
     """
     known = problems_by_network()
-    judged = _judged(known)
-    avoided, locked = SimilarityIndex(_avoided(judged)), set(locked_problems())
+    held_out = _held_out(known)
+    avoided, locked = SimilarityIndex(_avoided(held_out)), set(locked_problems())
     learned = dict.fromkeys(problem for name, layers in known.items() if name not in held_out_networks()
                             for problem in layers if not avoided.has_near(problem))
     return ProblemSplit(*(tuple(typed for problem in part if problem not in locked
-                                if (typed := _of_type(problem, dtype)) is not None) for part in (learned, judged)))
+                                if (typed := _of_type(problem, dtype)) is not None) for part in (learned, held_out)))
 
 
-def _judged(known: Mapping[str, tuple[Problem, ...]]) -> dict[Problem, None]:
+def _held_out(known: Mapping[str, tuple[Problem, ...]]) -> dict[Problem, None]:
     return dict.fromkeys(problem for name in held_out_networks() for problem in known[name])
 
 
-def _avoided(judged: Iterable[Problem]) -> list[Problem]:
+def _avoided(held_out: Iterable[Problem]) -> list[Problem]:
     """The problems near to which nothing is learned: held-out and locked ones, in both layouts."""
-    return [twin for problem in (*judged, *problems().held_out, *locked_problems()) for twin in _in_networks(problem)]
+    return [twin for problem in (*held_out, *problems().held_out, *locked_problems()) for twin in _in_networks(problem)]
 
 
 def _in_network(problem: Problem) -> Problem:

@@ -35,8 +35,8 @@ from .peers import COMPILED
 from .run import CHECKS, JOURNAL, Run, read_run
 
 COMMAND = "python -m benchmarks gpu --out gpu"
-COUNTS = (0, 3, 5)  # measured proposals of the judgement
-LEAST_MEASURED = 8  # configurations of a problem in the judgement
+COUNTS = (0, 3, 5)  # measured proposals of the evaluation
+LEAST_MEASURED = 8  # configurations of a problem in the evaluation
 Means = dict[str, tuple[float, int]]  # our contestant -> geometric mean over problems, and their number
 
 
@@ -73,7 +73,7 @@ def results_of(run: Run, data: Dataset) -> dict[str, Any]:
                     "toolchain": ", ".join([device.toolchain, *packages]), "date": stored.get("date", today())},
         "peers": stored.get("compared", []),
         "checks": checks, "worst_errors": worst, "records": counts_of(data.records())[0],
-        "problems": len(data.problems()), "judged": judged_rows(run, data), "notes": stored.get("notes", [])}
+        "problems": len(data.problems()), "evaluated": evaluated_rows(run, data), "notes": stored.get("notes", [])}
 
 
 def counts_of(records: Iterable[Record]) -> tuple[list[Row], dict[str, float]]:
@@ -89,10 +89,10 @@ def counts_of(records: Iterable[Record]) -> tuple[list[Row], dict[str, float]]:
     return rows, worst
 
 
-def judged_rows(run: Run, data: Dataset) -> list[Row]:
+def evaluated_rows(run: Run, data: Dataset) -> list[Row]:
     """The run's predictor among the measured configurations, without any measurement and with a few, beside chance.
 
-    Only what `measure` has measured counts: a tuning follows the predictor's proposals, so it cannot judge it.
+    Only what `measure` has measured counts: a tuning follows the predictor's proposals, so it cannot evaluate it.
     """
     name = run.options.checkpoint or answers_for(run.device.backend)
     measured = replace(data, rows=data.rows[data.rows["run"] == RANDOM].reset_index(drop=True))
@@ -103,7 +103,7 @@ def judged_rows(run: Run, data: Dataset) -> list[Row]:
                 groups.setdefault(group_of(task.problem), []).append(task)
     table: list[Row] = []
     for group, tasks in sorted(groups.items()):
-        say(f"  judging {len(tasks)} problems of {group}")
+        say(f"  evaluating {len(tasks)} problems of {group}")
         for row in share_rows(replayed(tasks, {PREDICTOR: predictor_for(run.device, name)}, [PREDICTOR, "random"],
                                        COUNTS)):
             table.append({"group": group, "method": name_of(name) if row.method == PREDICTOR else row.method,
@@ -200,7 +200,7 @@ def _first_ratio(seconds: Mapping[str, float]) -> float | None:
     return None if peer is None or "first proposal" not in seconds else peer / seconds["first proposal"]
 
 
-def judged_table(rows: Sequence[Row]) -> str:
+def evaluated_table(rows: Sequence[Row]) -> str:
     """The table of the predictor's shares."""
     counts = list(dict.fromkeys(row["measured"] for row in rows))
     cells = {(row["group"], row["method"], row["measured"]): row for row in rows}
@@ -237,7 +237,7 @@ def right_of(row: Row | None) -> str:
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    peers, judged = results["peers"], results["judged"]
+    peers, evaluated = results["peers"], results["evaluated"]
     first = {group: methods["first proposal"] for group, methods in means(peers).items()
              if "first proposal" in methods}
     ratios = ", ".join(f"{mean:.2f} for {group} ({count} problems)" for group, (mean, count) in first.items())
@@ -247,7 +247,7 @@ def page(results: Results) -> Page:
     passed = sum(row.get("correct", 0) for row in results["checks"])
     compared = {row["problem"] for row in peers}
     parts = {"": [mean_table(peers)] if first else [], "Times": [time_tables(peers)] if peers else [],
-             "The predictor": [judged_table(judged)] if judged else [], "Checks": [check_table(results)]}
+             "The predictor": [evaluated_table(evaluated)] if evaluated else [], "Checks": [check_table(results)]}
     tables = "\n\n".join("\n\n".join([*([f"## {title}"] if title else []), *part])
                          for title, part in parts.items() if part)
     dry_run = f"This is a {results['dry_run']}. " if "dry_run" in results else ""

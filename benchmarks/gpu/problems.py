@@ -1,6 +1,6 @@
 """Problems of a run: matrix products of language and vision models, odd ones, ResNet-50's convolutions, or a file's.
 
-Whole models are held out, and no training problem is near a held-out one, so that models are judged on new shapes.
+Whole models are held out, and no training problem is near a held-out one, so that models are evaluated on new shapes.
 """
 
 from __future__ import annotations

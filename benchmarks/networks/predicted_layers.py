@@ -1,4 +1,4 @@
-"""Judge predictions for the layers of networks: `python -m benchmarks predicted_layers --out docs`.
+"""Evaluate predictions for the layers of networks: `python -m benchmarks predicted_layers --out docs`.
 
 The cases are the shipped times of problems of the networks that are held out whole, on every device that measured them
 (`benchmarks.data.network_problems`). Every method of `seqtune evaluate` proposes; the page of the networks has a table
@@ -24,7 +24,7 @@ from seqtune.kernels.problem_sets.kinds import kind_of
 from .page import ALL, PREDICTED, page, predicted
 
 
-def judged(data: Dataset) -> Dataset:
+def evaluated_part(data: Dataset) -> Dataset:
     """The data set without other held-out problems, on the devices that measured those of held-out networks."""
     own = {problem.key for dtype in ELEMENTS for problem in network_problems(dtype).held_out}
     devices = data.rows.loc[data.rows["problem"].isin(own), "device"].unique()
@@ -40,8 +40,7 @@ def measure(data: Dataset, checkpoint: str | Path) -> list[Row]:
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
-        cases = outcomes(judged(data), load_model(checkpoint),
-                         progress=say)
+        cases = outcomes(evaluated_part(data), load_model(checkpoint), progress=say)
     by_kind = [replace(case, device=_kind(data.known_problems[case.problem])) for case in cases]
     return [row.to_json() for row in rows([*sorted(by_kind, key=lambda case: case.device),
                                            *(replace(case, device=ALL) for case in cases)])]

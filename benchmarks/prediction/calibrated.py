@@ -1,6 +1,6 @@
 """Calibrated: `seqtune calibrate` replayed on recorded measurements, and predictors that its corrections change.
 
-The probes are chosen as on a live device, but only among the recorded configurations of problems that are not judged.
+The probes are chosen as on a live device, but only among recorded configurations of problems that are not evaluated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The headline, in seconds and without measuring: `python -m benchmarks headline --out docs`.
 
 CASES held-out cases of the shipped data, each a problem on a device, are chosen by a checksum of their keys. The
-checkpoint's first five proposals are judged by their recorded times, as `seqtune evaluate` does. The devices come from
-the data set, so that every machine gets the same figures. A test computes them anew, compares each case with this
+checkpoint's first five proposals are evaluated by their recorded times, as `seqtune evaluate` does. The devices come
+from the data set, so that every machine gets the same figures. A test computes them anew, compares each case with this
 page's JSON file, and fails if they differ by more than the rounding of another CPU explains: run the program whenever
 the checkpoint or the data change. It also writes the figures that README.md and docs/index.md quote.
 """
@@ -45,7 +45,7 @@ def sample(data: Dataset, cases: int = CASES) -> Dataset:
     return replace(data, rows=rows[[pair in chosen for pair in pairs.itertuples(index=False, name=None)]])
 
 
-def judged_cases(data: Dataset, predictor: Predictor) -> list[Row]:
+def evaluated_cases(data: Dataset, predictor: Predictor) -> list[Row]:
     """Make a row for each held-out case of a data set: the share of the best recorded time, for each of COUNTS."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.evaluation import evaluate_tasks
@@ -105,8 +105,8 @@ def page(results: Results) -> Page:
         "Shares of the best known speed, as geometric means. The sample is chosen by a checksum of device and problem, "
         "evenly over the devices of the data. The tests compute it anew on every machine and compare each case with "
         "the JSON file of this page.",
-        ("The sample is small, so that the test takes seconds. [Predictions](results.md) judges all held-out problems, "
-         "with intervals.",))
+        ("The sample is small, so that the test takes seconds. [Predictions](results.md) evaluates all held-out "
+         "problems, with intervals.",))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     check_ready(given.out)
     data = sample(read_dataset(None))
-    cases = judged_cases(data, TimesModel.load("default"))
+    cases = evaluated_cases(data, TimesModel.load("default"))
     if not cases:
         raise MisuseError("the shipped data has no held-out problem that a kernel here solves")
     print(table(cases))

@@ -3,8 +3,8 @@
 A machine is a CPU model with its cache sizes; all its devices, those of OpenCL runtimes included, are left out
 together. A runtime is the OpenCL devices of one name, on all machines; leaving it out keeps their other devices.
 
-The judged problems are new to the training as well: the data set's held-out problems that the left-out devices have,
-or, where these are fewer than FEWEST, half of the problems measured there. No problem near a judged one is trained on.
+The evaluated problems are new to the training as well: the data set's held-out problems that the left-out devices have,
+or, where these are fewer than FEWEST, half of the problems measured there. No problem near one of them is trained on.
 Problems for which a kernel was measured that no other device has measured are left out everywhere: nothing is known of
 that kernel then.
 """
@@ -34,9 +34,9 @@ class LeftOut:
 
     name: str
     devices: tuple[str, ...]  # keys
-    judged: frozenset[str]  # keys of the problems that are judged, which no training sees
+    evaluated: frozenset[str]  # keys of the problems of the evaluation, which no training sees
     without: Dataset  # training rows of the other devices
-    own: Dataset  # rows of the left-out devices; the judged problems are held out
+    own: Dataset  # rows of the left-out devices; the evaluated problems are held out
     old: Dataset  # rows of the other devices, held-out ones included
 
     def digest(self) -> str:
@@ -45,15 +45,15 @@ class LeftOut:
         return f"{int(pd.util.hash_pandas_object(measured, index=False).to_numpy().sum()):x}"
 
     def with_few(self, count: int, seed: int) -> Dataset:
-        """The rows of `own` with only `count` training problems, drawn with the seed, and all judged ones.
+        """The rows of `own` with only `count` training problems, drawn with the seed, and all evaluated ones.
 
         Raises MisuseError if there are not so many.
         """
-        training = sorted({*self.own.rows["problem"]} - self.judged)
+        training = sorted({*self.own.rows["problem"]} - self.evaluated)
         if len(training) < count:
             raise MisuseError(f"{self.name} has {len(training)} problems to learn from; --few asks for {count}")
         order = np.random.default_rng(seed).permutation(len(training))
-        wanted = self.judged | {training[index] for index in order[:count]}
+        wanted = self.evaluated | {training[index] for index in order[:count]}
         return replace(self.own, rows=self.own.rows[self.own.rows["problem"].isin(wanted)].reset_index(drop=True))
 
 
@@ -88,8 +88,8 @@ def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:
     is_known = ~data.rows["problem"].isin(set(data.rows["problem"][is_own & ~is_learned]))
     own = replace(data, rows=data.rows[is_own & is_known].reset_index(drop=True),
                   devices={key: data.devices[key] for key in keys})
-    judged = _judged(own, seed)
-    near = _near(data, judged)
+    evaluated = _evaluated(own, seed)
+    near = _near(data, evaluated)
     others, held_out = data.rows[~is_own], data.rows["problem"].isin(data.held_out)
     training = others[~others["problem"].isin(near | data.held_out)]
     if not len(training):
@@ -98,8 +98,8 @@ def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:
     without = replace(data, rows=training.reset_index(drop=True), held_out=frozenset(), devices=devices)
     old = pd.concat([training, others[held_out[~is_own]]], ignore_index=True)
     far = ~own.rows["problem"].isin(near | _near(data, data.held_out))
-    kept = own.rows[own.rows["problem"].isin(judged) | far].reset_index(drop=True)
-    return LeftOut(name, keys, judged, without, replace(own, rows=kept, held_out=judged),
+    kept = own.rows[own.rows["problem"].isin(evaluated) | far].reset_index(drop=True)
+    return LeftOut(name, keys, evaluated, without, replace(own, rows=kept, held_out=evaluated),
                    replace(data, rows=old, devices=devices))
 
 
@@ -109,13 +109,13 @@ def _near(data: Dataset, keys: Iterable[str]) -> set[str]:
     return {key for key, problem in data.known_problems.items() if index.has_near(problem)}
 
 
-def _judged(own: Dataset, seed: int) -> frozenset[str]:
+def _evaluated(own: Dataset, seed: int) -> frozenset[str]:
     measured = set(own.rows["problem"])
     held_out = measured & own.held_out
     if len(held_out) >= FEWEST:
         return frozenset(held_out)
     ordered = sorted(measured)
     if len(ordered) < 2 * FEWEST:
-        raise MisuseError(f"only {len(ordered)} problems are measured there; {2 * FEWEST} are needed to judge")
+        raise MisuseError(f"only {len(ordered)} problems are measured there; {2 * FEWEST} are needed for an evaluation")
     order = np.random.default_rng(seed).permutation(len(ordered))
     return frozenset(ordered[index] for index in order[:len(ordered) // 2])

@@ -1,11 +1,11 @@
 """A machine that the training never saw: leave one machine, or one OpenCL runtime, out.
 
-For each machine (or runtime) a predictor is trained on all other devices of the data set and judged on the one left
-out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`, replayed
-on recorded configurations of other problems), and after `seqtune retrain` with a few of its problems. The methods
-choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems; in the row over all
-devices of a machine, the devices of a problem are drawn together. The other devices are not judged again after the
-retraining: the retrained checkpoint keeps the one that it began from for them.
+For each machine (or runtime) a predictor is trained on all other devices of the data set and evaluated on the one
+left out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`,
+replayed on recorded configurations of other problems), and after `seqtune retrain` with a few of its problems. The
+methods choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems; in the row
+over all devices of a machine, the devices of a problem are drawn together. The other devices are not evaluated again
+after the retraining: the retrained checkpoint keeps the one that it began from for them.
 """
 
 from __future__ import annotations
@@ -40,39 +40,40 @@ if TYPE_CHECKING:
 NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
 
 
-def judged_rows(judged: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
+def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
                 simple: Sequence[str] = ()) -> list[Row]:
-    """Judge predictors on tasks: rows by device, and over all devices where there are several."""
+    """Evaluate predictors on tasks: rows by device, and over all devices where there are several."""
     from seqtune.predictor.times.evaluation import replayed
     from seqtune.predictor.times.shares import rows
 
-    say(f"{about['left_out']}, {about['setting']}: {len(judged)} tasks")
-    results = replayed(judged, predictors, (*predictors, *simple), COUNTS)
+    say(f"{about['left_out']}, {about['setting']}: {len(held_out)} tasks")
+    results = replayed(held_out, predictors, (*predictors, *simple), COUNTS)
     several = len({outcome.device for outcome in results}) > 1
     parts = (results, together(results) if several else [])
     return [{**about, **row.to_json()} for part in parts for row in rows(part)]
 
 
-def judge_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
-    """Train without the group and judge it in every setting; return the rows, and what the trainings said."""
+def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
+    """Train without the group and evaluate it in every setting; return the rows and the reports of the trainings."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.baselines import Default
 
-    judged = measured_tasks(split.own, held_out=True)
+    held_out = measured_tasks(split.own, held_out=True)
     predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
     ranker = predictor if isinstance(predictor, Ranker) else predictor.ranker
     assert ranker is not None
     about: dict[str, Any] = {"left_out": split.name}
-    rows = judged_rows(judged, {**methods(predictor), "default": Default()}, {**about, "setting": NEVER}, ("random",))
+    first = {**methods(predictor), "default": Default()}
+    rows = evaluated_rows(held_out, first, {**about, "setting": NEVER}, ("random",))
     probed = measured_tasks(split.own, held_out=False)
     corrected, fits = calibrated(predictor, ranker, probed, given.seed)
     name = "trees" if predictor is ranker else OURS
-    rows += judged_rows(judged, {name: corrected}, {**about, "setting": CALIBRATED})
+    rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": CALIBRATED})
     training["calibration"] = {device: asdict(fit) for device, fit in fits.items()}
     if given.few:
         few = split.with_few(given.few, given.seed)
         adapted, training["retraining"] = adapted_to(given, predictor, few, split.old)
-        rows += judged_rows(judged, methods(adapted), {**about, "setting": FEW})
+        rows += evaluated_rows(held_out, methods(adapted), {**about, "setting": FEW})
     return rows, training
 
 
@@ -176,7 +177,7 @@ def page(results: Results) -> Page:
         "machines", "A machine that the training never saw", claim(rows), command(results),
         table(rows), evaluated(results, "the shipped data set"),
         "A machine is a CPU with its caches and all its devices; each one, or OpenCL runtime, is left out alone. "
-        "Judged problems, and those near them, are left out of the training on all other devices, too. In brackets: "
+        "Held-out problems, and those near them, are left out of the training on all other devices, too. In brackets: "
         "the 95 % interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than "
         "seqtune. "
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
@@ -243,7 +244,7 @@ def run(given: argparse.Namespace) -> None:
     rows: list[Row] = []
     trainings: dict[str, Any] = {}
     for name in names:
-        own, trainings[name] = judge_group(given, left_out(data, name, given.seed))
+        own, trainings[name] = evaluate_group(given, left_out(data, name, given.seed))
         rows += own
         say(table(own))
     results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs,

@@ -115,7 +115,7 @@ def notes(rows: Sequence[Row]) -> str:
         text += " In brackets: the 95 % interval of seqtune's share (bootstrap of the problems)."
     if any(row.get("ceiling") is not None for row in rows):
         text += (" `ceiling`: the share of an oracle that chooses the fastest configuration of some builds and is "
-                 "judged by another one.")
+                 "measured again in another one.")
     ratios = {row["device"]: row["regret_ratio"] for row in rows if row["regret_ratio"] is not None}
     if ratios:
         text += " The loss of seqtune's first proposal divided by the loss of the best fixed configuration is: "
@@ -224,11 +224,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_methods(methods)
     data = read_measurements(given.data)
     with one_thread():
-        judged = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS, progress=say)
-    rows = [row.to_json() for row in rows_of(judged)]
-    judged_on = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
-    results = {"machine": machine([device for key, device in data.devices.items() if key in judged_on]), "rows": rows,
-               "parts": part_cases(judged) if {*TITLES} <= {*methods} else []}
+        evaluated = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS, progress=say)
+    rows = [row.to_json() for row in rows_of(evaluated)]
+    keys = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
+    results = {"machine": machine([device for key, device in data.devices.items() if key in keys]), "rows": rows,
+               "parts": part_cases(evaluated) if {*TITLES} <= {*methods} else []}
     publish(given.out, page, results, lambda path: draw(rows, path))
     if given.out is not None:
         write_quotes(given.out)

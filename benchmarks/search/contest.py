@@ -1,9 +1,9 @@
-"""Live contest: the answers of all searches of a problem, measured together, so that all are judged alike.
+"""Live contest: the answers of all searches of a problem, measured together, so that all are compared alike.
 
 The answer of one of our strategies is that of `seqtune tune`: its fastest trials and the safe default are measured
 again, interleaved, and the best of them wins. A strategy of Kernel Tuner answers with its fastest trial, as Kernel
-Tuner does. The seconds of these finals count: a search that is judged after so many seconds ended its trials earlier.
-Only what its trials have built already is not charged again, nor the start of the worker that holds the finals.
+Tuner does. The seconds of these finals count: a search that is evaluated after so many seconds ended its trials
+earlier. Only what its trials have built already is not charged again, nor the start of the worker.
 """
 
 from __future__ import annotations

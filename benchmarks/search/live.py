@@ -54,7 +54,7 @@ NoteTrial = Callable[[int, Measurement], None]  # the number of a configuration 
 
 @dataclass(frozen=True)
 class LiveProblem:
-    """A problem on a device of this machine, judged after each of the `budgets`, numbers of trials."""
+    """A problem on a device of this machine, evaluated after each of the `budgets`, numbers of trials."""
 
     device: Device
     problem: Problem
@@ -115,7 +115,7 @@ class LiveProblem:
         return SearchRun(tuple(steps)).to_json()
 
     def outcomes(self, results: Mapping[Search, Any], finished: Finished) -> list[Row]:
-        """A row for each search, judged by a contest of the answers of all."""
+        """A row for each search, from a contest of the answers of all."""
         runs = {search: SearchRun.from_json(result) for search, result in results.items()}
         methods = dict.fromkeys(search.method for search in runs)
         stored = finished.get((*self.names, "contest", *methods, self.seeds), partial(self._contest, runs))

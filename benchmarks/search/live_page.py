@@ -132,7 +132,7 @@ def leads(rows: Sequence[Row], budgets: Sequence[int]) -> str:
 
 
 def columns(budgets: Sequence[int]) -> list[str]:
-    """The headings of the moments at which searches are judged."""
+    """The headings of the moments at which searches are compared."""
     return [*(f"{count} trials" for count in budgets), *time_names(budgets)]
 
 

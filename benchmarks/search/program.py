@@ -9,8 +9,8 @@ across    held-out problems of a data set, by default the shipped one, where onl
           `portfolio+history` knows the records of the nearest training problems, as `seqtune tune` does, and
           `portfolio+proposals` begins with the shipped predictor's proposals.
 live      problems drawn from networks that no data hold, measured on this machine. The answers after each budget of
-          trials, and after equal seconds, are judged by one contest of all methods. It takes about 35 minutes, most of
-          them for PoCL's compiler.
+          trials, and after equal seconds, are compared in one contest of all methods. It takes about 35 minutes, most
+          of them for PoCL's compiler.
 
 `--work FOLDER` stores finished searches, but for those of ours on recorded spaces, which change with our code. With
 `--minutes`, a call stops after that time, and the same call again continues. `--out docs` writes the page of recorded

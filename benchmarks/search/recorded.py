@@ -1,4 +1,4 @@
-"""Recorded problems: searches in which a measurement is a look-up, judged by their shares of the optimum's speed.
+"""Recorded problems: searches in which a measurement is a look-up, compared by their shares of the optimum's speed.
 
 A method of ours may know something beforehand: `portfolio+history` knows the records of other problems or devices,
 `portfolio+proposals` begins with the predictor's proposals. Kernel Tuner's strategies search the same spaces in its own
@@ -200,18 +200,18 @@ def table(replayed: Replayed) -> str:
     return markdown(["space", "device", "strategy", *map(str, replayed.budgets), "to 95 %", "to 99 %"], lines, left=3)
 
 
-def brief(rows: Sequence[Row], judged: Sequence[Row], ours: str) -> str:
+def brief(rows: Sequence[Row], ratio_rows: Sequence[Row], ours: str) -> str:
     """Make the short table, by space and device: our mean share at each budget, and that of the best other method."""
     shares = {(row["space"], row["device"], row["strategy"], row["budget"]): row["share_mean"] for row in rows}
     budgets = sorted({row["budget"] for row in rows})
     lines: dict[tuple[Any, Any], list[str]] = {}
-    for judged_row in judged:
-        if judged_row["best_peer"]:
-            search = judged_row["space"], judged_row["device"]
-            our_share, their_share = (shares[*search, name, judged_row["budget"]]
-                                      for name in (ours, judged_row["best_peer"]))
+    for row in ratio_rows:
+        if row["best_peer"]:
+            search = row["space"], row["device"]
+            our_share, their_share = (shares[*search, name, row["budget"]]
+                                      for name in (ours, row["best_peer"]))
             lines.setdefault(search, [*map(str, search)]).append(
-                f"{our_share:.3f} ({their_share:.3f} {judged_row['best_peer'].removeprefix(PREFIX)})")
+                f"{our_share:.3f} ({their_share:.3f} {row['best_peer'].removeprefix(PREFIX)})")
     return markdown(["space", "device", *map(str, budgets)], list(lines.values()), left=2)
 
 
@@ -241,15 +241,15 @@ def clearest(curves: Sequence[Curves], ours: str) -> list[Curves]:
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    ours, rows, judged = results["judged"], results["rows"], results["ratios"]
-    overall = ", ".join(f"{row['ratio']:.2f} at {row['budget']}" for row in judged if row["space"] == "all")
+    ours, rows, ratio_rows = results["ours"], results["rows"], results["ratios"]
+    overall = ", ".join(f"{row['ratio']:.2f} at {row['budget']}" for row in ratio_rows if row["space"] == "all")
     claim = (f"On recorded spaces of GPU kernels, the regret of `{ours}` divided by that of the best other strategy of "
              f"each space is {overall} evaluations (geometric mean over the spaces; below 1, `{ours}` is better).")
-    if not judged:
+    if not ratio_rows:
         claim = f"Only `{ours}` was used; there is no other method to compare it with."
     return Page(
         "search", "Search on recorded spaces", claim, "python -m benchmarks search --data RECORDED --out docs",
-        brief(rows, judged, ours), evaluated(results, "recorded measurements in RECORDED"),
+        brief(rows, ratio_rows, ours), evaluated(results, "recorded measurements in RECORDED"),
         f"The columns are numbers of evaluations. Each cell has the mean share of the optimum's speed that `{ours}` "
         f"reaches ({results['repeats']} searches each), and in brackets that of the best other strategy in that space "
         "at that budget. The others are Kernel Tuner's strategies and seqtune's `autotvm`, `droplet` and `random`. "
@@ -263,9 +263,9 @@ def report(given: argparse.Namespace, curves: Sequence[Curves]) -> tuple[Results
     """The results of the recorded spaces as a JSON object, their table, and what draws the figure."""
     ours = parts(given.strategies)[0]
     replayed = Replayed(tuple(curves), given.budgets)
-    judged = ratios(replayed.rows(), ours)
-    results = {"date": today(), "repeats": given.seeds, "judged": ours, "ratios": judged, **replayed.to_json()}
-    text = f"{table(replayed)}\n\n{page(results).claim}" if judged else table(replayed)
+    ratio_rows = ratios(replayed.rows(), ours)
+    results = {"date": today(), "repeats": given.seeds, "ours": ours, "ratios": ratio_rows, **replayed.to_json()}
+    text = f"{table(replayed)}\n\n{page(results).claim}" if ratio_rows else table(replayed)
     return results, text, lambda path: draw(clearest(curves, ours), path)
 
 

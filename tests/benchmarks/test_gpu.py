@@ -162,7 +162,7 @@ def test_a_dry_run_does_all_tasks_and_marks_all_files(tmp_path: Path) -> None:
     stored, results = read_run(folder), json.loads((folder / "results" / "gpu.json").read_text())
     assert all("not measurements" in content["dry_run"] for content in (stored, results))
     assert "dry run" in (folder / "results" / "gpu.md").read_text()
-    assert {row["group"] for row in results["judged"]} == {"conv2d fp32"}
+    assert {row["group"] for row in results["evaluated"]} == {"conv2d fp32"}
     data = Dataset.read(folder / "measured.parquet")
     assert {device.name for device in data.devices.values()} == {"cuda:simulated"}
     assert data.held_out
@@ -428,16 +428,16 @@ def test_the_page_counts_wrong_results_and_missing_checks() -> None:
     assert "| k | fp16 | – | – | 2 of 5 |" in page.page(results).tables
 
 
-def test_the_predictor_is_judged_among_what_was_measured_at_random(tmp_path: Path) -> None:
+def test_the_predictor_is_evaluated_among_what_was_measured_at_random(tmp_path: Path) -> None:
     data = Dataset.read(RECORDED)
     rows = data.rows[data.rows["problem"].isin({key for key in data.rows["problem"].unique()
                                                 if "fp16" in key and key.startswith("gemm")})]
     device = next(device for device in data.devices.values() if device.backend == "cuda")
     run = Run(tmp_path, Gpu(device, lambda: nullcontext(Stub())), Options(Problems(())))
-    judged = page.judged_rows(run, replace(data, rows=rows.reset_index(drop=True)))
-    assert {(row["group"], row["method"], row["measured"]) for row in judged} == {
+    evaluated = page.evaluated_rows(run, replace(data, rows=rows.reset_index(drop=True)))
+    assert {(row["group"], row["method"], row["measured"]) for row in evaluated} == {
         ("gemm fp16", method, count) for method in ("analytic model", "random") for count in (0, 3, 5)}
-    assert all(0 < row["share"] <= 1 and row["configurations"] >= page.LEAST_MEASURED for row in judged)
+    assert all(0 < row["share"] <= 1 and row["configurations"] >= page.LEAST_MEASURED for row in evaluated)
 
 
 def test_measurements_of_gpus_are_shipped_apart_from_those_that_the_shipped_checkpoint_learned_from() -> None:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.common.page import RESULTS
 from benchmarks.common.quotes import quoting_files, with_quotes
 from benchmarks.common.report import Row
-from benchmarks.prediction.headline import CASES, TOLERANCE, changes, judged_cases, means, page, sample
+from benchmarks.prediction.headline import CASES, TOLERANCE, changes, evaluated_cases, means, page, sample
 from seqtune.data.dataset import Dataset
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
@@ -58,15 +58,15 @@ def agrees(cases: Sequence[Row]) -> bool:
 
 
 def test_the_shipped_checkpoint_reaches_its_documented_shares(checkpoint: TimesModel, data: Dataset) -> None:
-    cases = judged_cases(data, checkpoint)
+    cases = evaluated_cases(data, checkpoint)
     assert len(cases) == CASES
     assert agrees(cases), f"{AGAIN}; documented {means(DOCUMENTED)}, now {means(cases)}"
 
 
 def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: TimesModel, data: Dataset) -> None:
     few = sample(data, FEW)
-    assert not agrees(judged_cases(few, Shuffled(checkpoint)))
-    assert not agrees(judged_cases(few, replace(checkpoint, ranker=None, estimator=None)))
+    assert not agrees(evaluated_cases(few, Shuffled(checkpoint)))
+    assert not agrees(evaluated_cases(few, replace(checkpoint, ranker=None, estimator=None)))
 
 
 def test_the_sample_is_spread_over_the_devices_of_the_data(data: Dataset) -> None:

@@ -32,8 +32,8 @@ def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> No
 
 
 def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
-    fitting, judged = label_parts
-    nearest, majority = ({(row.device, row.solver): row.score for row in score_labels(method, judged)}
+    fitting, held_out = label_parts
+    nearest, majority = ({(row.device, row.solver): row.score for row in score_labels(method, held_out)}
                          for method in (NearestLabels(fitting), Majority(fitting)))
     winograd = "miopen:gfx900_56", "ConvBinWinogradRxSf2x3"
     assert set(nearest) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", winograd[1]), winograd}
@@ -41,7 +41,7 @@ def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
     assert majority[winograd].exact_top5 == 1.0
     assert all(score.exact <= score.exact_top5 for score in nearest.values())
     assert all(score.teacher_forced is not None for score in majority.values())
-    by = score_labels(Majority(fitting), judged, by=("direction",))
+    by = score_labels(Majority(fitting), held_out, by=("direction",))
     assert {part for row in by for part in row.parts} == {"direction=forward", "direction=backward_data"}
 
 

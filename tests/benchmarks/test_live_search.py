@@ -171,7 +171,7 @@ def test_compiled_kernels_are_kept_until_the_contest_of_a_problem_is_over(
     assert "POCL_CACHE_DIR" not in os.environ
 
 
-def test_a_stored_contest_judges_stored_searches(tmp_path: Path) -> None:
+def test_a_stored_contest_is_of_stored_searches(tmp_path: Path) -> None:
     problem, finished = LiveProblem(DEVICE, PROBLEM, 1, (1, 2, 3)), Finished(tmp_path)
     searches = problem.searches(["portfolio", "random"])
     assert [(search.method, search.seed) for search in searches] == [("portfolio", 0), ("random", 0)]

@@ -57,17 +57,17 @@ def test_machines_and_runtimes_can_be_left_out() -> None:
     assert groups((*here, runtime, *there, elsewhere))["opencl:a"] == (OPENCL.key, elsewhere.key)
 
 
-def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Dataset) -> None:
+def test_an_evaluated_problem_is_on_no_other_device_and_nothing_near_it(data: Dataset) -> None:
     split = left_out(data, "stone", seed=1)
     assert split.devices == (OTHER.key,)
     assert set(split.without.devices) == {DEVICE.key}
-    assert len(split.judged) == 18
-    judged = [data.known_problems[key] for key in split.judged]
+    assert len(split.evaluated) == 18
+    evaluated = [data.known_problems[key] for key in split.evaluated]
     for part in (split.without, split.with_few(2, seed=0)):
-        training = [problem for problem in part.problems() if problem.key not in split.judged]
+        training = [problem for problem in part.problems() if problem.key not in split.evaluated]
         assert training
-        assert not any(near(problem, other) for problem in training for other in judged)
-    assert not set(split.without.rows["problem"]) & split.judged
+        assert not any(near(problem, other) for problem in training for other in evaluated)
+    assert not set(split.without.rows["problem"]) & split.evaluated
     assert len(split.with_few(2, seed=0).problems()) == 18 + 2
     with pytest.raises(MisuseError, match="problems to learn from; --few asks for 99"):
         split.with_few(99, seed=0)
@@ -75,19 +75,19 @@ def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Datase
         left_out(data, "moon")
 
 
-def test_problems_with_a_kernel_that_only_the_machine_has_are_not_judged(data: Dataset) -> None:
+def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data: Dataset) -> None:
     rows = data.rows.astype({"kernel": object})
     key = rows["problem"].iloc[-1]
     rows.loc[(rows["device"] == OTHER.key) & (rows["problem"] == key), "kernel"] = "llvm.new"
     assert key in set(left_out(data, "stone").own.rows["problem"])
     split = left_out(replace(data, rows=rows), "stone")
-    assert key not in {*split.own.rows["problem"], *split.judged}
+    assert key not in {*split.own.rows["problem"], *split.evaluated}
 
 
 @needs("torch")
-def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
+def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
     given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
-    rows, training = machines.judge_group(given, left_out(data, "stone"))
+    rows, training = machines.evaluate_group(given, left_out(data, "stone"))
     assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW}
     assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {"trees", "default", "random"}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)

@@ -1,4 +1,4 @@
-"""Tests of the networks of the contest: published sizes, equal weights for one seed, answers that can be judged."""
+"""Tests of the networks of the contest: published sizes, equal weights for one seed, answers that can be compared."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.data.network_problems import (
-    JUDGED,
+    ALSO_HELD_OUT,
     SEEDED,
     TRAINED,
     held_out_networks,
@@ -21,7 +21,7 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 def test_half_of_the_networks_are_held_out_and_both_parts_have_transformers() -> None:
     held_out = set(held_out_networks())
     assert len(held_out) == 10
-    assert set(JUDGED) <= held_out
+    assert set(ALSO_HELD_OUT) <= held_out
     assert held_out.isdisjoint(TRAINED)
     for part in (held_out, set(NETWORKS) - held_out):
         assert {NETWORKS[name].convolutional for name in part} == {True, False}
