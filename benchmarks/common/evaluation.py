@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchmarks.common.report import Row
+from benchmarks.common.report import Row, interval
 
 if TYPE_CHECKING:
     from seqtune.predictor.times.shares import Outcome
@@ -46,7 +46,7 @@ def by_columns(rows: Sequence[Row], *columns: str) -> dict[tuple[str, ...], dict
 
 def share_cell(row: Row) -> str:
     """A share with its 95 % interval; `†`: better than seqtune."""
-    return f"{row['share']:.3f}{'†' if row['worse'] else ''} [{row['share_low']:.3f}, {row['share_high']:.3f}]"
+    return f"{row['share']:.3f}{'†' if row['worse'] else ''} {interval(row['share_low'], row['share_high'])}"
 
 
 def share_cells(by_count: Mapping[int, Row]) -> list[str]:

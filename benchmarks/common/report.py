@@ -25,6 +25,16 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def number(value: float | None) -> str:
+    """Two decimals, or a dash where there is no value."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def interval(low: float, high: float) -> str:
+    """The ends of an interval of shares or ratios."""
+    return f"[{low:.3f}, {high:.3f}]"
+
+
 def today() -> str:
     """Today's date (UTC), as YYYY-MM-DD."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

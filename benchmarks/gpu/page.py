@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on, publish
 from benchmarks.common.progress import say
-from benchmarks.common.report import Row, markdown, today
+from benchmarks.common.report import Row, interval, markdown, number, today
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
@@ -118,11 +118,6 @@ def name_of(predictor: str) -> str:
     return "analytic model" if predictor == "analytic" else predictor
 
 
-def number(value: float | None) -> str:
-    """Two decimals, or a dash where there is no value."""
-    return "–" if value is None else f"{value:.2f}"
-
-
 def seconds_by_problem(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
     """The seconds of every method, by group and problem."""
     seconds: dict[tuple[str, str], dict[str, float]] = {}
@@ -208,7 +203,7 @@ def evaluated_table(rows: Sequence[Row]) -> str:
     for group, method in dict.fromkeys((row["group"], row["method"]) for row in rows):
         first = cells[group, method, counts[0]]
         lines.append([f"{group} ({first['problems']}, {first['configurations']:g})", method, *(
-            f"{cell['share']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+            f"{cell['share']:.3f} {interval(cell['low'], cell['high'])}"
             for cell in (cells[group, method, count] for count in counts))])
     return markdown(["group (problems, configurations)", "method", *map(str, counts)], lines, left=2)
 

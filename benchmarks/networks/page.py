@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, evaluated, measured_on
-from benchmarks.common.report import Row, markdown
+from benchmarks.common.report import Row, interval, markdown, number
 
 from .case import TOLERANCES
 from .rows import FLOORS, MEAN, PEER_NAMES
@@ -18,19 +18,14 @@ COLUMNS = {("seqtune", 0): "seqtune, first", ("seqtune", 3): "best of 3", ("seqt
            ("random", 0): "random", ("default", 0): "default"}
 
 
-def ratio(value: float | None) -> str:
-    """Two decimals, or a dash where there is no value."""
-    return "–" if value is None else f"{value:.2f}"
-
-
 def table(rows: Sequence[Row]) -> str:
     """Make the tables: one for each precision and number of threads, a line for each network and the mean."""
     tables = []
     for dtype, threads in dict.fromkeys((row["dtype"], row["threads"]) for row in rows):
         group = [row for row in rows if (row["dtype"], row["threads"]) == (dtype, threads)]
-        lines = [[row["model"], ratio(row.get("ms")), *(ratio(row[f"vs_{name}"]) for name in PEER_NAMES),
-                  ratio(row["vs_best"]), _count(row.get("pytorch_operations_left")), _small(row.get("error")),
-                  ratio(row.get("seconds_to_ready"))] for row in group]
+        lines = [[row["model"], number(row.get("ms")), *(number(row[f"vs_{name}"]) for name in PEER_NAMES),
+                  number(row["vs_best"]), _count(row.get("pytorch_operations_left")), _small(row.get("error")),
+                  number(row.get("seconds_to_ready"))] for row in group]
         header = ["network", "ms", *PEER_NAMES, "best peer", "PyTorch's operations", "error", "seconds to ready"]
         tables.append(f"**{dtype}, {threads} thread{'s' if threads > 1 else ''}**\n\n" + markdown(header, lines))
     return "\n\n".join(tables)
@@ -94,10 +89,10 @@ def predicted(part: Results) -> str:
     first, five, default = (by_kind[ALL][column] for column in (("seqtune", 0), ("seqtune", 5), ("default", 0)))
     return "\n\n".join([
         "## Layers of networks that no model learned from",
-        f"The shipped checkpoint's first proposal reaches {first['share']:.3f} [{first['share_low']:.3f}, "
-        f"{first['share_high']:.3f}] of the best known speed and the best of five {five['share']:.3f}, where the safe "
-        f"default reaches {default['share']:.3f} (geometric means over {first['problems']} cases, a problem on a "
-        "device): `python -m benchmarks predicted_layers --out docs`.",
+        f"The shipped checkpoint's first proposal reaches {first['share']:.3f} "
+        f"{interval(first['share_low'], first['share_high'])} of the best known speed and the best of five "
+        f"{five['share']:.3f}, where the safe default reaches {default['share']:.3f} (geometric means over "
+        f"{first['problems']} cases, a problem on a device): `python -m benchmarks predicted_layers --out docs`.",
         evaluated(part, "the shipped data set"),
         f"Held out are {', '.join(part['networks'])}: no model learns from their problems or from problems near to "
         "them. Layers are in the form of the PyTorch integration: NHWC, with bias and, where a network has an "
@@ -113,8 +108,8 @@ def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results.get("rows", [])
     claims = [f"{row['dtype']} with {row['threads']} thread{'s' if row['threads'] > 1 else ''}: "
-              f"{ratio(row['vs_best'])} times the speed of the best peer of each network (geometric mean of "
-              f"{row['networks']}; least {ratio(row['least'])}"
+              f"{number(row['vs_best'])} times the speed of the best peer of each network (geometric mean of "
+              f"{row['networks']}; least {number(row['least'])}"
               + (f"; below {FLOORS[row['dtype']]}: {', '.join(row['below'])}" if row["below"] else "") + ")"
               for row in rows if row["model"] == MEAN]
     return Page(

@@ -8,16 +8,16 @@ and prints the tables as Markdown.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.evaluation import COUNTS
+from benchmarks.common.evaluation import COUNTS, ceiling_cell
 from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
-from benchmarks.common.report import Row, machine, markdown
+from benchmarks.common.report import Row, interval, machine, markdown
 from benchmarks.prediction.checkpoint_parts import TITLES, paragraph, part_cases, parts_table
 from seqtune.reporting.style import (
     BLUE,
@@ -80,23 +80,17 @@ def table(rows: Sequence[Row]) -> str:
     for device in dict.fromkeys(row["device"] for row in rows):
         for count in COUNTS:
             by_method = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
-            problems = next(iter(by_method.values()))["problems"]
-            first = f"{device} ({problems})" if count == COUNTS[0] else ""
+            some = next(iter(by_method.values()))  # of all methods, problems and ceiling are the same
+            first = f"{device} ({some['problems']})" if count == COUNTS[0] else ""
             lines.append([first, str(count), *(_cell(by_method[name]) for name in methods),
-                          *([_ceiling(by_method)] if with_ceiling else [])])
+                          *([ceiling_cell(some)] if with_ceiling else [])])
     return markdown(["device (problems)", "measured", *methods, *(["ceiling"] if with_ceiling else [])], lines)
-
-
-def _ceiling(by_method: Mapping[str, Row]) -> str:
-    """The share that an oracle reaches whose choice is measured again, the same for all methods."""
-    ceiling = next(iter(by_method.values())).get("ceiling")
-    return "-" if ceiling is None else f"{ceiling:.3f}"
 
 
 def _cell(row: Row) -> str:
     share = f"{row['share']:.3f}"
     if row["method"] == "seqtune":
-        spread = f" [{row['share_low']:.3f}, {row['share_high']:.3f}]" if "share_low" in row else ""
+        spread = f" {interval(row['share_low'], row['share_high'])}" if "share_low" in row else ""
         return f"**{share}**{spread}"
     if row["low"] is None or row["low"] > 0:
         return share

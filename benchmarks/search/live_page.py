@@ -21,10 +21,10 @@ from benchmarks.search.peers import PREFIX
 from benchmarks.search.trials import SearchRun
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.times.shares import interval
 
 LEAST_SHARE = 0.01  # of a search without a correct configuration; its logarithm must be finite
 RESAMPLES = 10_000
-LEVEL = 0.95  # of the interval
 FEWEST = 5  # problems of an interval; with fewer, a bootstrap sees hardly any different samples
 KINDS = ("trials", "seconds")
 TIMES = {0.25: "quarter time", 0.5: "half time", 1.0: "full time"}
@@ -94,12 +94,8 @@ def geometric(means: Mapping[tuple[str, str], float]) -> float:
 def lead(ours: Mapping[tuple[str, str], float], theirs: Mapping[tuple[str, str], float]) -> tuple[float, float, float]:
     """The ratio of geometric means on the common problems, and its bootstrap interval; 0 and infinity if unknown."""
     differences = np.array([ours[problem] - theirs[problem] for problem in ours if problem in theirs])
-    if len(differences) < FEWEST:
-        return math.exp(differences.mean()), 0.0, math.inf
-    generator = np.random.default_rng(0)
-    drawn = differences[generator.integers(len(differences), size=(RESAMPLES, len(differences)))].mean(axis=1)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return math.exp(differences.mean()), math.exp(low), math.exp(high)
+    ends = interval(differences, RESAMPLES, 0) if len(differences) >= FEWEST else (0.0, math.inf)
+    return math.exp(differences.mean()), *ends
 
 
 def table(rows: Sequence[Row], budgets: Sequence[int]) -> str:
@@ -126,8 +122,7 @@ def leads(rows: Sequence[Row], budgets: Sequence[int]) -> str:
     """Make the table of our first strategy's leads: ratios of geometric means with their intervals."""
     lines: dict[str, list[str]] = {}
     for row in leads_of(rows, budgets):
-        ratio = f"{row['ratio']:.3f}{interval(row['low'], row['high'])}"
-        lines.setdefault(row["method"], [row["method"]]).append(ratio)
+        lines.setdefault(row["method"], [row["method"]]).append(ratio_text(row["ratio"], row["low"], row["high"]))
     return markdown([f"`{rows[0]['method']}` divided by", *columns(budgets)], list(lines.values()))
 
 
@@ -136,9 +131,10 @@ def columns(budgets: Sequence[int]) -> list[str]:
     return [*(f"{count} trials" for count in budgets), *time_names(budgets)]
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """The interval of a ratio in brackets; empty if it is unknown."""
-    return "" if low is None or high is None or math.isinf(high) else f" [{low:.3f}, {high:.3f}]"
+def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
+    """A ratio with its interval in brackets, if the interval is known."""
+    known = low is not None and high is not None and math.isfinite(high)
+    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if known else f"{ratio:.3f}"
 
 
 def page(results: Results) -> Page:
@@ -152,10 +148,9 @@ def page(results: Results) -> Page:
         others = {method: values for method, values in means.items() if method.startswith(PREFIX)}
         if others:
             best = max(others, key=lambda name: geometric(others[name]))
-            ratio, low, high = lead(means[ours], others[best])
-            ratio_text = f"ratio {ratio:.3f}{interval(low, high)}"
             claims.append(f"after {count} trials {geometric(means[ours]):.3f} (Kernel Tuner's best, "
-                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; {ratio_text})")
+                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; "
+                          f"ratio {ratio_text(*lead(means[ours], others[best]))})")
     return Page(
         "live_search", "Live searches",
         f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
