@@ -19,7 +19,7 @@ BEST_OF = ("first proposal", "best of 3", "best of 5")  # the columns of COUNTS
 ALL = "all"  # the device, or group of problems, of the rows over all of them
 
 
-def together(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def merged_devices(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """One outcome for each problem: the mean log shares of its devices, which a bootstrap then draws together."""
     import numpy as np
 

@@ -19,32 +19,32 @@ FIGURES = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)",
 
 
 def quoting_files(out: Path) -> dict[Path, str]:
-    """The files that quote figures, with the way from each to the folder of the results; `out` is the docs' folder."""
+    """The files that quote figures, and what their links call the folder of the results; `out` is the docs' folder."""
     return {out.parent / "README.md": f"{out.name}/{RESULTS}", out / "index.md": RESULTS}
 
 
-def with_quotes(text: str, results: Path, way: str) -> str:
-    """The text with its quotes made from the JSON files in the folder `results`, to which links lead by `way`.
+def with_quotes(text: str, results: Path, link: str) -> str:
+    """The text with its quotes made from the JSON files in the folder `results`, which links call `link`.
 
     Raises FormatError if a quote has no function or no readable JSON file.
     """
-    def made(match: re.Match[str]) -> str:
+    def quoted(match: re.Match[str]) -> str:
         begin, name, end = match.groups()
         try:
             quote = load(QUOTES[name])
-            return f"{begin}{quote(read_json(results / f'{name}.json'), way).strip()}\n{end}"
+            return f"{begin}{quote(read_json(results / f'{name}.json'), link).strip()}\n{end}"
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FormatError(f"no figures to quote from {results / name}.json: {error!r:.100}") from None
 
-    return FIGURES.sub(made, text)
+    return FIGURES.sub(quoted, text)
 
 
 def write_quotes(out: Path) -> list[Path]:
     """Write the quotes again in the files that have some, and return these files; `out` is the docs' folder."""
     written = []
-    for path, way in quoting_files(out).items():
+    for path, link in quoting_files(out).items():
         before = path.read_text() if path.is_file() else ""
-        after = with_quotes(before, out / RESULTS, way)
+        after = with_quotes(before, out / RESULTS, link)
         if after != before:
             write_whole(path, after)
             written.append(path)

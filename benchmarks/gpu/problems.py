@@ -77,8 +77,8 @@ def products(dtype: str, count: int, seed: int = 0) -> Problems:
     training = [problem for name in LAYERS if name not in HELD_OUT for problem in _layers(name, dtype)]
     training = _apart(training, held_out)
     generator = np.random.default_rng(seed)
-    aside = max(1, min(len(held_out), count // 5))
-    few = [held_out[index] for index in generator.permutation(len(held_out))[:aside]]
+    held_out_count = max(1, min(len(held_out), count // 5))
+    few = [held_out[index] for index in generator.permutation(len(held_out))[:held_out_count]]
     odd = _apart(list(_odd(dtype, round(ODD * count), generator)), held_out)
     usual = [training[index] for index in generator.permutation(len(training))[:max(0, count - len(few) - len(odd))]]
     chosen = list(dict.fromkeys([*few, *usual, *odd]))
@@ -93,9 +93,9 @@ def convolutions(dtype: str, count: int) -> Problems:
     held_out = [_convolution(plain[index], dtype, layout) for index in order[::5] for layout in ("NCHW", "NHWC")]
     training = [_convolution(plain[index], dtype, layout) for index in order for layout in ("NCHW", "NHWC")]
     training = [problem for problem in _apart(training, held_out) if problem not in held_out]
-    aside = max(1, min(len(held_out), count // 5))
-    held_out = held_out[:aside]
-    chosen = list(dict.fromkeys([*held_out, *training[:count - aside]]))
+    held_out_count = max(1, min(len(held_out), count // 5))
+    held_out = held_out[:held_out_count]
+    chosen = list(dict.fromkeys([*held_out, *training[:count - held_out_count]]))
     shuffled = np.random.default_rng(1).permutation(len(chosen))
     return Problems(tuple(chosen[index] for index in shuffled), frozenset(problem.key for problem in held_out))
 

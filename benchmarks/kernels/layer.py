@@ -51,8 +51,8 @@ class Layer:
         return cls(problem, threads, operands, with_relu6(expected) if relu6 else expected, relu6,
                    copies_of(problem) if problem_set.proposals else 1)
 
-    def in_turns(self, bind: Callable[[NDArray[Any]], Callable[[], Any]]) -> Callable[[], Any]:
-        """Bind a method to each copy of the weights; calls take these in turns."""
+    def over_copies(self, bind: Callable[[NDArray[Any]], Callable[[], Any]]) -> Callable[[], Any]:
+        """Bind a method to each copy of the weights; each call takes the next copy."""
         following = cycle([bind(self.operands["weights"].copy()) for _ in range(self.copies)])
         return lambda: next(following)()
 
@@ -171,7 +171,7 @@ def _on_pytorch_memory(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Con
         return program.time(0)
 
     error = layer.checked(result, kernel.configuration.brief())
-    return Contestant(kernel.method, layer.in_turns(call_of), error, step=step)
+    return Contestant(kernel.method, layer.over_copies(call_of), error, step=step)
 
 
 def _between_buffers(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Contestant:

@@ -96,7 +96,7 @@ def teams_of(problem_set: ProblemSet, threads: Sequence[int], names: Sequence[st
 
 def measure(problem_set: ProblemSet, problems: dict[str, Problem], team: Sequence[Device], journal: Journal,
             given: argparse.Namespace) -> list[Row]:
-    """Choose our kernels for all problems, then hold a contest for each."""
+    """Choose our kernels for all problems, then compare all methods of each in a contest."""
     from seqtune.tuner.measuring.runner import Runner
 
     warm_threads(threads_of(team[0]))

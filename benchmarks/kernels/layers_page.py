@@ -48,35 +48,35 @@ def seconds_by_method(rows: Sequence[Row]) -> dict[tuple[str, int], Seconds]:
 
 def compared(problem_set: ProblemSet, rows: Sequence[Row]) -> list[Compared]:
     """The comparisons of a set for which something was measured."""
-    by_layer, found = seconds_by_method(rows), []
+    by_layer, comparisons = seconds_by_method(rows), list[Compared]()
     for threads in dict.fromkeys(count for _, count in by_layer):
         for comparison in problem_set.comparisons:
             ratios = {layer: comparison.ratio(seconds) for (layer, count), seconds in by_layer.items()
                       if count == threads}
             known = {layer: ratio for layer, ratio in ratios.items() if ratio is not None}
             if known:
-                found.append(Compared(problem_set, threads, comparison, known))
-    return found
+                comparisons.append(Compared(problem_set, threads, comparison, known))
+    return comparisons
 
 
 def all_compared(results: Results) -> list[Compared]:
     """The comparisons of all sets that were measured."""
-    return [one for name, problem_set in PROBLEM_SETS.items() if name in results
-            for one in compared(problem_set, results[name]["rows"])]
+    return [entry for name, problem_set in PROBLEM_SETS.items() if name in results
+            for entry in compared(problem_set, results[name]["rows"])]
 
 
 def summary(comparisons: Sequence[Compared]) -> str:
     """The table of the comparisons."""
     return markdown(["problems", "compared with", "threads", "layers", "geometric mean", "least", "of"], [
-        [one.problem_set.title, one.comparison.title, str(one.threads), str(len(one.ratios)), f"**{one.mean:.2f}**",
-         f"{one.least[1]:.2f}", one.least[0]] for one in comparisons], left=2)
+        [entry.problem_set.title, entry.comparison.title, str(entry.threads), str(len(entry.ratios)),
+         f"**{entry.mean:.2f}**", f"{entry.least[1]:.2f}", entry.least[0]] for entry in comparisons], left=2)
 
 
 def table(problem_set: ProblemSet, rows: Sequence[Row]) -> str:
     """The table of a set: a line for each layer and number of threads."""
     problems, by_layer = problem_set.make(), seconds_by_method(rows)
     own_rows = {(row["layer"], row["threads"], row["method"]): row for row in rows}
-    titles = list(dict.fromkeys(one.comparison.title for one in compared(problem_set, rows)))
+    titles = list(dict.fromkeys(entry.comparison.title for entry in compared(problem_set, rows)))
     comparisons = [comparison for comparison in problem_set.comparisons if comparison.title in titles]
     lines = []
     for (layer, threads), seconds in by_layer.items():
@@ -92,9 +92,9 @@ def table(problem_set: ProblemSet, rows: Sequence[Row]) -> str:
 def page(results: Results) -> Page:
     """Make the page of the results."""
     comparisons = all_compared(results)
-    names = list(dict.fromkeys(one.problem_set.name for one in comparisons))
-    claims = {one.problem_set.name: f"{one.problem_set.title} {one.mean:.2f} ({one.comparison.title})"
-              for one in comparisons if one.comparison is one.problem_set.comparisons[0]}  # the last is kept
+    names = list(dict.fromkeys(entry.problem_set.name for entry in comparisons))
+    claims = {entry.problem_set.name: f"{entry.problem_set.title} {entry.mean:.2f} ({entry.comparison.title})"
+              for entry in comparisons if entry.comparison is entry.problem_set.comparisons[0]}  # the last is kept
     parts = []
     for name in names:
         problem_set, part = PROBLEM_SETS[name], results[name]
@@ -119,16 +119,16 @@ def draw(results: Results, path: Path) -> None:
     comparisons = all_compared(results)[::-1]
     pyplot = style()
     figure, axis = pyplot.subplots(figsize=(7.6, 0.6 + 0.22 * len(comparisons)))
-    for height, one in enumerate(comparisons):
-        axis.plot(list(one.ratios.values()), [height] * len(one.ratios), ".", color=GREY, markersize=4)
-        axis.plot([one.mean], [height], "D", color=BLUE, markersize=5)
+    for height, entry in enumerate(comparisons):
+        axis.plot(list(entry.ratios.values()), [height] * len(entry.ratios), ".", color=GREY, markersize=4)
+        axis.plot([entry.mean], [height], "D", color=BLUE, markersize=5)
     axis.axvline(1.0, color=BLACK, linewidth=0.8)
     axis.set_xscale("log")
     axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axis.minorticks_off()
     axis.set_yticks(range(len(comparisons)), [
-        f"{one.problem_set.name}, {one.threads} thread{'s' * (one.threads > 1)}: {one.comparison.title}"
-        for one in comparisons])
+        f"{entry.problem_set.name}, {entry.threads} thread{'s' * (entry.threads > 1)}: {entry.comparison.title}"
+        for entry in comparisons])
     axis.grid(visible=False, axis="y")
     axis.grid(visible=True, axis="x")
     axis.set_xlabel("the peer's time divided by ours")

@@ -118,7 +118,7 @@ def _product(layer: Layer, call: Callable[[Tensor, Tensor], Call]) -> Call:
     import torch
 
     a = tensor(layer.operands["x"])
-    return layer.in_turns(lambda weights: call(a, torch.from_numpy(weights).t() if layer.problem["trans_b"] == "yes"
+    return layer.over_copies(lambda weights: call(a, torch.from_numpy(weights).t() if layer.problem["trans_b"] == "yes"
                                                else torch.from_numpy(weights)))
 
 

@@ -26,9 +26,8 @@ from seqtune.tuner.measuring.timed_calls import time_calls
 
 from .case import TOLERANCES, Case, Run, results_of
 from .models import NETWORKS, seeded
-from .nodes import node_times
 from .ours import OurNetwork, OurOptions, operations_of, ours
-from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded
+from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded, node_times
 
 SAMPLE_SECONDS = 30e-3  # ten calls of the smallest networks, one call of the largest
 OURS = "seqtune"

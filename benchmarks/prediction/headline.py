@@ -82,9 +82,9 @@ def sentence(results: Results) -> str:
             f"proposals {shares[3]:.3f} and of 5 {shares[5]:.3f}.")
 
 
-def quote(results: Results, way: str) -> str:
-    """The headline with its link, for a file from which `way` leads to the folder of the results."""
-    return f"{sentence(results)} A test on every machine computes [the same figures]({way}/headline.md)."
+def quote(results: Results, link: str) -> str:
+    """The headline with its link, for a file whose links call the folder of the results `link`."""
+    return f"{sentence(results)} A test on every machine computes [the same figures]({link}/headline.md)."
 
 
 def table(cases: Sequence[Row]) -> str:

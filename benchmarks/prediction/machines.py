@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, share_cells, together
+from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, merged_devices, share_cells
 from benchmarks.common.finished import checksum
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive
@@ -49,7 +49,7 @@ def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Pr
     say(f"{about['left_out']}, {about['setting']}: {len(held_out)} tasks")
     results = replayed(held_out, predictors, (*predictors, *simple), COUNTS)
     several = len({outcome.device for outcome in results}) > 1
-    parts = (results, together(results) if several else [])
+    parts = (results, merged_devices(results) if several else [])
     return [{**about, **row.to_json()} for part in parts for row in rows(part)]
 
 
@@ -183,7 +183,7 @@ def page(results: Results) -> Page:
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
         f"replayed from recorded configurations of other problems. "
         + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine." if few else ""),
-        (f"One training for each machine or runtime, with seed {results['seed']}.", *remembered(results),
+        (f"One training for each machine or runtime, with seed {results['seed']}.", *other_devices(results),
          "The methods choose among measured configurations. Single times measured on virtual machines are noisy; the "
          "ceiling, where there are repeated builds, is what an oracle reaches whose choice is measured again."))
 
@@ -194,7 +194,7 @@ def command(results: Results) -> str:
     return f"python -m benchmarks machines --leave {leave} --epochs {results['epochs']} --out docs"
 
 
-def remembered(results: Results) -> list[str]:
+def other_devices(results: Results) -> list[str]:
     """A sentence about the devices that the retrainings were not for, if there were any."""
     retrainings = [training["retraining"] for training in results["trainings"].values() if "retraining" in training]
     if not any("unchanged" in retraining for retraining in retrainings):  # trees alone are no checkpoint

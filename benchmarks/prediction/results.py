@@ -138,8 +138,8 @@ def page(results: Results) -> Page:
         "Share of the best known speed over the number of measured proposals, by device")
 
 
-def quote(results: Results, way: str) -> str:
-    """The main figures, for a file from which `way` leads to the folder of the results."""
+def quote(results: Results, link: str) -> str:
+    """The main figures, for a file whose links call the folder of the results `link`."""
     shares = {(row["device"], row["method"], row["measured"]): row["share"] for row in results["rows"]}
     lines = [[f"{row['device']} ({row['problems']})",
               *(f"{shares[row['device'], 'seqtune', count]:.3f}" for count in COUNTS),
@@ -149,7 +149,7 @@ def quote(results: Results, way: str) -> str:
                      "boosted trees alone, first", "safe default"], lines)
     parts = paragraph(results["parts"]) + " " if results["parts"] else ""
     return (f"{text}\n\nThe numbers are shares of the best known speed, as geometric means. {parts}"
-            f"[Predictions]({way}/results.md) has the command, all baselines and the caveats.")
+            f"[Predictions]({link}/results.md) has the command, all baselines and the caveats.")
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

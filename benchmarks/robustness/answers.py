@@ -101,10 +101,10 @@ def searched() -> list[str]:
     return names[::max(1, len(names) // SPACES)][:SPACES]
 
 
-def command(tree: Path, home: Path, arguments: Sequence[str]) -> str:
+def command(tree: Path, user: Path, arguments: Sequence[str]) -> str:
     """Run a command of one version, and return what it prints. Raises SeqtuneError if it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "XDG_DATA_HOME": str(home / "data"),
-                   "XDG_CACHE_HOME": str(home / "cache")}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "XDG_DATA_HOME": str(user / "data"),
+                   "XDG_CACHE_HOME": str(user / "cache")}
     done = subprocess.run([sys.executable, "-m", "seqtune", *arguments], cwd=tree, env=environment,
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -112,10 +112,10 @@ def command(tree: Path, home: Path, arguments: Sequence[str]) -> str:
     return done.stdout
 
 
-def answer(tree: Path, home: Path, question: Question, folder: Path) -> str:
+def answer(tree: Path, user: Path, question: Question, folder: Path) -> str:
     """The answer of one version to a question, as lines. A data set is read, because its file has a date."""
     out = folder / (question.file or "printed")
-    printed = command(tree, home, [part.replace("{out}", str(out)) for part in question.arguments])
+    printed = command(tree, user, [part.replace("{out}", str(out)) for part in question.arguments])
     if not question.file:
         return json.dumps(json.loads(printed), indent=1)
     if out.suffix == ".parquet":

@@ -24,9 +24,9 @@ from typing import Any
 
 from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.report import Row, machine
+from benchmarks.search.answers import AnswerContest, compared_answers, is_ours
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Search
-from benchmarks.search.contest import AnswerContest, held, is_ours
 from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_page import leads_of, moments, rows_of, table
 from benchmarks.search.peer_search import search_as_peer
@@ -127,7 +127,7 @@ class LiveProblem:
     def _contest(self, runs: Mapping[Search, SearchRun]) -> dict[str, object]:
         with Runner(self.device) as runner:
             task = Task.of(self.problem, self.device)
-            return held(task, runs, moments(runs.values(), self.budgets), runner, runner.close).to_json()
+            return compared_answers(task, runs, moments(runs.values(), self.budgets), runner, runner.close).to_json()
 
 
 @cache
@@ -163,14 +163,14 @@ def problems(given: argparse.Namespace, methods: Sequence[str]) -> list[LiveProb
         raise MisuseError(f"--devices {','.join(backends)!r:.40}: choose llvm, opencl or both")
     if any("+" in method for method in methods):
         raise MisuseError("+history and +proposals are for recorded problems; a live search knows what `tune` does")
-    found = {backend: find_device(f"{backend}:0") for backend in dict.fromkeys(backends)}
+    devices = {backend: find_device(f"{backend}:0") for backend in dict.fromkeys(backends)}
     if given.problems:
-        chosen = [(device, parse_problem(text)) for text in given.problems.split(";") for device in found.values()]
+        chosen = [(device, parse_problem(text)) for text in given.problems.split(";") for device in devices.values()]
     else:
-        chosen = drawn([found[backend] for backend in backends], given.count, given.draw)
+        chosen = drawn([devices[backend] for backend in backends], given.count, given.draw)
         if len(chosen) < given.count:
             raise MisuseError(f"--count {given.count}: there are only {len(chosen)} such problems")
-    checkpoints = {backend: checksum(digests(find(answers_for(backend)))) for backend in found}
+    checkpoints = {backend: checksum(digests(find(answers_for(backend)))) for backend in devices}
     return [LiveProblem(device, problem, given.seeds, given.budgets, checkpoints[device.backend])
             for device, problem in chosen]
 

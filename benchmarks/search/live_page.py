@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.report import Row, markdown
+from benchmarks.search.answers import AnswerContest
 from benchmarks.search.comparison import Search
-from benchmarks.search.contest import AnswerContest
 from benchmarks.search.peers import PREFIX
 from benchmarks.search.trials import SearchRun
 from seqtune.kernels.devices.device import Device

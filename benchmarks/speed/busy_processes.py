@@ -55,12 +55,13 @@ def beside_busy_processes(milliseconds: Callable[[Any], float | None], problems:
             for count in COUNTS:
                 processes.want(count)
                 times[count] += [each for problem in problems if (each := milliseconds(problem)) is not None]
-    rows = []
-    for count, taken in times.items():
-        ordered = sorted(taken)
-        rows.append({"busy": count, "predictions": len(ordered), "median_ms": ordered[len(ordered) // 2],
-                     "p90_ms": ordered[len(ordered) * 9 // 10]})
-    return rows
+    return [{"busy": count, "predictions": len(taken), **percentiles(taken)} for count, taken in times.items()]
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """The median and the 90th percentile."""
+    ordered = sorted(milliseconds)
+    return {"median_ms": ordered[len(ordered) // 2], "p90_ms": ordered[len(ordered) * 9 // 10]}
 
 
 def busy_table(results: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown
-from benchmarks.speed.busy_processes import beside_busy_processes, busy_table
+from benchmarks.speed.busy_processes import beside_busy_processes, busy_table, percentiles
 from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
 from seqtune.errors import KernelError, SeqtuneError
 
@@ -81,11 +81,10 @@ def warm(checkpoint: str, name: str, problems: Sequence[Problem]) -> Row:
     row: Row = {"device": device.name}
     for pass_name in ("new", "again"):
         times = [timed(answer, problem) for problem in problems][WARM_UP:]
-        solved = sorted(milliseconds for milliseconds in times if milliseconds is not None)
+        solved = [milliseconds for milliseconds in times if milliseconds is not None]
         if not solved:
             raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
-        row[pass_name] = {"problems": len(solved), "median_ms": solved[len(solved) // 2],
-                          "p90_ms": solved[len(solved) * 9 // 10]}
+        row[pass_name] = {"problems": len(solved), **percentiles(solved)}
     return row
 
 

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.common.finished import Finished
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.search import live_page
+from benchmarks.search.answers import AnswerContest, Answers, compared_answers
 from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Search
-from benchmarks.search.contest import AnswerContest, Answers, held
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live import LiveProblem, search_as_ours
 from benchmarks.search.live_page import geometric, lead, leads_of, log_shares, moments, rows_of
@@ -114,7 +114,7 @@ def test_finals_choose_our_answer_and_the_fastest_trial_is_that_of_a_peer() -> N
     best_trial, best_final = (TASK.number(Configuration.of("test.k", {"x": 4, "y": y})) for y in (6, 5))
     searched = SearchRun((Trial(best_final, 2.0, 0.0), Trial(best_trial, 1.0, 9.0)))
     runs = {Search(method, 0): searched for method in ("portfolio", "kt:pso")}
-    contest = held(TASK, runs, {"trials": [1, 2], "seconds": [5.0, 10.0]}, Fake(), lambda: None)
+    contest = compared_answers(TASK, runs, {"trials": [1, 2], "seconds": [5.0, 10.0]}, Fake(), lambda: None)
     ours, theirs = contest.answers.values()
     assert ours == {"trials": [best_final, best_final], "seconds": [best_final, best_final]}
     assert theirs == {"trials": [best_final, best_trial], "seconds": [best_final, best_trial]}

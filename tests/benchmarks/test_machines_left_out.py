@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.common.evaluation import together
+from benchmarks.common.evaluation import merged_devices
 from benchmarks.prediction import machines
 from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from benchmarks.prediction.left_out import groups, left_out
@@ -102,9 +102,9 @@ def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(data: Dat
 def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
     about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "rows": []}
     training = {"retraining": {"unchanged": ["a"], "changed": []}}
-    (sentence,) = machines.remembered({**about, "trainings": {"stone": training}})
+    (sentence,) = machines.other_devices({**about, "trainings": {"stone": training}})
     assert sentence.endswith("which the retrained one keeps for it.")
-    assert machines.remembered({**about, "trainings": {"stone": {}}}) == []
+    assert machines.other_devices({**about, "trainings": {"stone": {}}}) == []
 
 
 def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Dataset) -> None:
@@ -117,8 +117,8 @@ def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Data
 
 def test_the_devices_of_a_problem_are_drawn_together() -> None:
     first = Outcome("p", "a", {("trees", 0): -0.2}, 1, retest=-0.1)
-    merged, alone = together([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
-                                       replace(first, problem="q", retest=None)])
+    merged, alone = merged_devices([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
+                                    replace(first, problem="q", retest=None)])
     assert (merged.device, merged.unmeasured) == ("all", 2)
     assert [merged.log_shares["trees", 0], merged.retest] == pytest.approx([-0.3, -0.1])
     assert alone.retest is None

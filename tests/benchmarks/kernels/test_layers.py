@@ -60,7 +60,7 @@ def test_few_rows_find_no_weights_in_the_caches() -> None:
     problem = Problem.make("gemm", m=8, n=3, k=5, trans_b="yes")
     layer = replace(Layer.of(problem, 1, replace(LINEAR, proposals=0)), copies=3)
     seen: list[int] = []
-    run = layer.in_turns(lambda weights: lambda: seen.append(id(weights)))
+    run = layer.over_copies(lambda weights: lambda: seen.append(id(weights)))
     for _ in range(6):
         run()
     assert len(set(seen[:3])) == 3

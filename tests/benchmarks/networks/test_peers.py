@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.networks import nodes
 from benchmarks.networks.case import Case
+from benchmarks.networks.peers import node_times
 from seqtune.kernels.devices.device import Device
 
 
@@ -49,12 +49,10 @@ class FakeCompiled:
         return SimpleNamespace(get_ordered_ops=lambda: [operation])
 
 
-def test_a_node_has_the_mean_of_its_later_times_its_shapes_and_what_it_covers(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "compiled_by_openvino", lambda case, **settings: FakeCompiled())
+def test_a_node_has_the_mean_of_its_later_times_its_shapes_and_what_it_covers(tmp_path: Path) -> None:
     device = Device("llvm:avx2:1", "llvm", "x86", "avx2", "AMD EPYC")
     case = Case(torch.nn.ReLU(), [torch.ones(1)], "fp32", device, tmp_path, True)
-    row, = nodes.node_times(case, runs=5)
+    row, = node_times(case, runs=5, compile_model=lambda case, **settings: FakeCompiled())
     assert row == {"name": "conv", "type": "Convolution", "kernel": "brgconv_f32",
                    # ten calls of 14, then five of 5
                    "microseconds": pytest.approx(5.0), "inputs": [[1, 3, 8, 8], [4, 3, 1, 1]],

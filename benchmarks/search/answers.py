@@ -1,4 +1,4 @@
-"""Live contest: the answers of all searches of a problem, measured together, so that all are compared alike.
+"""Answers: the answers of all live searches of a problem, measured in one contest.
 
 The answer of one of our strategies is that of `seqtune tune`: its fastest trials and the safe default are measured
 again, interleaved, and the best of them wins. A strategy of Kernel Tuner answers with its fastest trial, as Kernel
@@ -66,8 +66,8 @@ def is_ours(search: Search) -> bool:
     return not search.method.startswith(PREFIX)
 
 
-def held(task: Task, runs: Mapping[Search, SearchRun], at: Mapping[str, Sequence[float]], measurer: Measurer,
-         renew: Callable[[], None]) -> AnswerContest:
+def compared_answers(task: Task, runs: Mapping[Search, SearchRun], at: Mapping[str, Sequence[float]],
+                     measurer: Measurer, renew: Callable[[], None]) -> AnswerContest:
     """Measure the finals of our searches of a task, then the contest of all answers.
 
     `at` are the moments: numbers of trials, and seconds. `renew` lets the measurer build everything again.
