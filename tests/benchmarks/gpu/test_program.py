@@ -18,9 +18,8 @@ import pytest
 
 from benchmarks.common.program import run_program
 from benchmarks.gpu import comparison, measuring, page, program
-from benchmarks.gpu.peers import COMPILED, gpu_of, torch_contestants
-from benchmarks.gpu.problems import Problems, convolutions, problems_of, products
-from benchmarks.gpu.run import CHECKS, JOURNAL, RECORDED, Gpu, Options, Run, read_run
+from benchmarks.gpu.problems import Problems, convolutions, problems_of
+from benchmarks.gpu.run import CHECKS, JOURNAL, Gpu, Options, Run, read_run
 from seqtune import api
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
@@ -38,16 +37,12 @@ from seqtune.errors import (
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.similarity import near
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
-from seqtune.tuner.measuring.timing import prepare
 from tests.support.installation.optional import needs, skip_without_device
 from tests.support.measuring.instant import Instant
 from tests.support.paths import ROOT
 
-GEMM = Problem.make("gemm", m=4, n=4, k=4, dtype="fp16")
-CONVOLUTION = Problem.make("conv2d", c=4, h=3, w=3, k=4, r=1, s=1)
 SMALL = tuple(Problem.make("gemm", m=m, n=24, k=16) for m in (3, 8, 12))
 MOST_BYTES = 1_000_000  # of a file of a GPU that is shipped
 # A measurement that kills its own process, after NUMBER others.
@@ -119,25 +114,6 @@ def whens(folder: Path) -> dict[Any, float]:
     """The time of each record in a folder's journal."""
     with Journal(folder / JOURNAL) as journal:
         return {record.identity: record.when for record in journal.records()}
-
-
-def test_no_training_problem_is_near_a_held_out_one() -> None:
-    for problems in (products("bf16", 250), convolutions("fp16", 100)):
-        held_out = [problem for problem in problems.ordered if problem.key in problems.held_out]
-        training = [problem for problem in problems.ordered if problem.key not in problems.held_out]
-        assert len(held_out) > len(training) / 6
-        assert not any(near(problem, other) for problem in training for other in held_out)
-    assert 230 <= len(products("bf16", 250).ordered) <= 250
-
-
-def test_problems_of_several_names_take_turns(tmp_path: Path) -> None:
-    (tmp_path / "few.txt").write_text("gemm m=1 n=2 k=3\ngemm m=2 n=2 k=3\n")
-    found = problems_of(["gemm:fp16", str(tmp_path / "few.txt"), "conv2d:fp32"], 10)
-    assert [problem.type for problem in found.ordered[:7]] == ["gemm", "gemm", "conv2d"] * 2 + ["gemm"]
-    assert [problem["dtype"] for problem in found.ordered[:3]] == ["fp16", "fp32", "fp32"]
-    assert len(problems_of(["resnet18"], 3).ordered) == 3
-    with pytest.raises(MisuseError, match="names no element type"):
-        problems_of(["gemm:half"], 10)
 
 
 @pytest.mark.slow
@@ -370,74 +346,6 @@ def test_every_kernel_computes_right_numbers_on_a_gpu(tmp_path: Path) -> None:
     skip_without_device("cuda:0")
     folder = tmp_path / "gpu"
     program.main(["--tasks", "check", "--checked", "10", "--out", str(folder), "--problems", "conv2d:fp32"])
-
-
-@pytest.mark.parametrize("problem", [GEMM, CONVOLUTION], ids=lambda problem: problem.type)
-@pytest.mark.parametrize("compiled", [False, True])
-def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem: Problem,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    operands, expected = prepare(problem)
-    contestants, notes = torch_contestants(problem, operands, expected, "cpu", compiled)
-    methods = [contestant.method for contestant in contestants]
-    assert (COMPILED in methods) == compiled
-    assert len(methods) == (1 if problem.type == "gemm" else 2) + compiled
-    assert notes == []
-    # the device "meta" computes shapes only, so each operation that is asked for is left out with a note
-    contestants, notes = torch_contestants(problem, operands, expected, "meta", compiled)
-    assert contestants == []
-    assert [note.split(": ")[1].removesuffix(" is left out") for note in notes] == methods
-    other = Problem.make("scaled_gemm", m=1, n=128, k=128)
-    assert torch_contestants(other, {}, expected, "cpu", compiled) == ([], [])
-
-
-@pytest.mark.parametrize(("model", "name"), [
-    ("NVIDIA H200", "H200_SXM"), ("NVIDIA H100 80GB HBM3", "H100_SXM"), ("NVIDIA A100-SXM4-80GB", "A100_SXM_80GB"),
-    ("NVIDIA L4", "L4"), ("NVIDIA GeForce RTX 4090", "RTX_4090"), ("NVIDIA T4", None)])
-def test_gpus_are_found_among_the_names_of_the_heuristics(model: str, name: str | None) -> None:
-    names = ["A100_PCIE_80GB", "A100_SXM_80GB", "H100_NVL", "H100_PCIE", "H100_SXM", "H200_SXM", "L4", "L40", "L40S",
-             "RTX_4090", "RTX_5090", "END"]
-    assert gpu_of(model, names) == name
-
-
-def test_means_with_and_without_torch_compile_have_lines_of_their_own() -> None:
-    times = {("gemm bf16", "p"): {"torch.matmul": 2.0, "tuned": 1.0},
-             ("gemm bf16", "q"): {"torch.matmul": 4.0, COMPILED: 1.0, "tuned": 4.0},
-             ("conv2d fp16", "r"): {"conv2d NCHW": 3.0, "default": 6.0, "tuned": 1.0},
-             ("conv2d fp16", "alone"): {"tuned": 1.0}}
-    rows = [{"group": group, "problem": problem, "method": method, "seconds": seconds}
-            for (group, problem), methods in times.items() for method, seconds in methods.items()]
-    assert {group: {method: (round(mean, 9), count) for method, (mean, count) in methods.items()}
-            for group, methods in page.means(rows).items()} == {
-        "gemm bf16": {"tuned": (round(0.5 ** 0.5, 9), 2)}, "conv2d fp16": {"default": (0.5, 1), "tuned": (3.0, 1)}}
-    lines = page.mean_table(rows).splitlines()[2:]
-    assert [(line.split(" | ")[0], line.split(" | ")[-1].removesuffix(" |")) for line in lines] == [
-        ("| gemm bf16 (2)", "0.71"), ("| gemm bf16, with torch.compile (1)", "0.25"),
-        ("| gemm bf16, with libraries only (1)", "2.00"), ("| conv2d fp16 (1)", "3.00")]
-    asked = [{**row, "compiled": True} for row in rows if row["problem"] == "r"]  # it was asked, and failed
-    assert page.with_compiler([*rows[:5], *asked]) == {"q", "r"}
-
-
-def test_the_page_counts_wrong_results_and_missing_checks() -> None:
-    assert page.right_of(None) == "–"
-    assert page.right_of({"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}) == "2 of 5"
-    results = json.loads((ROOT / "docs" / "results" / "gpu.json").read_text())
-    results["records"] = [{"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}]
-    assert "of 5 records on 245 problems 3 have a wrong result" in page.page(results).claim
-    assert "| k | fp16 | – | – | 2 of 5 |" in page.page(results).tables
-
-
-def test_the_predictor_is_evaluated_among_what_was_measured_at_random(tmp_path: Path) -> None:
-    data = Dataset.read(RECORDED)
-    rows = data.rows[data.rows["problem"].isin({key for key in data.rows["problem"].unique()
-                                                if "fp16" in key and key.startswith("gemm")})]
-    device = next(device for device in data.devices.values() if device.backend == "cuda")
-    run = Run(tmp_path, Gpu(device, lambda: nullcontext(Stub())), Options(Problems(())))
-    evaluated = page.evaluated_rows(run, replace(data, rows=rows.reset_index(drop=True)))
-    assert {(row["group"], row["method"], row["measured"]) for row in evaluated} == {
-        ("gemm fp16", method, count) for method in ("analytic model", "random") for count in (0, 3, 5)}
-    assert all(0 < row["share"] <= 1 and row["configurations"] >= page.LEAST_MEASURED for row in evaluated)
 
 
 def test_measurements_of_gpus_are_shipped_apart_from_those_that_the_shipped_checkpoint_learned_from() -> None:

@@ -11,8 +11,9 @@ import pytest
 from benchmarks.common.page import page_from
 from benchmarks.speed.busy_processes import COUNTS, BusyProcesses, beside_busy_processes, busy_table
 from benchmarks.speed.latency import beside, page
+from tests.support.paths import ROOT
 
-RESULTS = json.loads((Path(__file__).parents[3] / "docs" / "results" / "latency.json").read_text())
+RESULTS = json.loads((ROOT / "docs" / "results" / "latency.json").read_text())
 
 
 def stands_still(pid: int) -> bool:
