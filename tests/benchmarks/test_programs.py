@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import shlex
 import subprocess
 import sys
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks.common.contest import Contestant, take_turns
 from benchmarks.prediction.results import draw, table
-from benchmarks.programs import PROGRAMS
+from benchmarks.programs import PROGRAMS, load
 from seqtune.reporting.style import apart
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
@@ -46,6 +50,34 @@ def test_the_list_of_programs_names_their_questions_and_pages(capsys: pytest.Cap
         line, = (line for line in listed.splitlines() if line.split()[:1] == [name])
         assert program.question in line
         assert all(page in line for page in program.pages)
+
+
+def documented() -> list[str]:
+    """The commands that README.md and the documentation name, in code and in shell blocks."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    text = "\n\n".join(path.read_text().replace("\\\n", " ") for path in pages)
+    found = re.findall(r"`python -m benchmarks ([^`]+)`", text) + re.findall(r"^python -m benchmarks (.+)$", text, re.M)
+    return sorted({" ".join(command.split()) for command in found if not command.startswith("NAME")})
+
+
+class Accepted(Exception):
+    """A program has accepted its arguments."""
+
+
+@pytest.mark.parametrize("command", documented())
+def test_a_documented_command_is_accepted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = argparse.ArgumentParser.parse_args
+
+    def accept(*arguments: Any) -> None:
+        parse(*arguments)
+        raise Accepted
+
+    name, *options = shlex.split(command, comments=True)
+    if name in NEED_TORCH:
+        skip_without("torch")
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", accept)
+    with pytest.raises(Accepted):
+        load(PROGRAMS[name].main)(options)
 
 
 def test_an_unknown_program_is_one_line(programs: Programs) -> None:
