@@ -1,1 +1,1 @@
-"""Code that several programs use."""
+"""Parts that several programs use: contests, pages, options, and how work resumes."""

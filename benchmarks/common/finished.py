@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.common.progress import say
 from benchmarks.common.report import read_json, write_json
+from seqtune.errors import MisuseError
 from seqtune.tuner.measuring.deadline import Deadline
 
 LONGEST_NAME = 240  # characters of a file's name; file systems allow 255 with the suffix
@@ -23,6 +24,11 @@ class Finished:
     """The results of finished steps, JSON values, as files in a folder. After the deadline no step begins."""
 
     def __init__(self, folder: Path, deadline: Deadline | None = None) -> None:
+        """Make the folder, if it is missing. Raises MisuseError."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MisuseError(f"{folder} cannot be a folder: {error.strerror}") from None
         self.folder, self.deadline = folder, deadline or Deadline()
         self.left = 0  # number of steps that were asked for and did not begin
 

@@ -1,21 +1,18 @@
-"""Parts of the programs that compare our kernels with PyTorch: options, devices and threads."""
+"""Parts of the programs: their options, the devices and threads of those that measure, and their ends."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from benchmarks.common.page import add_out
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 if TYPE_CHECKING:
-    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
 
 
@@ -27,6 +24,17 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number above 0")
     return int(text)
+
+
+def minutes(text: str) -> float:
+    """Parse a number of minutes above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no number above 0")
+    return value
 
 
 def several(names: Sequence[str]) -> Callable[[str], list[str]]:
@@ -59,23 +67,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     add_out(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     return parser
-
-
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the programs that search."""
-    parser.add_argument("--trials", type=positive, default=200,
-                        help="number of configurations of each kernel family that the search measures")
-    parser.add_argument("--journal", type=Path, help="stores the search, so that a second run is quick")
-    parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
-
-
-@contextmanager
-def journal_of(path: Path | None) -> Iterator[Journal]:
-    """Open a journal; without a path, a temporary one."""
-    from seqtune.data.journal.journal import Journal
-
-    with tempfile.TemporaryDirectory() as folder, Journal(path or Path(folder) / "trials.sqlite") as journal:
-        yield journal
 
 
 def llvm_devices(threads: Sequence[int]) -> list[Device]:

@@ -1,1 +1,1 @@
-"""The program that measures the shipped data set."""
+"""Problems of the benchmarks: the locked test set, seeded problems, and the layers of the networks."""

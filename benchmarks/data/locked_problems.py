@@ -19,9 +19,9 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 from .seeded_problems import seeded_problems
 
-LOCKED_VERSION = 1  # of the set; results of different versions cannot be compared
+LOCKED_VERSION = 1  # the set's version; results of different versions cannot be compared
 LEAST = 10  # problems of each kind; an interval over fewer says little
-SEED = 2026  # of the seeded problems
+SEED = 2026  # draws the seeded problems
 MOST_FLOP = 1.5e9  # 10 to 100 ms on two cores: a contest of 50 kernels takes a minute
 
 _EPILOGUES: dict[str, dict[str, Value]] = {

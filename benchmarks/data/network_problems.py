@@ -29,7 +29,7 @@ FILE = Path(__file__).with_name("network_problems.json")
 # Never held out: models have always learned from their problems.
 TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")
 ALSO_HELD_OUT = ("MobileNet-V2",)  # held out in `collected`, too
-EVERY, FIRST = 3, 1  # of the other networks, by the checksums of their names: the second, fifth, ... is learned from
+EVERY, FIRST = 3, 1  # sorted by the checksums of their names, the second, fifth, ... other network is learned from
 SEEDED = "seeded"  # the name of the seeded problems in the file
 
 

@@ -15,7 +15,7 @@ from seqtune.kernels.problem_sets.kinds import PRODUCTS, kind_of
 from seqtune.kernels.problem_sets.sampler import LARGEST_OPERAND, largest_tensor
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-DRAWS = 3000  # for each wanted problem; a kind in which fewer fit is refused
+DRAWS = 3000  # draws for each wanted problem; a kind in which fewer fit is refused
 Features = dict[str, Value]
 
 

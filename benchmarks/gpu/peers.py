@@ -22,7 +22,7 @@ from seqtune.tuner.measuring.timing import Expected
 
 COMPILED = "torch.compile max-autotune"
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-PRECISIONS = {"fp16": "HSH", "bf16": "TST", "fp32": "SSS"}  # of the heuristics: operands, sum, result
+PRECISIONS = {"fp16": "HSH", "bf16": "TST", "fp32": "SSS"}  # the heuristics' names: operands, sum, result
 LOOSER = 4.0  # a library may sum in another order or element type; a wrong result is off by far more
 
 Calls = dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]  # method -> the call, and its result in our layout

@@ -39,7 +39,7 @@ MOST_FLOP = 1.5e11  # the reference on the host takes half a second
 MOST_OUTPUTS = 1 << 23  # numbers that are copied to the host and compared for every configuration
 MOST_WEIGHTS = 1 << 25  # numbers of B, which the host packs for every shape of a tile
 ODD = 0.2  # share of shapes with sizes that no model has
-BATCHES = (1, 16)  # of ResNet-50's convolutions
+BATCHES = (1, 16)  # batch sizes of ResNet-50's convolutions
 
 
 @dataclass(frozen=True, slots=True)

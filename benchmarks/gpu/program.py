@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.common.program import OneLineParser, positive, several
+from benchmarks.common.program import OneLineParser, minutes, positive, several
 from benchmarks.common.progress import say
 from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.lookup import resolve
@@ -36,7 +36,7 @@ TASKS: Mapping[str, tuple[str, str]] = {  # name -> "module:function" of a Task,
 PROBLEMS = ("gemm:bf16", "gemm:fp16", "conv2d:fp16", "conv2d:fp32")
 COUNT = 250
 REPORT = "report"  # the task that measures nothing
-PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")  # whose versions the page names
+PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")  # the page names their versions
 
 
 def run_tasks(run: Run, tasks: Mapping[str, Task], required: bool = False) -> list[str]:
@@ -62,17 +62,6 @@ def run_tasks(run: Run, tasks: Mapping[str, Task], required: bool = False) -> li
             failed.append(name)
         say(f"{name}: {end} ({run.deadline.elapsed:.1f} s)")
     return failed
-
-
-def minutes(text: str) -> float:
-    """Parse a number of minutes above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no number above 0")
-    return value
 
 
 def parser() -> argparse.ArgumentParser:

@@ -91,14 +91,14 @@ class Options:
 
     problems: Problems
     kernels: tuple[str, ...] = ()  # names of families; empty: all of the device's backend
-    checkpoint: str | None = None  # whose proposals are measured; None: those of the backend's own predictor
+    checkpoint: str | None = None  # its proposals are measured; None: those of the backend's own predictor
     checked: int = 40  # random configurations of each family in the check
-    configurations: int = 500  # of each problem
+    configurations: int = 500  # the most configurations of each problem
     compared: int = 24  # problems in the comparison
     with_compiler: bool = True  # whether torch.compile takes part, whose autotuning takes half a minute a problem
-    rounds: int = 16  # of a comparison
-    trials: int = 64  # of a tuning in the comparison
-    seed: int = 0  # of the check
+    rounds: int = 16  # rounds of a comparison
+    trials: int = 64  # trials of a tuning in the comparison
+    seed: int = 0  # draws the configurations of the check
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ class Layer:
     operands: Operands
     expected: Expected
     relu6: bool = False  # ReLU6 replaces the problem's ReLU
-    copies: int = 1  # of the weights; each call takes the next one
+    copies: int = 1  # copies of the weights; each call takes the next one
 
     @classmethod
     def of(cls, problem: Problem, threads: int, problem_set: ProblemSet) -> Layer:

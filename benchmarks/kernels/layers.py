@@ -17,13 +17,16 @@ import argparse
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.page import check_ready, publish, published
-from benchmarks.common.program import add_search, journal_of, llvm_devices, parser_of, positive, several, warm_threads
+from benchmarks.common.program import llvm_devices, parser_of, positive, several, warm_threads
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import UnavailableError
 
 from .layer import Layer, OurKernel, chosen_kernels, our_contestant
@@ -33,7 +36,6 @@ from .peers import is_here, peers_of
 from .problem_sets import LIMIT, OPENVINO, PROBLEM_SETS, READ, ProblemSet
 
 if TYPE_CHECKING:
-    from seqtune.data.journal.journal import Journal
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
 
@@ -41,7 +43,10 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = parser_of(__doc__)
-    add_search(parser)
+    parser.add_argument("--trials", type=positive, default=200,
+                        help="number of configurations of each kernel family that the search measures")
+    parser.add_argument("--journal", type=Path, help="stores the search, so that a second run is quick")
+    parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
     parser.add_argument("--problems", type=several(list(PROBLEM_SETS)), default=["resnet18"], metavar="A,B",
                         help=f"sets of problems: {', '.join(PROBLEM_SETS)}")
     parser.add_argument("--layers", nargs="+", default=(), metavar="LABEL", help="only these layers of each set")
@@ -56,7 +61,7 @@ def run(given: argparse.Namespace) -> None:
     check_ready(given.out)
     results = published(given.out, "layers")
     warm_threads(max(given.threads))  # a pool of threads is as large as its first use
-    with journal_of(given.journal) as journal:
+    with TemporaryDirectory() as folder, Journal(given.journal or Path(folder) / "trials.sqlite") as journal:
         for name in given.problems:
             problem_set = PROBLEM_SETS[name]
             teams = teams_of(problem_set, given.threads, given.devices)

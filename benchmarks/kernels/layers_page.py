@@ -14,7 +14,7 @@ from seqtune.reporting.style import BLACK, BLUE, GREY, save, style
 from .problem_sets import PROBLEM_SETS, Comparison, ProblemSet, described
 
 Seconds = dict[str, float]  # method -> seconds
-TICKS = (0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6)  # of the figure
+TICKS = (0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6)  # ratios that the figure's axis names
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchmarks.common.contest import REST_SECONDS, Contestant, rows_of
 from benchmarks.common.report import Row
 from seqtune.errors import SeqtuneError
+from seqtune.tuner.measuring.deadline import Deadline
 
 from .layer import RELU6, Layer
 from .problem_sets import NODE, STEP
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-SAMPLES = 12  # of each side, in turns; the least counts
-LEAST_RUNS = 3  # of a warm-up, and of a sample
+SAMPLES = 12  # samples of each side, in turns; the least counts
+LEAST_RUNS = 3  # least runs in a warm-up, and in a sample
 NODES = ("Convolution", "GroupConvolution", "FullyConnected", "MatMul")  # first words of the types of a layer's node;
 #                                                                          int8: FullyConnectedQuantizedLegacy
 APART = ("Eltwise", "Clamp", "Add", "Subgraph")  # types of the nodes that compute bias or activation of a layer
@@ -38,7 +39,7 @@ FP32_ROUNDING = 1e-6  # largest error of an int8 sum that is returned as fp32, r
 
 @dataclass(frozen=True)
 class Turns:
-    """How long a sample lasts, in seconds."""
+    """The lengths of the parts of a sample, in seconds."""
 
     rest: float = REST_SECONDS
     warm_up: float = 2.5e-3
@@ -53,7 +54,7 @@ class LayerModel:
     """OpenVINO's model of one layer, and the operand that it runs on."""
 
     layer: Layer
-    node: Any  # whose output is the result
+    node: Any  # its output is the result
     parameter: Any
     x: NDArray[Any]
     turns: Turns
@@ -125,8 +126,8 @@ def node_rows(label: str, layer: Layer, ours: Contestant, turns: Turns = TURNS) 
 
 def _run_for(run: Callable[[], T], seconds: float) -> list[T]:
     """The results of repeated runs, for at least these seconds."""
-    end, results = time.perf_counter() + seconds, [run() for _ in range(LEAST_RUNS)]
-    while time.perf_counter() < end:
+    deadline, results = Deadline(seconds, time.perf_counter), [run() for _ in range(LEAST_RUNS)]
+    while not deadline.is_over:
         results.append(run())
     return results
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Call = Callable[[], Any]  # computes the layer once
-ZERO = 128  # of unsigned bytes
+ZERO = 128  # the zero point of unsigned bytes
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ LINEAR = {  # label -> n, k
     "GPT-2 down": (768, 3072), "GPT-2 vocabulary": (50257, 768), "Llama attention": (4096, 4096),
     "Llama up": (11008, 4096), "Llama down": (4096, 11008),
 }
-ROWS = (1, 8, 64, 2048)  # of linear layers: from one token to a long text
+ROWS = (1, 8, 64, 2048)  # rows of linear layers: from one token to a long text
 INT8 = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 2304, 768), (16, 1000, 2048), (64, 4096, 1024))
 RUNTIMES = (
     "conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1", "conv2d c=192 h=28 w=28 k=768 r=1 s=1", "gemm m=300 n=300 k=300",
     "gemm m=197 n=768 k=768", "conv2d c=96 h=56 w=56 k=96 r=3 s=3 pad=1 groups=96")
 
-FEW_ROWS = 16  # of a product, up to which reading B takes most of the time
-COLD_BYTES = 1 << 28  # of all copies of B together: more than last-level caches hold
+FEW_ROWS = 16  # up to so many rows, reading B takes most of a product's time
+COLD_BYTES = 1 << 28  # all copies of B: more than last-level caches hold
 
 OPENVINO = "openvino"  # the peer whose node is timed apart
 NODE, STEP = "openvino_node", "step"  # the methods of OpenVINO's node, and of our kernel that is timed beside it
@@ -77,7 +77,7 @@ class ProblemSet:
     name: str
     title: str
     make: Callable[[], Mapping[str, Problem]]
-    peers: Sequence[str]  # of `peers.PEERS`
+    peers: Sequence[str]  # names in `peers.PEERS`
     comparisons: Sequence[Comparison]
     backend: str = "llvm"
     runtimes: bool = False  # compares the OpenCL runtimes of this machine

@@ -1,1 +1,1 @@
-"""Whole networks beside what else runs them on a CPU: `python -m benchmarks networks`."""
+"""Whole networks, compared with other ways to run them on a CPU: `python -m benchmarks networks`."""

@@ -27,8 +27,8 @@ class Case:
     model: nn.Module
     inputs: Sequence[Tensor]
     dtype: str  # fp32 or bf16
-    device: Device  # with the number of threads
-    folder: Path  # for files of this case
+    device: Device  # has the number of threads
+    folder: Path  # this case may write files into it
     convolutional: bool
     _exports: list[float] = field(default_factory=list)  # seconds, once exported
 

@@ -44,7 +44,7 @@ class Assignment:
     threads: int
     rounds: int = 20
     peers: Sequence[str] = tuple(peer.name for peer in PEERS)
-    form: str = "optimize"  # of our contestants, or compile
+    form: str = "optimize"  # or compile: the form of our contestants
     budget: float = NETWORK  # seconds for verifying the network
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
@@ -71,11 +71,11 @@ class ContestOutcome:
     model: str
     dtype: str
     threads: int
-    samples: dict[str, list[float]] = field(default_factory=dict)  # by contestant, one for each round
+    samples: dict[str, list[float]] = field(default_factory=dict)  # contestant -> seconds in each round
     errors: dict[str, float] = field(default_factory=dict)  # max|difference| / max|reference|
-    ready: dict[str, float] = field(default_factory=dict)  # until the first answers, which are two
+    ready: dict[str, float] = field(default_factory=dict)  # contestant -> seconds until the second answer
     left_out: dict[str, str] = field(default_factory=dict)  # contestant -> reason
-    operations: dict[str, int] = field(default_factory=dict)  # of PyTorch, in one call of ours
+    operations: dict[str, int] = field(default_factory=dict)  # PyTorch's operations in one call of ours
     export: float | None = None  # seconds of the ONNX file, in none of `ready`
     nodes: list[dict[str, Any]] = field(default_factory=list)
     verification: dict[str, Any] | None = None  # what the budget was spent on

@@ -13,8 +13,8 @@ from seqtune.kernels.lookup import resolve
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
-PIXELS, TOKENS = 224, 128  # of the images and texts
-MEL_BINS, FRAMES = 80, 3000  # of the sound: 30 seconds
+PIXELS, TOKENS = 224, 128  # height and width of images; length of texts
+MEL_BINS, FRAMES = 80, 3000  # the size of a spectrogram of 30 seconds of sound
 VOCABULARY = 30_000  # numbers of tokens are drawn below it; each of the vocabularies here is larger
 
 
@@ -54,7 +54,7 @@ class Network:
     """One network: the function that builds it as "module:function" of `architectures`, its parameters, its input."""
 
     architecture: str
-    parameters: int  # as published; shared ones count once
+    parameters: int  # the published number; shared ones count once
     inputs: Callable[[Generator], list[Tensor]] = image
     convolutional: bool = True
 

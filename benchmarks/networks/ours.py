@@ -20,7 +20,7 @@ SILENT = frozenset({  # operations that compute nothing in inference: memory, it
     "as_strided", "expand", "expand_as", "permute", "transpose", "t", "slice", "narrow", "select", "chunk", "split",
     "split_with_sizes", "unbind", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T",
     "movedim", "result_type", "to"})
-LIBRARIES = ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized")  # of PyTorch's operations
+LIBRARIES = ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized")  # namespaces of PyTorch's operations
 INDUCTOR = "## Call CompiledFxGraph"  # begins the name of a call of what Inductor compiled
 
 
@@ -32,7 +32,7 @@ class OurOptions:
     budget: float = NETWORK  # seconds for verifying the network
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
-    journal: str | None = None  # of verified layers; None: all are verified anew
+    journal: str | None = None  # stores verified layers; None: all are verified anew
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from seqtune.networks.openvino_nodes import RUNS, profiled
 from .case import Case, Run, called
 
 LONGEST_REASON = 300  # characters
-PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # as OpenVINO calls them; by itself it takes bf16 where the CPU has it
+PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # OpenVINO's names; by default it takes bf16 where the CPU has it
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from benchmarks.common.page import check_ready, publish, published
 from benchmarks.common.program import parser_of, positive, several
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, read_json
-from seqtune.errors import FormatError, MisuseError, UnavailableError
+from seqtune.errors import FormatError, UnavailableError
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 
 from .case import TOLERANCES
@@ -43,7 +43,7 @@ from .peers import PEERS
 from .rows import row_of, summaries
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_SECONDS = 3600.0  # of one contest
+LONGEST_SECONDS = 3600.0  # the time limit of one contest
 
 
 def numbers(text: str) -> list[int]:
@@ -96,7 +96,7 @@ def run_contest(assignment: Assignment, python: str) -> Row:
         return dict(read_json(written))
 
 
-def run(given: argparse.Namespace, state: Path) -> None:
+def run(given: argparse.Namespace, finished: Finished) -> None:
     """Run the contests and write the results."""
     import torch
 
@@ -104,7 +104,6 @@ def run(given: argparse.Namespace, state: Path) -> None:
 
     facts = machine([find("llvm:0")])
     facts["toolchain"] += f", torch {torch.__version__}"
-    finished = Finished(state)
     rows: list[Row] = [row_of(outcome_of(assignment, finished, facts)) for assignment in assignments(given)]
     results = {"machine": facts, "rows": [*rows, *summaries(rows)]}
     before = published(given.out, "networks")
@@ -138,12 +137,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hold", action="store_true", help="wait for Enter before ours are prepared and all are timed")
     given = parser.parse_args(arguments)
     check_ready(given.out)
-    if given.state is None:
-        with TemporaryDirectory() as folder:
-            run(given, Path(folder))
-        return
-    try:
-        given.state.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MisuseError(f"{given.state} cannot be a folder: {error.strerror}") from None
-    run(given, given.state)
+    with TemporaryDirectory() as folder:
+        run(given, Finished(given.state or Path(folder)))

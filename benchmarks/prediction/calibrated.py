@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.trees.ranker import Ranker
 
 PROBES = 600  # what three minutes suffice for on a slow machine, most of them for builds
-PROBLEMS = 39  # as many as `problem_sets.probes` has
+PROBLEMS = 39  # the number of problems in `problem_sets.probes`
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Corrected:
     """A checkpoint, or trees that rank whole spaces, corrected by the probes of each device."""
 
     predictor: TimesModel | Ranker
-    corrections: Mapping[str, Correction]  # by key of the device
+    corrections: Mapping[str, Correction]  # key of a device -> its correction
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Propose configurations; the interface of every predictor."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from benchmarks.common.evaluation import ALL, BEST_OF, COUNTS, by_columns, ceiling_cell, share_cell, share_cells
 from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish, published
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import OneLineParser, minutes, positive
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, markdown, today
 from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
@@ -121,14 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--trials", type=positive, default=3000,
                         help="maximum number of configurations that the search measures")
-    parser.add_argument("--minutes", type=positive, default=math.inf, help="minutes after which this call ends")
+    parser.add_argument("--minutes", type=minutes, default=math.inf, help="minutes after which this call ends")
     parser.add_argument("--problems", type=positive, default=1, metavar="N",
                         help="evaluate only every N-th problem: hours less")
     parser.add_argument("--work", type=Path, help="folder of journal and outcomes [default: the user's cache]")
     given = parser.parse_args(arguments)
     check_ready(given.out)
     work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "locked"
-    work.mkdir(parents=True, exist_ok=True)
     device = find(given.device)
     about = {"version": LOCKED_VERSION, "device": device.key, "machine": device.fingerprint,
              "toolchain": device.toolchain, "checkpoint": given.checkpoint, "weights": digests(find_folder(

@@ -1,4 +1,4 @@
-"""A machine that the training never saw: leave one machine, or one OpenCL runtime, out.
+"""Leave one machine, or one OpenCL runtime, out of the training: `python -m benchmarks machines --out docs`.
 
 For each machine (or runtime) a predictor is trained on all other devices of the data set and evaluated on the one
 left out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`,
@@ -211,7 +211,7 @@ def _progress(step: Progress) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = OneLineParser(f"python -m benchmarks machines: {__doc__}")
+    parser = OneLineParser(__doc__)
     add_out(parser)
     parser.add_argument("--data", type=Path, nargs="+", help="data sets besides the shipped ones")
     parser.add_argument("--leave", nargs="+", help="machines and runtimes to leave out [default: each in turn]")

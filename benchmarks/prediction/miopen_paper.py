@@ -50,7 +50,6 @@ most often. {races}"""
 FORCED = {  # whether `after the true prefix` counts values that the look-ahead leaves no choice for
     False: "`After the true prefix` counts only values that the look-ahead leaves a choice for.",
     True: "Values that the look-ahead leaves no choice for count as right after the true prefix."}
-OLD_RACES = (60_000, 411_000)  # of files written before the numbers were in them: trained on, available
 CAVEATS = (
     "A label is what MIOpen's tuner found fastest; it keeps no times. The share of the optimal run time is therefore "
     "known only for the choice of the solver.",
@@ -223,10 +222,10 @@ def page(results: Results) -> Page:
 
 
 def _reading(results: Results) -> str:
-    """How to read the tables of a file, which may have been written before a change of what is counted."""
-    used, available = results.get("races") or OLD_RACES
+    """The explanation of the tables."""
+    used, available = results["races"]
     trees = "all" if used == available else f"{used:,} of the"
-    return READING.format(forced=FORCED[results.get("forced", True)], races=(
+    return READING.format(forced=FORCED[results["forced"]], races=(
         f"The boosted trees of this table were trained on {trees} {available:,} problems with solver timings."))
 
 
@@ -281,5 +280,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     means = summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
     publish(given.out, page, {"date": today(), "means": means, "training_labels": counts, "rows": rows,
-                              "choice": chosen["rows"], "races": chosen.get("races"), "forced": False,
+                              "choice": chosen["rows"], "races": chosen.get("races", [0, 0]), "forced": False,
                               "metrics": dict(METRICS)}, lambda path: draw(path, rows, counts))

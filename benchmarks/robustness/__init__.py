@@ -1,1 +1,1 @@
-"""Programs that try to break seqtune: malformed files, faults."""
+"""Programs that compare versions of seqtune, and measure beside other work."""

@@ -38,7 +38,7 @@ CHECKPOINTS: Mapping[str, Sequence[str]] = {  # checkpoint -> options of its exp
 LIBRARY = "clblast"  # predicts products on an OpenCL device of the table
 STRATEGIES = "portfolio,autotvm,droplet,random"
 SPACES = 4  # recorded spaces that are searched
-JOURNAL_PROBLEM = "gemm m=96 n=80 k=64"  # whose records are exported
+JOURNAL_PROBLEM = "gemm m=96 n=80 k=64"  # its records are exported
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Difference:
     name: str
     parts: int  # problems, rows or lines of the answer
     different: int  # parts that are not equal to the last digit
-    reordered: int  # of these, predictions whose configurations or their order differ
+    reordered: int  # those parts whose predicted configurations, or their order, differ
     greatest: float  # greatest difference of log-probabilities between equal configurations
 
     def row(self) -> list[str]:

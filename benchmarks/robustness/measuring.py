@@ -35,8 +35,8 @@ from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.measuring.verification import RULE
 
 PRODUCTS = ((64, 64, 64), (128, 256, 128), (256, 256, 256))  # m, n, k of what is compared with itself: 5 us to 1 ms
-ROUNDS, CANDIDATES = 8, 5  # of a batch; of a comparison
-LEAD = 0.05  # of the candidate that should win
+ROUNDS, CANDIDATES = 8, 5  # rounds of a batch; candidates of a comparison
+LEAD = 0.05  # the planted lead of the candidate that should win
 STEM = "conv2d n=64 c=3 h=224 w=224 k=64 r=7 s=7 pad=3 stride=2"  # its reference alone takes a second
 SMALL = "gemm m=64 n=64 k=64"
 LAYER = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"

@@ -35,7 +35,7 @@ class AnswerContest:
     """The answers of all searches of a problem and the seconds of each configuration that is one."""
 
     answers: Mapping[Search, Answers]
-    seconds: Mapping[int, float]  # by number; infinite if it failed
+    seconds: Mapping[int, float]  # number of a configuration -> seconds; infinite if it failed
 
     def to_json(self) -> dict[str, object]:
         """The contest as a JSON object."""

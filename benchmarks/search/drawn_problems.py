@@ -19,10 +19,10 @@ from seqtune.kernels.problem_sets.collected import problems as collected
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 
-FLOP = (5_000_000, 250_000_000)  # of a problem: above the cost of a launch, and 2 ms or less on one core
+FLOP = (5_000_000, 250_000_000)  # a problem's work: above the cost of a launch, and 2 ms or less on one core
 OPENCL_FLOP = 30_000_000  # least of an OpenCL problem: PoCL wakes threads for every launch, and kernels of 80 us differ
 #                           by 10 % from run to run
-CONFIGURATIONS = (300, 20_000)  # of a task
+CONFIGURATIONS = (300, 20_000)  # least and most in a task
 OPENCL_CONFIGURATIONS = 700  # most of an OpenCL task: PoCL takes half a second to build one
 
 

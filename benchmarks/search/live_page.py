@@ -23,7 +23,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import interval
 
-LEAST_SHARE = 0.01  # of a search without a correct configuration; its logarithm must be finite
+LEAST_SHARE = 0.01  # the share of a search without a correct configuration; its logarithm must be finite
 RESAMPLES = 10_000
 FEWEST = 5  # problems of an interval; with fewer, a bootstrap sees hardly any different samples
 KINDS = ("trials", "seconds")

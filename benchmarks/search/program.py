@@ -29,7 +29,7 @@ from pathlib import Path
 
 from benchmarks.common.finished import Finished
 from benchmarks.common.page import add_out, check_ready, publish
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import OneLineParser, minutes, positive
 from benchmarks.common.progress import say
 from benchmarks.programs import load
 from benchmarks.search.comparison import compare
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=positive, help="number of searches of each method on each problem")
     parser.add_argument("--jobs", type=positive, default=2, help="recorded, across: processes")
     parser.add_argument("--work", type=Path, help="folder that stores finished searches, so that a second call resumes")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no search after this time")
+    parser.add_argument("--minutes", type=minutes, default=math.inf, help="begin no search after this time")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_out(parser)
     given = parser.parse_args(arguments)

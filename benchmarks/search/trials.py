@@ -12,8 +12,8 @@ from seqtune.errors import FormatError
 class Trial:
     """One measured configuration."""
 
-    number: int  # of the configuration in its task
-    seconds: float  # of the kernel, as the search measured it; infinite if it failed
+    number: int  # the configuration's number in its task
+    seconds: float  # the kernel's time, as the search measured it; infinite if it failed
     elapsed: float  # seconds since the search began
     build: float = 0.0  # seconds of building it
 

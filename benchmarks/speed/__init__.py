@@ -1,1 +1,1 @@
-"""Benchmarks of seqtune itself: the time of predictions and decodes."""
+"""Benchmarks of seqtune itself: the time of a prediction."""

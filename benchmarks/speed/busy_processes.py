@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,12 +64,10 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
     return {"median_ms": ordered[len(ordered) // 2], "p90_ms": ordered[len(ordered) * 9 // 10]}
 
 
-def busy_table(results: Mapping[str, Any]) -> list[str]:
-    """The table of predictions beside busy processes, as Markdown; none for results that lack it."""
-    if "beside_busy" not in results:
-        return []
+def busy_table(rows: Sequence[Row]) -> str:
+    """The table of predictions beside busy processes."""
     names = {0: "quiet", 1: "beside a busy process", 2: "beside two busy processes"}
-    quiet = results["beside_busy"][0]["median_ms"]
-    return [markdown(["a warm prediction", "predictions", "median, ms", "p90", "median / quiet"], [
+    quiet = rows[0]["median_ms"]
+    return markdown(["a warm prediction", "predictions", "median, ms", "p90", "median / quiet"], [
         [names[row["busy"]], str(row["predictions"]), f"{row['median_ms']:.1f}", f"{row['p90_ms']:.1f}",
-         f"{row['median_ms'] / quiet:.2f}"] for row in results["beside_busy"]])]
+         f"{row['median_ms'] / quiet:.2f}"] for row in rows])

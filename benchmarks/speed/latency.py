@@ -35,8 +35,6 @@ BEAM = 5
 WARM_UP = 10  # problems that are not counted
 MIOPEN = ("miopen", "miopen:gfx906_60")  # checkpoint and device of MIOpen's parameters, which are never measured here
 SEED = 77
-BESIDE = ("`beside a busy process`: known problems on the first device, while other processes compute without end; the "
-          "rows were measured in turns. ")
 CALLS = 500  # calls of a block: about a millisecond, so that most blocks are not interrupted
 
 
@@ -194,14 +192,13 @@ def page(results: Results) -> Page:
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks latency --out docs",
         "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
-                     *busy_table(results), *parts_tables(results)]), measured_on(results),
+                     busy_table(results["beside_busy"]), parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
-        "be enumerated; `again`: the same problems a second time. "
-        f"{BESIDE if 'beside_busy' in results else ''}"
-        f"The beam is {results.get('width', 32)} wide, so that the boosted trees can "
-        "choose from it. `cold`: whole programs, each in a new process that finds compiled modules, as an installed "
-        "package has them, and no measurements of its own. `a call` is a kernel with almost no work, "
-        "called from Python.",
+        "be enumerated; `again`: the same problems a second time. `beside a busy process`: known problems on the first "
+        "device, while other processes compute without end; the rows were measured in turns. "
+        f"The beam is {results['width']} wide, so that the boosted trees can choose from it. `cold`: whole programs, "
+        "each in a new process that finds compiled modules, as an installed package has them, and no measurements of "
+        "its own. `a call` is a kernel with almost no work, called from Python.",
         ("Each problem was asked once; the columns are medians and 90th percentiles over the problems. Of the new "
          "processes the least time counts.",))
 

@@ -108,18 +108,14 @@ def bulk(checkpoint: str, device: Device, problems: Sequence[Problem]) -> list[R
     return rows
 
 
-def parts_tables(results: Mapping[str, Any]) -> list[str]:
-    """The tables of the parts, as Markdown; none for results that lack them."""
-    tables = []
-    if "warm_parts" in results:
-        names = list(results["warm_parts"][0])
-        tables.append(markdown([names[0], *(f"{name}, ms" for name in names[1:])], [
-            [row["device"], *(f"{row[name]:.2f}" for name in names[1:])] for row in results["warm_parts"]]))
-    if "cold_parts" in results:
-        tables.append(markdown(["a new process", ""], [
+def parts_tables(results: Mapping[str, Any]) -> str:
+    """The tables of the parts."""
+    names = list(results["warm_parts"][0])
+    return "\n\n".join([
+        markdown([names[0], *(f"{name}, ms" for name in names[1:])], [
+            [row["device"], *(f"{row[name]:.2f}" for name in names[1:])] for row in results["warm_parts"]]),
+        markdown(["a new process", ""], [
             [name.replace("memory_mb", "memory"), f"{value:.0f} MB" if name == "memory_mb" else f"{value:.3f} s"]
-            for name, value in results["cold_parts"].items()]))
-    if "bulk" in results:
-        tables.append(markdown(["many problems, processes", "problems", "per second"], [
-            [str(row["processes"]), str(row["problems"]), f"{row['per_second']:.0f}"] for row in results["bulk"]]))
-    return tables
+            for name, value in results["cold_parts"].items()]),
+        markdown(["many problems, processes", "problems", "per second"], [
+            [str(row["processes"]), str(row["problems"]), f"{row['per_second']:.0f}"] for row in results["bulk"]])])

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .plain import CLASSES, ConvolutionUnit
 
-GROUPS = 32  # of ResNeXt's 3x3 convolutions
+GROUPS = 32  # groups of ResNeXt's 3x3 convolutions
 GROWTH = 32  # channels that a layer of DenseNet appends
 
 

@@ -24,7 +24,7 @@ NETWORKS = LabelOptions(epochs=20, threads=1, batch=256, rate=2e-3, smoothing=0.
 class BaselineOptions:
     """Options of all baselines."""
 
-    networks: LabelOptions = NETWORKS  # of the two-tower ranker and the LSTM
+    networks: LabelOptions = NETWORKS  # the two-tower ranker and the LSTM
     chains: ChainOptions = field(default_factory=lambda: ChainOptions(threads=1))
     ranker: TreeRankerOptions = field(default_factory=lambda: TreeRankerOptions(threads=1))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.finished import Finished, checksum
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.tuner.measuring.deadline import Deadline
 
 
@@ -31,6 +31,12 @@ def test_a_step_that_fails_stores_nothing_and_a_damaged_file_is_named(tmp_path: 
     finished.path("step").write_text("[")
     with pytest.raises(FormatError, match=r"step\.json is not what this program writes; remove it"):
         finished.get(("step",), fail)
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MisuseError, match="file cannot be a folder"):
+        Finished(tmp_path / "file")
 
 
 def test_a_long_name_ends_with_a_checksum(tmp_path: Path) -> None:
