@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,24 +40,15 @@ def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def machine(devices: Sequence[Device]) -> dict[str, str]:
-    """The facts of the devices (CPU, cores, toolchains) and today's date (UTC)."""
+def machine(devices: Sequence[Device], pytorch: bool = False) -> dict[str, str]:
+    """The facts of the devices (CPU, cores, toolchains, PyTorch's version if asked for) and today's date (UTC)."""
+    toolchains = dict.fromkeys(device.toolchain for device in devices)
+    if pytorch:
+        toolchains[f"torch {version('torch')}"] = None
     models = dict.fromkeys(f"{device.model} ({device.architecture})" for device in devices if device.backend == "llvm")
     cores = max((device.threads for device in devices), default=0)
     return {"cpu": ", ".join(models or dict.fromkeys(device.model for device in devices)), "cores": f"{cores}",
-            "toolchain": ", ".join(dict.fromkeys(device.toolchain for device in devices)),
-            "date": today()}
-
-
-def processor() -> dict[str, str]:
-    """The facts for a program that opens no device (CPU, Python, NumPy) and today's date (UTC)."""
-    import numpy as np
-
-    from seqtune.tuner.backends.discovery import find
-
-    device = find("llvm:0")
-    return {"cpu": f"{device.model} ({device.architecture})", "cores": f"{device.threads}",
-            "toolchain": f"Python {platform.python_version()}, NumPy {np.__version__}", "date": today()}
+            "toolchain": ", ".join(toolchains), "date": today()}
 
 
 def words(machine: Mapping[str, str]) -> str:

@@ -67,19 +67,11 @@ def run(given: argparse.Namespace) -> None:
             teams = teams_of(problem_set, given.threads, given.devices)
             problems = problem_set.problems(given.layers)
             rows = [row for team in teams for row in measure(problem_set, problems, team, journal, given)]
-            results[name] = {"machine": facts([device for team in teams for device in team]), "rows": rows}
+            devices = [device for team in teams for device in team]
+            results[name] = {"machine": machine(devices, pytorch=True), "rows": rows}
     written = page(results)
     print(json.dumps(results, allow_nan=False) if given.json else written.tables)
     publish(given.out, page, results, lambda path: draw(results, path))
-
-
-def facts(devices: Sequence[Device]) -> dict[str, str]:
-    """The facts of the devices, with PyTorch's version."""
-    import torch
-
-    known = machine(devices)
-    known["toolchain"] += f", torch {torch.__version__}"
-    return known
 
 
 def teams_of(problem_set: ProblemSet, threads: Sequence[int], names: Sequence[str] | None) -> list[list[Device]]:

@@ -89,11 +89,6 @@ NETWORKS: Mapping[str, Network] = {
 }
 
 
-def parameters_of(model: nn.Module) -> int:
-    """The number of parameters; shared ones count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def seeded(name: str, seed: int = 0) -> tuple[nn.Module, list[Tensor]]:
     """Build a network in evaluation mode and its inputs, the same for one seed on every machine of one PyTorch.
 

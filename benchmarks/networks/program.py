@@ -98,12 +98,9 @@ def run_contest(assignment: Assignment, python: str) -> Row:
 
 def run(given: argparse.Namespace, finished: Finished) -> None:
     """Run the contests and write the results."""
-    import torch
-
     from seqtune.tuner.backends.discovery import find
 
-    facts = machine([find("llvm:0")])
-    facts["toolchain"] += f", torch {torch.__version__}"
+    facts = machine([find("llvm:0")], pytorch=True)
     rows: list[Row] = [row_of(outcome_of(assignment, finished, facts)) for assignment in assignments(given)]
     results = {"machine": facts, "rows": [*rows, *summaries(rows)]}
     before = published(given.out, "networks")

@@ -7,8 +7,13 @@ import torch
 
 from benchmarks.networks.architectures import configured, plain
 from benchmarks.networks.case import results_of
-from benchmarks.networks.models import NETWORKS, Network, parameters_of, seeded
+from benchmarks.networks.models import NETWORKS, Network, seeded
 from tests.support.installation.optional import needs, skip_without
+
+
+def parameters_of(model: torch.nn.Module) -> int:
+    """The number of parameters; shared ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
