@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(NEW_OBJECTS)  # a tenth of a prediction's time was spent in such searches
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # the search reads the metadata of all installed packages
     try:
-        with _noted_warnings():
+        with noted_warnings():
             result = typer.main.get_command(command_line).main(
                 None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
         sys.stdout.flush()
@@ -72,7 +72,7 @@ def _discard_output() -> None:
 
 
 @contextlib.contextmanager
-def _noted_warnings() -> Iterator[None]:
+def noted_warnings() -> Iterator[None]:
     """Print each SeqtuneWarning once, as a note without the place in the source; other warnings stay as they are."""
     texts = set[str]()
     show: Any = warnings.showwarning

@@ -11,10 +11,9 @@ import signal
 import site
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,7 +37,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it f
 # would change answers; compiled kernels of other versions must not answer.
 OWN_FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state",
                "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-FEW_ROUNDS = 20  # of boosted trees
 USERS_OWN = ("MPLCONFIGDIR", "HF_HOME", "POCL_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -115,13 +113,9 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boosted trees that are fitted in this process have few rounds: for tests of commands, not of their answers."""
-    from seqtune.tuner.cost_models.boosting import Boosting
+    from tests.support.learning.few_trees import grow_few_trees
 
-    def fewer(grow: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda settings, *given: grow(replace(settings, rounds=min(settings.rounds, FEW_ROUNDS)), *given)
-
-    monkeypatch.setattr(Boosting, "grow", fewer(Boosting.grow))
-    monkeypatch.setattr(Boosting, "grow_several", fewer(Boosting.grow_several))
+    grow_few_trees(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

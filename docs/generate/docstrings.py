@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PUBLIC = ("seqtune", "seqtune.pytorch", "seqtune.kerneltuner", "seqtune.huggingface", "seqtune.errors")
 
 
-def missing() -> list[str]:
-    """`module.name` of every public class, function, method or property that has no docstring."""
+def missing(modules: Sequence[str] = PUBLIC) -> list[str]:
+    """List `module.name` of every public class, function, method or property of the modules without a docstring."""
     undocumented: list[str] = []
-    for module in PUBLIC:
+    for module in modules:
         path = _file(module)
         if path is not None:
             undocumented += _undocumented(module, path)

@@ -15,11 +15,18 @@ from .model import LabelModel
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
+    from .options import LabelOptions
     from .scores import LabelRow, SolverChoiceRow
 
 
 class LabelLearning:
-    """The learning of translators from the configurations that MIOpen chose, mixed with chains of boosted trees."""
+    """The learning of translators from the configurations that MIOpen chose, mixed with chains of boosted trees.
+
+    `options` are those of a training, None for the usual ones; the request's seed, state and epochs count instead.
+    """
+
+    def __init__(self, options: LabelOptions | None = None) -> None:
+        self.options = options
 
     def learns_from(self, data: Dataset) -> bool:
         """Whether the data set holds choices and times of MIOpen's solvers."""
@@ -36,7 +43,8 @@ class LabelLearning:
         from .options import LabelOptions
         from .whole_training import train_model
 
-        options = LabelOptions(seed=request.seed, state=request.state, end_now=request.end_now)
+        options = replace(self.options or LabelOptions(), seed=request.seed, state=request.state,
+                          end_now=request.end_now)
         if request.epochs is not None:
             options = replace(options, epochs=request.epochs)
         return train_model(data, options, everything=request.refit, progress=progress, say=say)

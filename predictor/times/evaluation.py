@@ -52,8 +52,8 @@ class EvaluateOptions:
 class LiveContest:
     """Holds the contests of live evaluations on one device; every build begins with a new worker."""
 
-    def __init__(self, device: Device, progress: Callable[[str], None]) -> None:
-        self.runner = Runner(device)
+    def __init__(self, device: Device, progress: Callable[[str], None], runner: Runner | None = None) -> None:
+        self.runner = Runner(device) if runner is None else runner
         self.progress = progress
 
     def __enter__(self) -> LiveContest:

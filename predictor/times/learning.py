@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqtune.errors import MisuseError, check_installed
@@ -20,15 +21,49 @@ from .model import TimesModel
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
+    from seqtune.kernels.task import MeasuredTask
 
+    from .evaluation import Measure
     from .options import TrainingOptions
     from .shares import EvaluationRow
 
+OpenContest = Callable[[Device, Say], AbstractContextManager["Measure"]]
 Options = TypeVar("Options", bound="TrainingOptions")
 
 
+@dataclass(frozen=True)
+class LearnedProblems:
+    """The problems of a data set that a training learns from, and those that it keeps for an evaluation."""
+
+    training: list[MeasuredTask]
+    held_out: list[Problem]
+    left_out: int  # problems that are not learned from, because they are near a held-out one
+    near_training: tuple[str, ...]  # held-out problems that are not used for evaluation: in brief
+
+    @classmethod
+    def of(cls, data: Dataset, protect_held_out: bool) -> LearnedProblems:
+        """Learn from no problem near a held-out one (`protect_held_out`), or else from all that are not held out."""
+        from seqtune.data.measured_tasks import measured_tasks
+
+        from .examples import away_from, held_out_problems
+
+        measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        if not protect_held_out:
+            held_out, near = split_leaked(held_out, (task.problem for task in measured))
+            return cls(measured, held_out, 0, tuple(sorted_briefs(near)))
+        training = away_from(held_out, measured)
+        left_out = {task.problem for task in measured} - {task.problem for task in training}
+        return cls(training, held_out, len(left_out), ())
+
+
 class TimesLearning:
-    """The learning of translators from measured times, with the rankers that order their proposals."""
+    """The learning of translators from measured times, with the rankers that order their proposals.
+
+    `open_contest` opens what measures the proposals of a live evaluation (None: LiveContest, on the device).
+    """
+
+    def __init__(self, open_contest: OpenContest | None = None) -> None:
+        self.open_contest = open_contest
 
     def learns_from(self, data: Dataset) -> bool:
         """Return whether the data set holds measurements, whatever their device."""
@@ -42,35 +77,26 @@ class TimesLearning:
 
         The options follow from the number of problems; few problems are also cross-validated.
         """
-        from seqtune.data.measured_tasks import measured_tasks
-
         from ..training.process_group import check_alone
-        from .examples import away_from, held_out_problems
         from .options import TrainingOptions
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
         from .small.training import train_small
         from .training import train_model
 
-        measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
-        training, near = measured, list[Problem]()
-        if request.protect_held_out:
-            training = away_from(held_out, measured)
-        else:
-            held_out, near = split_leaked(held_out, (task.problem for task in measured))
-        if near:
-            say(f"note: {leakage_note(sorted_briefs(near))}")
+        learned = LearnedProblems.of(data, request.protect_held_out)
+        training = learned.training
+        if learned.near_training:
+            say(f"note: {leakage_note(learned.near_training)}")
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if is_small(training):
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
-            model, report = train_small(training, held_out, options, progress, say, request.force)
+            model, report = train_small(training, learned.held_out, options, progress, say, request.force)
         else:
-            model, report = train_model(training, held_out, _requested(options, request), progress)
-        learned = {task.problem for task in training}
-        left_out = {task.problem for task in measured} - learned
-        report |= {"left_out": len(left_out), "not_evaluated": list(sorted_briefs(near))}
+            model, report = train_model(training, learned.held_out, _requested(options, request), progress)
+        report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
         return model, report
 
     def retrain(self, model: TimesModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
@@ -97,7 +123,7 @@ class TimesLearning:
         methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
         check_methods(methods)
         if request.queries is not None:
-            return _evaluate_live(model, data, methods, request.queries, progress, warn)
+            return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
         data = data if request.protect_held_out else _without_leaked(data, warn)
         with one_thread():
             validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
@@ -136,7 +162,8 @@ def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], p
 
 
 def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
-                   queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say) -> Sequence[EvaluationRow]:
+                   queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say,
+                   open_contest: OpenContest | None) -> Sequence[EvaluationRow]:
     from .evaluation import LiveContest, evaluate
 
     for problem, device in queries:
@@ -150,7 +177,7 @@ def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
         near_training.discard(problem)
         warn(f"left out: {reason}")
 
-    with one_thread(), LiveContest(queries[0][1], progress) as measure:
+    with one_thread(), (open_contest or LiveContest)(queries[0][1], progress) as measure:
         rows = evaluate(data, model, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
     return [replace(row, trained_on=len(near_training)) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,27 @@ from .overview import overview
 from .payload import levels, packed
 from .pruning import pruning
 
-MOST_BYTES = 4_800_000  # of a page
-MOST_CASES = 50_000  # that a page lists; their names alone take 1 MB
 MOST_TEXTS = 5_000  # configurations written out, because the table of the page does not hold them
 ROOM = 0.95  # share of the bytes that an estimate may fill, so that the next attempt fits
 
 
-def content(measurements: Measurements, checkpoint: str | Path | None, seed: int, most: int,
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """The largest page."""
+
+    bytes: int = 4_800_000
+    cases: int = 50_000  # that a page lists; their names alone take 1 MB
+
+
+def content(measurements: Measurements, checkpoint: str | Path | None, seed: int, limits: PageLimits,
             say: Say = silent) -> tuple[str, dict[str, Any]]:
-    """The payload of a page, at most `most` bytes if possible, and a summary. Raises CheckpointError, FormatError.
+    """The payload of a page, within `limits` if possible, and a summary. Raises CheckpointError, FormatError.
 
     If it would be larger, the records of the problems with the fewest records are left out.
     """
     say("sorting the records")
     cases = cases_of(measurements)
-    listed = cases.largest(MOST_CASES)
+    listed = cases.largest(limits.cases)
     unlisted, cases = len(cases) - len(listed), listed
     say("finding the safe defaults")
     defaults = case_defaults(cases)
@@ -50,7 +57,7 @@ def content(measurements: Measurements, checkpoint: str | Path | None, seed: int
         "notes": list(measurements.notes), "overview": overview(cases, defaults), "importance": importance(cases),
         "failures": failures(measurements), "forecasts": predicted, "pruning": pruning(cases, seed)}
     say("packing")
-    text, left_out = _fitted(cases, defaults, facts, most)
+    text, left_out = _fitted(cases, defaults, facts, limits.bytes)
     summary = {"records": len(measurements.rows), "problems": facts["problem_count"],
                "machines": [machine["label"] for machine in facts["overview"]],
                "failures": facts["failures"]["records"], "left_out": left_out + unlisted}

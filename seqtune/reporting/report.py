@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqtune.predictor.say import Say, silent
 
 from ..api.inputs import check_ending, check_free
 from ..api.results import Written
 from ..errors import MisuseError, shown, warned
+
+if TYPE_CHECKING:
+    from .content import PageLimits
+    from .measurements import Measurements
 
 
 def report(data: str | Path, out: str | Path, *, device: str | None = None, checkpoint: str | Path | None = None,
@@ -28,11 +34,8 @@ def report(data: str | Path, out: str | Path, *, device: str | None = None, chec
     if seed < 0:
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")
 
-    from seqtune.kernels.files import write_whole
-
-    from . import content
+    from .content import PageLimits
     from .measurements import read
-    from .page import page
 
     progress(f"reading {data}")
     measurements = read(data)
@@ -41,8 +44,19 @@ def report(data: str | Path, out: str | Path, *, device: str | None = None, chec
     for note in measurements.notes:
         warn(note)
     name = (Path(data).name or str(data)).encode(errors="replace").decode()  # it may be no text
-    most = content.MOST_BYTES - len(page(name, ""))
-    payload, summary = content.content(measurements, checkpoint, seed, most, progress)
+    return write_report(measurements, name, path, PageLimits(), checkpoint, seed, progress)
+
+
+def write_report(measurements: Measurements, name: str, path: Path, limits: PageLimits,
+                 checkpoint: str | Path | None = None, seed: int = 0, progress: Say = silent) -> Written:
+    """Write a page about measurements; `name` is that of their file."""
+    from seqtune.kernels.files import write_whole
+
+    from .content import content
+    from .page import page
+
+    payload, summary = content(measurements, checkpoint, seed,
+                               replace(limits, bytes=limits.bytes - len(page(name, ""))), progress)
     text = page(name, payload)
     write_whole(path, text)
     return Written(path, {**summary, "bytes": len(text.encode())})

@@ -38,24 +38,25 @@ def flip_bit(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(content)
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "no config.json": lambda folder: (folder / "config.json").unlink(),
-    "no seqtune.json": lambda folder: (folder / "seqtune.json").unlink(),
-    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
-    "empty weights": lambda folder: (folder / "model.safetensors").write_bytes(b""),
-    "truncated weights": lambda folder: os.truncate(folder / "model.safetensors", 5_000),
-    "a flipped bit": flip_bit,
-    "a pickle as weights": lambda folder: (folder / "model.safetensors").write_bytes(pickle.dumps(Trap())),
-    "a config.json that is no JSON": lambda folder: (folder / "config.json").write_bytes(b"\xff{"),
-    "deep JSON": lambda folder: (folder / "seqtune.json").write_bytes(b"[" * 100_000),
-    "an enormous width": change("config.json", width=1 << 40),
-    "a width that the weights have not": change("config.json", width=256),
-    "heads that do not divide the width": change("config.json", heads=7),
-    "a later format": change("seqtune.json", format=99),
-    "an unknown field": change("seqtune.json", surprise=1),
-    "another tool's model": change("config.json", model_type="bert"),
-    "a model type of many lines": change("config.json", model_type="a\n" * 40),
-    "a vocabulary of numbers": change("seqtune.json", vocabulary=[1, 2]),
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {  # the damage, and what the line must say
+    "no config.json": (lambda folder: (folder / "config.json").unlink(), "config.json"),
+    "no seqtune.json": (lambda folder: (folder / "seqtune.json").unlink(), "seqtune.json"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors is missing"),
+    "empty weights": (lambda folder: (folder / "model.safetensors").write_bytes(b""), "safetensors"),
+    "truncated weights": (lambda folder: os.truncate(folder / "model.safetensors", 5_000), "safetensors"),
+    "a flipped bit": (flip_bit, "model.safetensors"),
+    "a pickle as weights": (
+        lambda folder: (folder / "model.safetensors").write_bytes(pickle.dumps(Trap())), "safetensors"),
+    "a config.json that is no JSON": (lambda folder: (folder / "config.json").write_bytes(b"\xff{"), "config.json"),
+    "deep JSON": (lambda folder: (folder / "seqtune.json").write_bytes(b"[" * 100_000), "JSON"),
+    "an enormous width": (change("config.json", width=1 << 40), "width"),
+    "a width that the weights have not": (change("config.json", width=256), ""),
+    "heads that do not divide the width": (change("config.json", heads=7), "heads"),
+    "a later format": (change("seqtune.json", format=99), "format"),
+    "an unknown field": (change("seqtune.json", surprise=1), "surprise"),
+    "another tool's model": (change("config.json", model_type="bert"), "bert"),
+    "a model type of many lines": (change("config.json", model_type="a\n" * 40), ""),
+    "a vocabulary of numbers": (change("seqtune.json", vocabulary=[1, 2]), "vocabulary"),
 }
 
 
@@ -79,11 +80,13 @@ class TestCheckpoint:
 
     @pytest.mark.parametrize("damage", DAMAGES)
     def test_a_damaged_or_foreign_one_is_refused_in_one_line(self, folder: Path, damage: str) -> None:
-        DAMAGES[damage](folder)
+        apply, says = DAMAGES[damage]
+        apply(folder)
         with pytest.raises(CheckpointError) as caught:
             load_model(folder)
         assert 10 < len(str(caught.value)) < 600
         assert "\n" not in str(caught.value)
+        assert says in str(caught.value)
         assert not Path("sprung").exists()
 
     def test_a_folder_that_is_no_checkpoint_is_not_overwritten(self, folder: Path) -> None:

@@ -16,17 +16,13 @@ from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.served_choices import read_choices
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import Status
 from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem import Problem
 from tests.support.miopen_files import LABELS, perf_db, perf_text
 from tests.support.recorded_files import write_autotune, write_cache, write_recorded
+from tests.support.records import RECORDS, write_journal
 
-DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
-PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
 SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as those of vLLM and SGLang do
 UNNAMED = {"triton": ("triton:h200",)}  # the devices of files that do not name them
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
@@ -36,13 +32,8 @@ ROUND_TRIPS = [name for name in names("read") if name in names("write")]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a journal of trials, a data set of MIOpen's labels, and a folder `samples` of sound files."""
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        journal.add_device(DEVICE)
-        for tile, measurement in ((1, Measurement(Status.CORRECT, (2e-3, 1e-3), 1e-7, 0.25)),
-                                  (2, Measurement(Status.COMPILE, message="no")), (4, Measurement(Status.TIMEOUT))):
-            settings = (("tile", tile), ("body", "row"))
-            journal.add(Record(PROBLEM, DEVICE.key, 1, Configuration("llvm.gemm", settings), "of old", measurement,
-                               when=1e9, run="random"))
+    records = [record for record in RECORDS if record.measurement.status is not Status.CRASH]  # T4 has no word for it
+    with Journal(write_journal(tmp_path / "journal.sqlite", records)) as journal:
         Dataset.from_journal(journal).write(tmp_path / "trials.parquet")
     samples = tmp_path / "samples"
     samples.mkdir()

@@ -1,4 +1,4 @@
-"""The command line as a function."""
+"""The command line as functions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,36 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
+from tests.support.command_line import Refused, Run
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command that must succeed, and return its JSON object."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
-    def call(*arguments: object) -> dict[str, Any]:
-        code = main([*map(str, arguments), "--json"])
+    def call(*words: object) -> dict[str, Any]:
+        capsys.readouterr()
+        code = main([*map(str, words), "--json"])
         shown = capsys.readouterr()
         assert code == 0, shown.err
         found = json.loads(shown.out)
         assert isinstance(found, dict)
         return found
+
+    return call
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Run a command that is misused: exit code 2, nothing on stdout, and one line on stderr, which is returned."""
+    def call(*words: object) -> str:
+        capsys.readouterr()
+        code = main([*map(str, words)])
+        shown = capsys.readouterr()
+        assert (code, shown.out) == (2, ""), shown.err
+        (line,) = shown.err.splitlines()
+        assert line.startswith("seqtune: ")
+        return line
 
     return call

@@ -5,40 +5,31 @@ from __future__ import annotations
 import csv
 import json
 import os
-import pickle
 import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
-from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, names
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
+from tests.support.command_line import Refused
+from tests.support.records import space_records, write_journal
+from tests.support.untrained import save
 
 DEVICE = Device("llvm:sse:1", "llvm", "x86-64", "sse", threads=1, toolchain="test")
 PROBLEM = Problem.make("gemm", m=16, n=16, k=16)
 GEMM = ["gemm", "m=16", "n=16", "k=16"]
 CONV = ["conv2d", "c=64", "h=56", "w=56", "k=64", "r=3", "s=3"]
-
-
-def checkpoint(folder: Path, *kernels: str) -> None:
-    vocabulary = Vocabulary.build([kernel(name) for name in kernels], [DEVICE])
-    torch.manual_seed(0)
-    TimesModel.of_translator(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
 
 
 def edited(path: Path, change: Callable[[dict[str, object]], object]) -> None:
@@ -53,11 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one good file of each kind and many bad ones."""
     folder = tmp_path_factory.mktemp("bad")
     space = SearchSpace(kernel("llvm.gemm"), PROBLEM, DEVICE)
-    with Journal(folder / "good.sqlite") as journal:
-        journal.add_device(DEVICE)
-        for row in range(20):
-            journal.add(Record(PROBLEM, DEVICE.key, 1, space[row], DEVICE.toolchain,
-                               Measurement(Status.CORRECT, (1e-6 * (row + 1),), 1e-7), run="random"))
+    records = space_records(space, [1e-6 * (row + 1) for row in range(20)])
+    with Journal(write_journal(folder / "good.sqlite", records, DEVICE)) as journal:
         Dataset.from_journal(journal).write(folder / "good.parquet")
     whole = sqlite3.connect(folder / "good.sqlite")
     whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -106,27 +94,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         csv.writer(file).writerow(["c", "h", "w", "k", "r", "s"])
         file.write('64,56,56,64,3,"3\n')
 
-    checkpoint(folder / "good", *(name for name in names() if name.startswith("llvm.")))
-    checkpoint(folder / "lacking", "llvm.direct")
-    checkpoint(folder / "opencl", "opencl.gemm")
+    save(folder / "good", DEVICE)
+    save(folder / "lacking", DEVICE, "llvm.direct")
+    save(folder / "opencl", DEVICE, "opencl.gemm")
     (folder / "hollow").mkdir()
-    for name in ("vocabulary", "values", "pickle", "cut", "shapes", "nan", "config", "format", "unparsed", "missing"):
+    for name in ("vocabulary", "values", "cut", "shapes", "nan"):
         shutil.copytree(folder / "good", folder / name)
     edited(folder / "vocabulary" / "seqtune.json", lambda found: found["vocabulary"]["targets"].pop())  # type: ignore[index]
     edited(folder / "values" / "seqtune.json", lambda found: [
         family.update(version=99) for family in found["kernels"] if family["name"] == "llvm.gemm"])  # type: ignore[attr-defined]
-    edited(folder / "config" / "config.json", lambda found: found.update(width=10**9))
-    edited(folder / "format" / "seqtune.json", lambda found: found.update(format=99))
-    (folder / "pickle" / "model.safetensors").write_bytes(pickle.dumps({"weights": [1.0, 2.0]}))
     weights = folder / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     tensors = load_file(folder / "good" / "model.safetensors")
     name = next(iter(tensors))
-    save_file({**tensors, name: torch.zeros(3, 3)}, folder / "shapes" / "model.safetensors")
-    floats = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
-    save_file({**tensors, floats: torch.full_like(tensors[floats], float("nan"))}, folder / "nan" / "model.safetensors")
-    (folder / "unparsed" / "seqtune.json").write_text("{" * 1000)
-    (folder / "missing" / "model.safetensors").unlink()
+    save_file({**tensors, name: np.zeros((3, 3), np.float32)}, folder / "shapes" / "model.safetensors")
+    floats = next(name for name, tensor in tensors.items() if tensor.dtype == np.float32)
+    save_file({**tensors, floats: np.full_like(tensors[floats], np.nan)}, folder / "nan" / "model.safetensors")
     (folder / "folder").mkdir()
     os.mkfifo(folder / "pipe")
     (folder / "file").write_text("x")
@@ -202,14 +185,10 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a checkpoint of another kernel version": (["predict", *GEMM, "--checkpoint", "{}/values"], "version 99"),
     "a checkpoint without the kernel": (["predict", *GEMM, "--checkpoint", "{}/lacking"], "llvm.gemm is not in it"),
     "a checkpoint of another device kind": (["predict", *GEMM, "--checkpoint", "{}/opencl"], "llvm.gemm is not in it"),
-    "a pickle named safetensors": (["predict", *GEMM, "--checkpoint", "{}/pickle"], "no safetensors file"),
+    # further damages: tests/contracts/test_checkpoints.py
     "truncated weights": (["predict", *GEMM, "--checkpoint", "{}/cut"], "no safetensors file"),
     "weights of wrong shapes": (["predict", *GEMM, "--checkpoint", "{}/shapes"], "[3, 3]"),
     "weights of nan": (["predict", *GEMM, "--checkpoint", "{}/nan"], "not finite"),
-    "absurd dimensions": (["predict", *GEMM, "--checkpoint", "{}/config"], "width"),
-    "a checkpoint of a later format": (["predict", *GEMM, "--checkpoint", "{}/format"], "format"),
-    "a checkpoint that is not JSON": (["predict", *GEMM, "--checkpoint", "{}/unparsed"], "JSON"),
-    "a checkpoint without weights": (["predict", *GEMM, "--checkpoint", "{}/missing"], "model.safetensors is missing"),
     "a file as a checkpoint": (["predict", *GEMM, "--checkpoint", "{}/file"], "checkpoint"),
     **{f"{what} as a journal of {command[0]}": ([*command, "--journal", f"{{}}/{name}"], says)
        for what, name, says in (
@@ -287,22 +266,14 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_is_one_clear_line_and_changes_nothing(
-        what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str]) -> None:
+        what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     arguments, says = BAD[what]
     before = tree(made), tree(tmp_path)
-    code = main([argument.replace("{}", str(made)) for argument in arguments])
-    shown = capsys.readouterr()
-    assert code == 2, shown.err
-    assert shown.out == ""
-    assert shown.err.endswith("\n")
-    assert len(shown.err.splitlines()) == 1, shown.err
-    assert shown.err.startswith("seqtune: ")
-    assert says in shown.err
-    assert "Traceback" not in shown.err
-    assert len(shown.err) < 600
+    line = refused(*(argument.replace("{}", str(made)) for argument in arguments))
+    assert says in line
+    assert len(line) < 600
     assert (tree(made), tree(tmp_path)) == before
 
 

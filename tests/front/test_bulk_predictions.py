@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.api import bulk
+from tests.support.command_line import Refused
 from tests.support.installation.optional import skip_without_semaphores
+from tests.support.paths import ROOT
 
 TEXT = """# two layers and a product
 conv2d c=16 h=14 k=32 r=3 pad=1
@@ -64,28 +68,26 @@ def test_a_table_has_a_row_for_each_candidate(problems: Path, tmp_path: Path) ->
     assert json.loads(rows[0]["configuration"])
 
 
-def test_a_bad_line_is_named_and_nothing_is_written(problems: Path, tmp_path: Path,
-                                                    capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_named_and_nothing_is_written(problems: Path, tmp_path: Path, refused: Refused) -> None:
     problems.write_text(TEXT + "gemm m=8 n=sixteen k=32\n")
     out = tmp_path / "answers.jsonl"
-    assert main(["predict", "--problems", str(problems), "--out", str(out)]) == 2
-    assert "problems.txt:6:" in capsys.readouterr().err
+    assert "problems.txt:6:" in refused("predict", "--problems", problems, "--out", out)
     assert not out.exists()
 
 
-def test_problems_are_read_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32\ngemm m=9\n"))
-    assert main(["predict", "--problems", "-"]) == 2
-    assert "stdin:2:" in capsys.readouterr().err
-    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32\n"))
-    assert main(["predict", "--problems", "-", "--format", "csv", "--jobs", "1"]) == 0
-    assert capsys.readouterr().out.startswith("problem,device,rank,")
+def test_problems_are_read_from_stdin() -> None:
+    """In processes of their own, as a shell would."""
+    for text, code, shown in (("gemm m=8 n=16 k=32\ngemm m=9\n", 2, "seqtune: stdin:2:"),
+                              ("gemm m=8 n=16 k=32\n", 0, "problem,device,rank,")):
+        words = [sys.executable, "-m", "seqtune", "predict", "--problems", "-", "--format", "csv", "--jobs", "1"]
+        done = subprocess.run(words, input=text, capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == code
+        assert (done.stdout or done.stderr).startswith(shown)
 
 
-def test_a_problem_that_no_kernel_solves_gets_the_reason(capsys: pytest.CaptureFixture[str],
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32 dtype=fp16\ngemm m=8 n=16 k=32\n"))
-    assert main(["predict", "--problems", "-", "--jobs", "1"]) == 1
+def test_a_problem_that_no_kernel_solves_gets_the_reason(problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems.write_text("gemm m=8 n=16 k=32 dtype=fp16\ngemm m=8 n=16 k=32\n")
+    assert main(["predict", "--problems", str(problems), "--jobs", "1"]) == 1
     shown = capsys.readouterr()
     first, second = (json.loads(line) for line in shown.out.splitlines())
     assert "fp16" in first["reason"] or "fp32" in first["reason"]
@@ -96,9 +98,8 @@ def test_a_problem_that_no_kernel_solves_gets_the_reason(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("arguments", [
     ["--verify"], ["--json"], ["--format", "xml"], ["--out", "/nowhere/answers.csv"], ["--jobs", "0"]])
-def test_misuse_is_one_line(arguments: list[str], problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", "--problems", str(problems), *arguments]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+def test_misuse_is_one_line(arguments: list[str], problems: Path, refused: Refused) -> None:
+    refused("predict", "--problems", problems, *arguments)
 
 
 def test_equal_problems_are_answered_once_and_repeated() -> None:
@@ -113,17 +114,16 @@ def test_equal_problems_are_answered_once_and_repeated() -> None:
 def test_ctrl_c_is_answered_by_the_first_process_alone() -> None:
     skip_without_semaphores()
     ask: Any = partial(signal.getsignal)
-    with bulk._mapping(2, ask) as run:
-        answers: list[Any] = list(run([signal.SIGINT]))
+    with bulk._mapping(2, ask) as mapped:
+        answers: list[Any] = list(mapped([signal.SIGINT]))
     assert answers == [signal.SIG_IGN]
 
 
 @pytest.mark.slow
-def test_processes_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_the_same_answers() -> None:
     from seqtune.api import predict_many
 
-    monkeypatch.setattr(bulk, "FEW", 1)
-    texts = [f"gemm m={m} n=16 k=32" for m in range(1, 40)]
+    texts = [f"gemm m={m} n=16 k=32" for m in range(1, bulk.FEW + 1)]  # enough for a second process
     alone, shared = (list(predict_many(texts, jobs=jobs)) for jobs in (1, 2))
     for first, second in zip(alone, shared, strict=True):
         assert [one.configuration for one in first.candidates] == [one.configuration for one in second.candidates]

@@ -10,12 +10,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from seqtune.__main__ import main
-from seqtune.api.results import Evaluation
+from seqtune.__main__ import main, noted_warnings
 from seqtune.errors import warned
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.problem import Problem
@@ -23,6 +21,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.tuner.backends.backend import BACKENDS
 from seqtune.tuner.backends.discovery import find
+from tests.support.command_line import Run
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
@@ -46,18 +45,14 @@ def test_the_program_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) ->
     assert "--install-completion" in shown
 
 
-def test_a_warning_is_printed_once_as_a_note(monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def warn_twice(*_: object, **__: object) -> Evaluation:
+def test_a_warning_is_printed_once_as_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    with noted_warnings():
         warned("two problems\nare odd")
         warned("two problems\nare odd")
-        return Evaluation(())
-
-    monkeypatch.setattr("seqtune.api.evaluate", warn_twice)
-    assert main(["evaluate", "--json"]) == 0
     assert capsys.readouterr().err == "note: two problems are odd\n"
 
 
-def test_devices_have_a_short_name_and_their_facts(run: Any) -> None:
+def test_devices_have_a_short_name_and_their_facts(run: Run) -> None:
     found = run("devices")
     first = next(device for device in found["devices"] if device["backend"] == "llvm")
     assert first["alias"] == "llvm:0"
@@ -67,7 +62,7 @@ def test_devices_have_a_short_name_and_their_facts(run: Any) -> None:
     assert {device["backend"] for device in found["devices"]} | set(found["unavailable"]) == set(BACKENDS)
 
 
-def test_kernels_show_every_parameter_and_every_reason(run: Any) -> None:
+def test_kernels_show_every_parameter_and_every_reason(run: Run) -> None:
     found = {one["name"]: one for one in run("kernels")["kernels"]}
     direct = kernel("llvm.direct")
     assert [one["name"] for one in found["llvm.direct"]["parameters"]] == [one.name for one in direct.parameters]
@@ -75,7 +70,7 @@ def test_kernels_show_every_parameter_and_every_reason(run: Any) -> None:
 
 
 def test_named_families_are_shown_alone_and_win_over_files_of_their_names(
-        run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("triton.gemm").write_text(json.dumps({"kernels": [to_json(kernel("llvm.gemm"))]}))
     for words, names in ((["triton.gemm"], ["triton.gemm"]), (["./triton.gemm"], ["llvm.gemm"]),
@@ -83,7 +78,7 @@ def test_named_families_are_shown_alone_and_win_over_files_of_their_names(
         assert [one["name"] for one in run("kernels", *words)["kernels"]] == names
 
 
-def test_a_prediction_is_made_of_distinct_valid_configurations(run: Any, checkpoint: Path) -> None:
+def test_a_prediction_is_made_of_distinct_valid_configurations(run: Run, checkpoint: Path) -> None:
     found = run("predict", *CONV, "--top", "7", "--checkpoint", checkpoint)
     problem = Problem.from_json(found["problem"])
     spaces = spaces_for(problem, find("llvm:0"))
@@ -98,7 +93,7 @@ def test_a_prediction_is_made_of_distinct_valid_configurations(run: Any, checkpo
     assert "speedup" not in found
 
 
-def test_fewer_candidates_come_only_where_the_space_is_smaller(run: Any, checkpoint: Path) -> None:
+def test_fewer_candidates_come_only_where_the_space_is_smaller(run: Run, checkpoint: Path) -> None:
     small = ["gemm", "m=1", "n=1", "k=1"]
     found = run("predict", *small, "--top", "1000", "--checkpoint", checkpoint)
     space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=1, n=1, k=1), find("llvm:0"))
@@ -113,7 +108,7 @@ def test_fewer_candidates_come_only_where_the_space_is_smaller(run: Any, checkpo
     ("./bin/MIOpenDriver conv -n 1 -c 16 -H 14 -W 14 -k 32 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 1", True),
     ("MIOpenDriver conv --batchsize 1 --in_channels 16 --in_h 14 --in_w 14 -k 32 -y 3 -x 3 -p 1 -q 1", False),
 ])
-def test_a_problem_may_be_written_in_any_form(text: str, quoted: bool, run: Any, checkpoint: Path) -> None:
+def test_a_problem_may_be_written_in_any_form(text: str, quoted: bool, run: Run, checkpoint: Path) -> None:
     words = [text] if quoted else text.split()
     wanted = run("predict", *CONV, "--checkpoint", checkpoint)
     assert run("predict", "--checkpoint", checkpoint, *words) == wanted
@@ -122,11 +117,11 @@ def test_a_problem_may_be_written_in_any_form(text: str, quoted: bool, run: Any,
 
 @pytest.mark.usefixtures("few_rounds")
 def test_the_demo_shows_every_device_and_says_what_is_missing(
-        run: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        run: Run, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = find("llvm:0")
     monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", lambda: [fast])
     monkeypatch.setattr("seqtune.tuner.backends.discovery.why_unavailable", lambda: {"opencl": "`ld` is missing"})
-    found = run("demo", "--seconds", "60", "--checkpoint", str(checkpoint), "--journal", str(tmp_path / "j.sqlite"))
+    found = run("demo", "--seconds", "60", "--checkpoint", checkpoint, "--journal", tmp_path / "j.sqlite")
     assert [one["device"] for one in found["predictions"]] == [fast.name] * 2
     assert all(one["winner"]["status"] == "correct" for one in found["predictions"])
     assert found["unavailable"] == {"opencl": "`ld` is missing"}
@@ -159,16 +154,16 @@ def test_a_terminal_without_unicode_is_no_error() -> None:
     assert done.stdout.splitlines()[-1] == "5 ?s"
 
 
-def test_kernels_say_what_a_time_includes(run: Any) -> None:
+def test_kernels_say_what_a_time_includes(run: Run) -> None:
     shown = {listed["name"]: listed["includes"] for listed in run("kernels")["kernels"]}
     assert all(includes is None if kernel(name).implementation is None else re.search("packed|padded", includes)
                for name, includes in shown.items())
 
 
-def test_kernels_that_were_printed_can_be_read(run: Any, tmp_path: Path) -> None:
+def test_kernels_that_were_printed_can_be_read(run: Run, tmp_path: Path) -> None:
     printed = run("kernels")
     (tmp_path / "kernels.json").write_text(json.dumps(printed))
-    read = run("kernels", str(tmp_path / "kernels.json"))
+    read = run("kernels", tmp_path / "kernels.json")
     assert read == {"kernels": [{**one, "includes": None} for one in printed["kernels"]]}
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seqtune
 from seqtune.cli.tables import predicting as tables
 from seqtune.errors import MisuseError
-from seqtune.predictor import answering
-from seqtune.predictor.candidate import Candidate, Confidence
+from seqtune.kernels.registry import kernel
+from seqtune.predictor.confidence.model import LEVELS, ConfidenceModel, RegretModel
 from seqtune.predictor.model import cached_model
 from seqtune.predictor.times.model import TimesModel
 from tests.support import untrained
@@ -25,44 +27,43 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained.save(tmp_path_factory.mktemp("plain") / "checkpoint")
 
 
-@pytest.fixture
-def sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every checkpoint expects 0.9, 0.8, ... of the best speed."""
-    propose = TimesModel.propose
+@pytest.fixture(scope="module")
+def sure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped checkpoint with an estimator that expects 0.9 of the best speed, and 0.8 of the second proposal."""
+    factors = tuple(np.linspace(0, 2, LEVELS).tolist())
 
-    def confident(self: TimesModel, tasks: object, count: int, *more: object) -> list[list[Candidate]]:
-        return [[replace(candidate, confidence=Confidence(0.9 - rank / 10, 0.5, 1.0))
-                 for rank, candidate in enumerate(candidates)]
-                for candidates in propose(self, tasks, count, *more)]  # type: ignore[arg-type]
+    def regret(share: float) -> RegretModel:
+        return RegretModel(constant=-math.log(share), weights=(0.0,) * 3, known=factors, new=factors)
 
-    monkeypatch.setattr(TimesModel, "propose", confident)
+    estimator = ConfidenceModel(first=regret(0.9), other=regret(0.8), devices=())
+    return replace(TimesModel.load("default"), estimator=estimator).save(
+        tmp_path_factory.mktemp("sure") / "checkpoint")
 
 
-@pytest.mark.usefixtures("sure")
-def test_an_answer_has_the_confidence_of_its_first_candidate(checkpoint: Path,
-                                                             capsys: pytest.CaptureFixture[str]) -> None:
-    answer = seqtune.predict(GEMM, top=2, checkpoint=checkpoint)
-    assert answer.confidence == Confidence(0.9, 0.5, 1.0)
-    assert answer.candidates[1].confidence == Confidence(0.8, 0.5, 1.0)
-    fields = answer.to_json()
-    assert fields["confidence"] == {"share": 0.9, "low": 0.5, "high": 1.0}
+def test_an_answer_has_the_confidence_of_its_first_candidate(sure: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = seqtune.predict(GEMM, top=2, checkpoint=sure)
+    first, second = (candidate.confidence for candidate in answer.candidates)
+    assert first is not None
+    assert second is not None
+    assert answer.confidence == first
+    assert (first.share, second.share) == pytest.approx((0.9, 0.8), rel=0.01)
+    assert answer.to_json()["confidence"] == {"share": first.share, "low": first.low, "high": first.high}
     tables.prediction(answer)
     shown = capsys.readouterr().out
-    assert "expected to reach 90 % of the best speed (80 %: 50 to 100)" in shown
-    assert "0.50 to 1.00" in shown
+    assert "expected to reach 90 % of the best speed (80 %: 83 to 98)" in shown
+    assert "0.83 to 0.98" in shown
 
 
-@pytest.mark.usefixtures("sure")
-def test_the_safe_default_answers_below_the_wanted_confidence(checkpoint: Path) -> None:
-    enough = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.9)
+def test_the_safe_default_answers_below_the_wanted_confidence(sure: Path) -> None:
+    enough = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.89)
     assert not enough.fell_back
     assert enough.winner == enough.candidates[0]
-    unsure = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.95)
+    unsure = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.95)
     assert unsure.fell_back
     assert unsure.winner == unsure.default
     assert "less than 95 %, so the safe default answers" in unsure.note
     assert unsure.to_json()["fell_back"] is True
-    not_measured = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.9, verify=True)
+    not_measured = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.89, verify=True)
     assert not not_measured.verified
     assert "expected to reach 90 %" in not_measured.unverified
 
@@ -81,11 +82,9 @@ def test_a_wanted_confidence_is_a_share(share: object, checkpoint: Path) -> None
         seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=share)  # type: ignore[arg-type]
 
 
-def test_an_operation_that_the_shipped_checkpoint_was_not_trained_on_gets_a_safe_default(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = untrained.save(tmp_path / "checkpoint", None, "llvm.gemm")
-    monkeypatch.setattr(answering, "cached_model", lambda name: cached_model(shipped))
-    answer = seqtune.predict("attention heads=2 q_len=20 head_dim=16", top=3)
+def test_a_problem_whose_kernels_the_shipped_checkpoint_was_not_trained_on_gets_a_safe_default() -> None:
+    assert not cached_model("default").knows([kernel("llvm.gemm_int8")]), "choose another kernel for this test"
+    answer = seqtune.predict(f"{GEMM} dtype=int8", top=3)
     assert answer.predictor == "safe-default"
     assert answer.winner.configuration == answer.default.configuration
     assert answer.confidence is None

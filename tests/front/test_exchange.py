@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,13 @@ from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem import Problem
-from tests.support.recorded_files import (
-    CONFIGURATIONS,
-    VALUES,
-    cache,
-    rows,
-    write_cache,
-    write_recorded,
-)
-
-DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
-PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
-
-
-def record(tile: int, measurement: Measurement, kernel: str = "llvm.gemm") -> Record:
-    return Record(PROBLEM, DEVICE.key, 1, Configuration(kernel, (("tile", tile), ("body", "row"))), "of old",
-                  measurement, when=1e9, run="random")
-
-
-RECORDS = [record(1, Measurement(Status.CORRECT, (2e-3, 1e-3), 1e-7, 0.25)),
-           record(2, Measurement(Status.COMPILE, message="no")), record(4, Measurement(Status.CRASH)),
-           record(8, Measurement(Status.TIMEOUT))]
+from tests.support.command_line import Refused, Run
+from tests.support.recorded_files import CONFIGURATIONS, VALUES, cache, rows, write_cache, write_recorded
+from tests.support.records import DEVICE, PROBLEM, RECORDS, write_journal
 
 
 def test_the_command_line_imports_every_format(
-        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, run: Run, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
     caches, out = tmp_path / "caches", tmp_path / "out.parquet"
     caches.mkdir()
     write_cache(caches / "fast.json")
@@ -54,18 +31,13 @@ def test_the_command_line_imports_every_format(
     recorded = write_recorded(tmp_path / "recorded")
     assert run("import", "recorded", recorded, "--out", out, "--force")["records"] == sum(
         row["measured"] for device in ("fast", "odd") for row in rows(device))
-    assert main(["import", "kernel-tuner", str(caches), "--out", str(out)]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in refused("import", "kernel-tuner", caches, "--out", out)
     assert main(["import", "recorded", str(recorded), "--out", str(out), "--force"]) == 0
     assert "left out" in capsys.readouterr().out
 
 
-def test_the_command_line_exports_t4_of_a_journal(
-        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
-    with Journal(tmp_path / "j.sqlite") as journal:
-        journal.add_device(DEVICE)
-        for one in RECORDS:
-            journal.add(one)
+def test_the_command_line_exports_t4_of_a_journal(tmp_path: Path, run: Run, refused: Refused) -> None:
+    write_journal(tmp_path / "j.sqlite", RECORDS)
     found = run("export", "--format", "t4", "--journal", tmp_path / "j.sqlite", "--out", tmp_path / "t4.json")
     assert (found["results"], found["problem"]) == (len(RECORDS), PROBLEM.key)
     first = read_t4(tmp_path / "t4.json").rows[0]
@@ -74,17 +46,14 @@ def test_the_command_line_exports_t4_of_a_journal(
     for more, says in ((["--problem", "gemm m=9 n=9 k=9"], "no trial of gemm m=9"),
                        (["--hold-out", "x"], "--hold-out is not for --format t4"),
                        (["--device", "abacus"], "no device 'abacus'")):
-        assert main(["export", "--format", "t4", "--journal", str(tmp_path / "j.sqlite"), "--out",
-                     str(tmp_path / "other.json"), *more]) == 2
-        assert says in capsys.readouterr().err
+        assert says in refused("export", "--format", "t4", "--journal", tmp_path / "j.sqlite", "--out",
+                     tmp_path / "other.json", *more)
     assert main(["export", "--problem", "gemm m=9 n=9 k=9", "--out", str(tmp_path / "x.parquet")]) == 2
 
 
 def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.txt").write_text(f"{PROBLEM.brief()}\n")
-    with Journal(tmp_path / "j.sqlite") as journal:
-        journal.add_device(DEVICE)
-        journal.add(RECORDS[0])
+    write_journal(tmp_path / "j.sqlite", RECORDS[:1])
     assert main(["export", "--journal", str(tmp_path / "j.sqlite"), "--out", str(tmp_path / "x.parquet"),
                  "--hold-out", str(tmp_path / "own.txt"), "--hold-out", "vgg16"]) == 0
     shown = capsys.readouterr()
@@ -93,15 +62,13 @@ def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
-def test_a_file_that_is_nested_too_deeply_is_one_line(
-        form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_nested_too_deeply_is_one_line(form: str, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000)
-    assert main(["import", form, str(tmp_path / "deep.json"), "--out", str(tmp_path / "out.parquet")]) == 2
-    assert "deep.json is not JSON: nested too deeply" in capsys.readouterr().err
+    refusal = refused("import", form, tmp_path / "deep.json", "--out", tmp_path / "out.parquet")
+    assert "deep.json is not JSON: nested too deeply" in refusal
 
 
-def test_recorded_kernels_are_tuned_by_replay_like_any_other(
-        tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+def test_recorded_kernels_are_tuned_by_replay_like_any_other(tmp_path: Path, run: Run) -> None:
     folder = write_recorded(tmp_path / "recorded")
     found = run("tune", "recorded", "kernel=toy", "size_x=640", "size_y=480", "--strategy", "exhaustive", "--replay",
                 folder, "--device", "recorded:fast")
@@ -117,17 +84,16 @@ def test_recorded_kernels_are_tuned_by_replay_like_any_other(
     ({"tune_params_keys": [*VALUES, "a b"], "cache": {"1": {**dict.fromkeys(VALUES, 1), "a b": 1, "time": 1.0}}},
      "'a b' is no name")])
 def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(
-        tmp_path: Path, change: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, change: dict[str, Any], says: str, refused: Refused) -> None:
     (tmp_path / "odd.json").write_text(json.dumps({**cache(), **change}))
-    assert main(["import", "kernel-tuner", str(tmp_path / "odd.json"), "--out", str(tmp_path / "out.parquet")]) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert (said.count("odd.json"), said.count("\n")) == (1, 1)
+    line = refused("import", "kernel-tuner", tmp_path / "odd.json", "--out", tmp_path / "out.parquet")
+    assert says in line
+    assert line.count("odd.json") == 1
     assert not (tmp_path / "out.parquet").exists()
 
 
 def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is_said(
-        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     content = cache()
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps(content))
@@ -143,14 +109,12 @@ def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is
 
 @pytest.mark.parametrize("form", ["parquet", "t4"])
 @pytest.mark.parametrize("made", [True, False])
-def test_a_journal_without_trials_is_one_line(
-        tmp_path: Path, form: str, made: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_journal_without_trials_is_one_line(tmp_path: Path, form: str, made: bool, refused: Refused) -> None:
     if made:
         Journal(tmp_path / "empty.sqlite").close()
     else:
         (tmp_path / "empty.sqlite").touch()
-    assert main(["export", "--format", form, "--journal", str(tmp_path / "empty.sqlite"),
-                 "--out", str(tmp_path / "out")]) == 2
-    assert "empty.sqlite holds no trials" in capsys.readouterr().err
+    assert "empty.sqlite holds no trials" in refused("export", "--format", form, "--journal", tmp_path / "empty.sqlite",
+                 "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert bool((tmp_path / "empty.sqlite").stat().st_size) == made

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.__main__ import main
 from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
@@ -25,6 +24,7 @@ from seqtune.predictor.times.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
+from tests.support.command_line import Refused
 from tests.support.installation.optional import needs
 from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
@@ -173,10 +173,8 @@ def test_what_a_search_is_about_can_be_named(checkpoint: Path) -> None:
         WarmStart(checkpoint).proposals({**space.tune_params, "tile": [8, 16]}, [(32, 8, 1, 1000)], runner(1000))
 
 
-def test_a_prediction_for_a_kernel_of_caches_says_who_can_make_it(
-        checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", "recorded", "kernel=toy", "size_x=500", "--checkpoint", str(checkpoint)]) == 2
-    message, = capsys.readouterr().err.splitlines()
+def test_a_prediction_for_a_kernel_of_caches_says_who_can_make_it(checkpoint: Path, refused: Refused) -> None:
+    message = refused("predict", "recorded", "kernel=toy", "size_x=500", "--checkpoint", checkpoint)
     assert 'strategy("predictor", checkpoint=...) proposes some' in message
     assert "--library" in message
 

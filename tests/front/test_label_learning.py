@@ -10,16 +10,17 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api import evaluate, predict
-from seqtune.api.learning import train as train_command
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
 from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.labels.learning import LabelLearning
 from seqtune.predictor.labels.model import TREES as PACKED
 from seqtune.predictor.labels.model import LabelModel
 from seqtune.predictor.labels.whole_training import train_model
-from seqtune.predictor.model import cached_model
-from tests.support.label_toys import QUICK, TREES, WINOGRAD
+from seqtune.predictor.model import TrainingRequest, cached_model, learner
+from tests.support.command_line import Refused, Run
+from tests.support.label_toys import QUICK, WINOGRAD
 
 
 @pytest.mark.slow
@@ -45,11 +46,11 @@ def test_an_evaluation_scores_what_was_not_learned(label_checkpoint: Path, label
     assert json.dumps(rows)
 
 
-def test_the_command_line_evaluates_miopens_files(label_checkpoint: Path, label_files: list[Path],
-                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_evaluates_miopens_files(
+        label_checkpoint: Path, label_files: list[Path], run: Run, refused: Refused,
+        capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["evaluate", "miopen", "--checkpoint", str(label_checkpoint)]
-    assert main([*asked, "--data", *map(str, label_files[:2]), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = run(*asked, "--data", *map(str, label_files[:2]))["rows"]
     assert [row["solver"] for row in rows] == ["ConvMlirIgemmFwd", *["ConvBinWinogradRxSf2x3"] * 2]
     assert all(row["invalid"] == 0 for row in rows)
     assert main([*asked, "--data", str(label_files[1]), "--data", str(label_files[2])]) == 0
@@ -59,24 +60,25 @@ def test_the_command_line_evaluates_miopens_files(label_checkpoint: Path, label_
     for wrong in (asked, [*asked, "--data", str(label_checkpoint / "none.db")],
                   [*asked, "--data", str(label_files[0]), "--live"],
                   ["evaluate", str(label_files[0]), str(label_files[1])], ["evaluate", "--by"]):
-        assert main(wrong) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
+        refused(*wrong)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
-        label_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.labels.options.LabelOptions", lambda **given: replace(QUICK, **given))
+        label_data: Dataset, tmp_path: Path) -> None:
     label_data.write(tmp_path / "labels.parquet")
+    data = Dataset.read(tmp_path / "labels.parquet")
+    assert isinstance(learner(data), LabelLearning)
     said: list[str] = []
-    report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)
+    model, report = LabelLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
     assert said == ["reading the labels", "growing trees"]
-    assert report.report["epochs"] == 1
-    assert isinstance(cached_model(tmp_path / "out"), LabelModel)
+    assert report["epochs"] == 1
+    assert isinstance(cached_model(model.save(tmp_path / "out")), LabelModel)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_training_on_everything_is_scored_before_it_sees_what_is_held_out(
-        label_data: Dataset, label_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
+        label_data: Dataset, label_files: list[Path], tmp_path: Path) -> None:
     train_model(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
     loaded = LabelModel.load(tmp_path / "out")
     rows = loaded.metrics["held_out"]

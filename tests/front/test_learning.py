@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from seqtune.cli.tables import console
 from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -25,14 +25,16 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.task import MeasuredTask
+from seqtune.predictor.model import EvaluationRequest
 from seqtune.predictor.say import silent
 from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.times.evaluation import LiveContest
+from seqtune.predictor.times.learning import LearnedProblems, TimesLearning
+from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
-from tests.support.learning.short_training import DATA, QUICK, train
+from tests.support.records import space_records, write_journal
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -76,32 +78,23 @@ LAYERS = [Problem.make("conv2d", c=c, h=14, w=14, k=c, r=1, s=1) for c in (16, 3
 TWIN = Problem.make("conv2d", c=260, h=14, w=14, k=260, r=1, s=1)  # near one of LAYERS
 
 
-def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_ones_near_them(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_ones_near_them(tmp_path: Path) -> None:
     data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
-    learned: list[set[Problem]] = []
-    avoided: list[Sequence[Problem]] = []
-
-    def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], *rest: object) -> object:
-        learned.append({measured.problem for measured in training})
-        avoided.append(held_out)
-        return train(DATA, replace(QUICK, epochs=1, validation=0.0))
-
-    monkeypatch.setattr("seqtune.predictor.times.small.training.train_small", train_small)
+    users, shipped = (LearnedProblems.of(Dataset.read(data), protect_held_out) for protect_held_out in (False, True))
+    assert ({task.problem for task in users.training}, users.held_out) == ({*LAYERS[1:]}, [LAYERS[0]])
+    assert (users.left_out, users.near_training) == (0, (TWIN.brief(),))
+    assert ({task.problem for task in shipped.training}, shipped.held_out) == (
+        {*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
+    assert (shipped.left_out, shipped.near_training) == (1, ())
+    few = written(tmp_path / "few.parquet", [*LAYERS[4:6], TWIN], held_out=[TWIN])
     told: list[str] = []
-    report = learn.train(data, tmp_path / "own", say=told.append).report
-    assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]}, [LAYERS[0]])
-    assert (report["left_out"], report["not_evaluated"]) == (0, [TWIN.brief()])
+    with pytest.raises(MisuseError, match="2 problems to learn from"):
+        learn.train(few, tmp_path / "own", say=told.append)
     leaked = f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem"
     assert told == [f"note: {leaked}"]
-    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
-    report = learn.train("shipped", tmp_path / "shipped").report
-    assert (learned[-1], avoided[-1]) == ({*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
-    assert (report["left_out"], report["not_evaluated"]) == (1, [])
 
 
-def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(tmp_path: Path) -> None:
     data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
     told: list[str] = []
     rows = learn.evaluate(data, methods=["default"], warn=told.append).to_json()["rows"]
@@ -111,9 +104,9 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
         "set"]
     with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
         learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
-    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: Dataset.read(data))
-    rows = learn.evaluate(None, methods=["default"], warn=told.append).to_json()["rows"]
-    assert {row["problems"] for row in rows} == {2}, "what the shipped data hold out is protected by the trainings"
+    shipped = EvaluationRequest(("default",), protect_held_out=True)
+    evaluated = TimesLearning().evaluate(TimesModel.load("default"), Dataset.read(data), shipped, silent, told.append)
+    assert {row.problems for row in evaluated} == {2}, "what the shipped data hold out is protected by the trainings"
     assert len(told) == 1
 
 
@@ -142,31 +135,25 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
     assert len(report.remarks) == 3
 
 
-def test_a_live_evaluation_says_which_problems_were_learned_from(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path) -> None:
     known, twin, held, new = (Problem.make("gemm", m=m, n=32, k=32) for m in (32, 35, 100, 300))
     assert near(known, twin)
     place = find("llvm:0")
-    spaces = {problem: SearchSpace(kernel("llvm.gemm"), problem, place) for problem in (known, held)}
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        journal.add_device(place)
-        for problem, space in spaces.items():
-            journal.add(Record(problem, place.key, space.kernel.version, space.default, place.toolchain,
-                               Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
+    records = [record for problem in (known, held)
+               for record in space_records(SearchSpace(kernel("llvm.gemm"), problem, place), [1e-3])]
+    with Journal(write_journal(tmp_path / "journal.sqlite", records, place)) as journal:
         Dataset.from_journal(journal, held_out=[held.key]).write(tmp_path / "data.parquet")
 
-    def measured(self: object, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> ComparedTimes:
+    def measured(problem: Problem, device: Device, wanted: Sequence[Configuration]) -> ComparedTimes:
         return ComparedTimes(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {}, {})
 
-    monkeypatch.setattr(LiveContest, "__call__", measured)
     told: list[str] = []
-    found = learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=[known, twin, held, new],
-                           device=place, warn=told.append).to_json()["rows"]
+    request = EvaluationRequest(("default",), queries=tuple((problem, place) for problem in (known, twin, held, new)))
+    found = TimesLearning(lambda device, say: nullcontext(measured)).evaluate(
+        TimesModel.load("default"), Dataset.read(tmp_path / "data.parquet"), request, silent, told.append)
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
-    assert {(row["problems"], row["trained_on"]) for row in found} == {(3, 1)}
-    with pytest.warns(UserWarning, match="1 of 1 problems"):
-        learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=known, device=place)
+    assert {(row.problems, row.trained_on) for row in found} == {(3, 1)}
 
 
 TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}
@@ -175,7 +162,7 @@ TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}
 class FakeRunner:
     """Every build is slower than the one before by a tenth, for all configurations alike."""
 
-    def __init__(self, device: object) -> None:
+    def __init__(self) -> None:
         self.builds, self.closed = 0, 0
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration],
@@ -193,10 +180,9 @@ class FakeRunner:
         self.closed += 1
 
 
-def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.times.evaluation.Runner", FakeRunner)
-    with LiveContest(WIDE, silent) as measure:
+def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build() -> None:
+    runner: Any = FakeRunner()
+    with LiveContest(WIDE, silent, runner) as measure:
         contest = measure(PROBLEM, WIDE, list(TIMES))
-        runner: Any = measure.runner
         assert (runner.builds, runner.closed) == (3, 2)
     assert contest.seconds == pytest.approx({configuration: 1.2 * seconds for configuration, seconds in TIMES.items()})

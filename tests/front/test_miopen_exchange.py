@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +13,15 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.api.exchanging import export, import_data
 from seqtune.data.dataset import Dataset
+from seqtune.data.formats.format import ExportRequest
 from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
 from seqtune.data.formats.miopen_import import read_files, tables_of
+from seqtune.data.formats.table import format_of
 from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
+from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text
 
@@ -49,25 +52,22 @@ def test_a_gpu_is_told_by_the_name_of_its_file_or_by_the_user(tmp_path: Path) ->
         read_files([named], [device("gfx900_56")])
 
 
-def test_the_command_line_imports_and_exports(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_line_imports_and_exports(tmp_path: Path, run: Run, refused: Refused) -> None:
     perf_db(tmp_path / "gfx906_60.db.bz2", LABELS)
     (tmp_path / "gfx906_60.db").unlink()
     out = tmp_path / "labels.parquet"
-    assert main(["import", "miopen", str(tmp_path), "--out", str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["records"] == 11
-    assert main(["import", "miopen", str(tmp_path), "--out", str(out)]) == 2
-    assert main(["import", "cudnn", str(tmp_path), "--out", str(out)]) == 2
+    assert run("import", "miopen", tmp_path, "--out", out)["records"] == 11
+    for form in ("miopen", "cudnn"):
+        refused("import", form, tmp_path, "--out", out)
     for form in ("miopen-text", "miopen-udb"):
         to = tmp_path / form
-        assert main(["export", "--format", form, "--data", str(out), "--out", str(to), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["entries"] == 11
+        assert run("export", "--format", form, "--data", out, "--out", to)["entries"] == 11
         assert rows(read_files([to], [MI50])[0]) == rows(Dataset.read(out))
-    assert main(["export", "--format", "miopen-override", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
-    assert main(["export", "--format", "hats", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
-    capsys.readouterr()
-    assert main(["export", "--format", "miopen-text", "--data", str(out), "--device", "gfx900_56",
-                 "--out", str(tmp_path / "o")]) == 2
-    assert "no rows of miopen:gfx900_56; the data set has miopen:gfx906_60" in capsys.readouterr().err
+    export_all = ["export", "--data", out, "--out", tmp_path / "o", "--format"]
+    for words, says in ((["miopen-override"], "an override is for one problem"), (["hats"], "no format 'hats'"),
+                        (["miopen-text", "--device", "gfx900_56"],
+                         "no rows of miopen:gfx900_56; the data set has miopen:gfx906_60")):
+        assert says in refused(*export_all, *words)
 
 
 @pytest.mark.parametrize("item", ["ConvAsm1x1U:-1,0,miopenConvolutionFwdAlgoDirect", "ConvAsm1x1U:1,16,1,16,2,2,1,4",
@@ -106,7 +106,7 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
         export(tmp_path / "other", "miopen-text")
 
 
-def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path, monkeypatch: Any) -> None:
+def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
     place = next(iter(data.devices.values()))
     chosen = [(problem, one) for problem, one in best_of(data, place) if needs_table(one)]
@@ -115,12 +115,12 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.api.exchanging.cached_model",
-                        lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
-    asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
+    write = format_of("miopen-text", "write").write
+    assert write is not None
+    request = ExportRequest(predictions=tmp_path / "predictions.jsonl")
     with pytest.raises(KernelError, match="--checkpoint"):
-        export(tmp_path / "out", **asked)
-    report = export(tmp_path / "out", checkpoint="mine", **asked).report
+        write(request, tmp_path / "out")
+    report = write(replace(request, tables=lambda: tables), tmp_path / "out")
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
     assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
 
@@ -134,28 +134,26 @@ def test_miopens_kernels_are_not_measured_here() -> None:
         seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="gfx906_60")
 
 
-def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(tmp_path: Path, capsys: Any) -> None:
+def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(
+        tmp_path: Path, refused: Refused, capsys: Any) -> None:
     path = perf_text(tmp_path / "gfx1201_32.udb.txt", LABELS)
     asked = ["import", "miopen", str(path), "--force", "--out", str(tmp_path / "out.parquet")]
     for more, notes in ((), 1), (("--device", "gfx1201_32"), 1), (("--device", "gfx1201_32 compute_units=64"), 0):
         assert main([*asked, *more]) == 0
         said = capsys.readouterr().err
         assert said.count("\n") == said.count("'gfx1201_32 compute_units=64' sets them") == notes
-    assert main([*asked, "--device", "gfx906_60"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    refused(*asked, "--device", "gfx906_60")
 
 
 @pytest.mark.parametrize("command", [
     ["evaluate", "DATA", "--checkpoint", "default"], ["replay", "DATA"], ["retrain", "default", "DATA", "--out", "NEW"],
     ["retrain", "default", "shipped", "--rehearse", "DATA", "--out", "NEW"], ["tune", POINTWISE, "--replay", "DATA"]])
-def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, refused: Refused) -> None:
     if command[0] == "retrain":
         skip_without("torch")
     places = {"DATA": str(tmp_path / "labels.parquet"), "NEW": str(tmp_path / "new")}
     read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)])[0].write(places["DATA"])
-    assert main([places.get(word, word) for word in command]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
+    said = refused(*(places.get(word, word) for word in command))
     assert "labels.parquet" in said
     assert "the checkpoint default does not fit" in said or "not measurements to search among" in said
     assert not (tmp_path / "new").exists()

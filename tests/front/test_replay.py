@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +15,14 @@ from seqtune.cli.tables import learning as show
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.run.simulation import Curves, RecordedSpace
+from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import SPACE, write_recorded
-
-LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
+from tests.support.records import DEVICE, space_records, write_journal
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +50,9 @@ def test_what_is_not_there_is_named(folder: Path) -> None:
         recorded_spaces(replace(data, kernels={huge.name: huge}))
 
 
-def test_replay_prints_the_rows_that_were_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(folder), "--strategies", "random,local", "--budgets", "0,2,5", "--repeats", "4",
-                 "--jobs", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_replay_prints_the_rows_that_were_asked_for(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run("replay", folder, "--strategies", "random,local", "--budgets", "0,2,5", "--repeats", "4",
+                 "--jobs", "1")
     assert found["transfer"] is None
     assert [(row["device"], row["strategy"], row["budget"]) for row in found["rows"]] == [
         (device, strategy, budget) for device in ("fast", "odd") for strategy in ("random", "local")
@@ -76,7 +72,8 @@ def test_medians_are_shown_without_digits_that_say_nothing(capsys: pytest.Captur
     assert "6.0" not in said
 
 
-def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_draws_the_curves(
+        folder: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["replay", str(folder), "--budgets", "5", "--repeats", "2", "--jobs", "1", "--json", "--curves"]
     for name in ("a.svg", "b.svg"):
         assert main([*arguments, str(tmp_path / name)]) == 0
@@ -84,8 +81,7 @@ def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert drawn == (tmp_path / "b.svg").read_text()
     assert all(text in drawn for text in ("toy, fast", "toy, odd", "evaluations", "portfolio", "random"))
     capsys.readouterr()
-    assert main([*arguments, str(tmp_path / "a.svg")]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in refused(*arguments, tmp_path / "a.svg")
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
@@ -103,25 +99,22 @@ def test_a_replay_that_makes_no_sense_is_one_line(
     assert shown.out == ""
 
 
-def test_files_that_cannot_be_replayed_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_replayed_are_refused(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "spaces.json").write_text("{")
     for path, says in ((tmp_path, "not JSON"), (tmp_path / "none.parquet", "none.parquet")):
-        assert main(["replay", str(path)]) == 2
-        assert says in capsys.readouterr().err
+        assert says in refused("replay", path)
 
 
 def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path: Path) -> None:
-    space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
-    with Journal(tmp_path / "source.sqlite") as journal:
-        journal.add_device(LLVM)
-        for row in range(0, 60, 3):
-            journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
-                               Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
+    space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), DEVICE)
+    rows = range(0, 60, 3)
+    records = space_records(space, [1e-3 / (row + 1) for row in rows], rows)
+    with Journal(write_journal(tmp_path / "source.sqlite", records)) as journal:
         data = Dataset.from_journal(journal, held_out=[space.problem.key])
         data.write(tmp_path / "data.parquet")
     found = replay(tmp_path / "data.parquet", strategies="random", budgets=[3, 20], repeats=2, held_out=True, jobs=1)
     curves, = found.curves
-    assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
+    assert (curves.space, curves.device) == (space.problem.key, DEVICE.name)
     assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
     with pytest.raises(MisuseError, match=r"of the selected spaces \(1\), none was measured completely"):
         recorded_spaces(data, complete=True)
@@ -172,9 +165,7 @@ def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path
     ("block > 1000", "no configuration that satisfies 'block > 1000'"),
     ("block % 0 == 1", "no configuration that satisfies 'block % 0 == 1'")])
 def test_a_restriction_that_leaves_nothing_is_named(
-        tmp_path: Path, restriction: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, restriction: str, says: str, refused: Refused) -> None:
     folder = write_recorded(tmp_path / "recorded", {**SPACE, "restrictions": ["tile < 9", restriction]})
-    assert main(["replay", str(folder)]) == 2
-    said = capsys.readouterr().err
+    said = refused("replay", folder)
     assert says in said
-    assert len(said.splitlines()) == 1

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,19 +15,17 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.times import evaluation
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
+from tests.support.command_line import Run
 
 pytestmark = pytest.mark.usefixtures("few_rounds")
 
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 
-def test_a_verified_prediction_says_what_was_measured(
-        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_verified_prediction_says_what_was_measured(run: Run, checkpoint: Path, tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.sqlite")
     arguments = ["predict", *CONV, "--device", "llvm:0", "--top", "3", "--verify", "--seconds", "60",
                  "--checkpoint", str(checkpoint), "--journal", journal]
@@ -48,7 +44,7 @@ def test_a_verified_prediction_says_what_was_measured(
     assert len(measured) == len({json.dumps(one["configuration"]) for one in [*found["candidates"], found["default"]]})
 
 
-def test_a_verified_prediction_is_remembered(run: Any, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_verified_prediction_is_remembered(run: Run, checkpoint: Path, tmp_path: Path) -> None:
     arguments = ["predict", *CONV, "--device", "llvm:0", "--top", "1", "--verify", "--seconds", "60",
                  "--checkpoint", str(checkpoint), "--journal", str(tmp_path / "journal.sqlite")]
     prediction = run(*arguments)
@@ -71,7 +67,7 @@ def test_what_happened_is_printed_for_a_verification_and_for_a_budget_that_is_to
 
 
 def test_fewer_candidates_of_a_remembered_verification_need_no_measurement(
-        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+        run: Run, checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     plain = ["predict", "gemm", "m=64", "n=64", "k=64", "--checkpoint", checkpoint]
     prediction = run(*plain, "--top", "3")
@@ -92,7 +88,7 @@ def test_fewer_candidates_of_a_remembered_verification_need_no_measurement(
 
 
 def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
-        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+        run: Run, checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     common = ["predict", "gemm", "m=64", "n=64", "k=32", "--top", "2", "--checkpoint", checkpoint]
     plain = run(*common)
@@ -112,13 +108,11 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_trees")
 def test_a_live_evaluation_measures_what_the_methods_propose(
-        run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "compare_all", partial(compare_all, options=CompareOptions(builds=2, rounds=1)))
+        run: Run, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
     problems.write_text("gemm m=20 n=20 k=20\n")
-    run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", str(journal))
-    run("export", "--journal", str(journal), "--out", str(data))
+    run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", journal)
+    run("export", "--journal", journal, "--out", data)
     assert main(["evaluate", str(data), "--live", "--problems", str(problems), "--device", "llvm:0", "--json",
                  "--methods", "seq2seq,random,default", "--checkpoint", str(checkpoint)]) == 0
     shown = capsys.readouterr()

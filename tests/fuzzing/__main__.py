@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -39,14 +39,14 @@ class Outcome:
     findings: list[Finding]
 
 
-def main() -> int:
-    """Run the command line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; `arguments` default to those of the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000, help="number of malformed inputs of all targets")
     parser.add_argument("--target", action="append", choices=list(TARGETS), help="only this one; repeatable")
     parser.add_argument("--first", type=int, default=0, help="the number of the first input of each target")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     chosen = given.target or list(TARGETS)
     kept = Path(tempfile.mkdtemp(prefix="seqtune-fuzzing-"))
     total = sum(TARGETS[name].weight for name in chosen)

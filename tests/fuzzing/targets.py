@@ -14,13 +14,12 @@ from typing import Any
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from tests.support.records import space_records, write_journal
 
 from .mutations import (
     Structure,
@@ -78,17 +77,10 @@ _PROBLEM = Problem.make("gemm", m=64, n=128, k=256)
 
 @cache
 def _sound_journal() -> bytes:
-    family = kernel("llvm.gemm")
-    settings = [tuple((parameter.name, parameter.values[min(index, len(parameter.values) - 1)])
-                      for parameter in family.parameters) for index in range(3)]
+    space = SearchSpace(kernel("llvm.gemm"), _PROBLEM, _DEVICE)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.sqlite"
-        with Journal(path) as journal:
-            journal.add_device(_DEVICE)
-            for index, pairs in enumerate(settings):
-                journal.add(Record(_PROBLEM, _DEVICE.key, family.version, Configuration("llvm.gemm", pairs), "t1",
-                                   Measurement(Status.CORRECT, (1e-3 + index * 1e-4,), 1e-7, 0.02), 1.7e9, "random"))
-        return path.read_bytes()
+        return write_journal(path, space_records(space, [1e-3, 1.1e-3, 1.2e-3]), _DEVICE).read_bytes()
 
 
 @cache

@@ -91,8 +91,6 @@ def test_readers_survive_some_malformed_inputs(name: str, tmp_path: Path) -> Non
     assert not os.listdir(tmp_path)
 
 
-def test_a_longer_run_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture[str],
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["fuzzing", "--inputs", "3", "--target", "problem"])
-    assert main() == 0
+def test_a_longer_run_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--inputs", "3", "--target", "problem"]) == 0
     assert capsys.readouterr().out == "problem: 3 inputs, 0 findings\n"

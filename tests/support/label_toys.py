@@ -12,6 +12,7 @@ from seqtune.data.labels import Labels, read_labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions
 from seqtune.predictor.labels.options import LabelOptions
 from seqtune.predictor.labels.whole_training import train_model
+from tests.support.learning.few_trees import grow_few_trees
 
 QUICK = LabelOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
@@ -35,7 +36,7 @@ def parts(data: Dataset) -> Parts:
 def trained(data: Dataset, folder: Path) -> Path:
     """Train a small translator and small trees, and save them as a checkpoint in the folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **options: TREES)
+        grow_few_trees(patch)
         checkpoint, report = train_model(data, QUICK)
     checkpoint.save(folder)
     assert report["races"] > 100

@@ -7,20 +7,19 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from tests.support import records
 
 DEVICE = Device("llvm:avx2:2", "llvm", "znver9", "avx2", model="a CPU", threads=2, compute_units=2, vector_bits=256,
                 l1_bytes=32768, l2_bytes=1 << 20, l3_bytes=1 << 25, toolchain="of a test")
@@ -49,13 +48,7 @@ def record(configuration: Configuration, seconds: float | None, when: float, *, 
                   measurement, when, run, "a-host", machine)
 
 
-def write_journal(path: Path, records: Sequence[Record], device: Device = DEVICE) -> Path:
-    """A journal of these records."""
-    with Journal(path) as journal:
-        journal.add_device(device)
-        for each in records:
-            journal.add(replace(each, device=device.key))
-    return path
+write_journal = partial(records.write_journal, device=DEVICE)
 
 
 def content(path: Path) -> tuple[dict[str, Any], dict[str, list[int]]]:

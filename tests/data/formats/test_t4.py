@@ -10,24 +10,9 @@ import numpy as np
 import pytest
 
 from seqtune.data.formats.t4 import read_t4, results
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import Status
 from seqtune.errors import FormatError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem import Problem
-
-DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
-PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
-
-
-def record(tile: int, measurement: Measurement, kernel: str = "llvm.gemm") -> Record:
-    return Record(PROBLEM, DEVICE.key, 1, Configuration(kernel, (("tile", tile), ("body", "row"))), "of old",
-                  measurement, when=1e9, run="random")
-
-
-RECORDS = [record(1, Measurement(Status.CORRECT, (2e-3, 1e-3), 1e-7, 0.25)),
-           record(2, Measurement(Status.COMPILE, message="no")), record(4, Measurement(Status.CRASH)),
-           record(8, Measurement(Status.TIMEOUT))]
+from tests.support.records import DEVICE, PROBLEM, RECORDS, record
 
 
 def test_t4_goes_out_and_comes_back(tmp_path: Path) -> None:

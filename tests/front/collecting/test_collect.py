@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,13 +16,14 @@ from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem_sets.collected import problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.discovery import find
+from tests.support.command_line import Run
 
 PROBLEMS = ["gemm m=8 n=16 k=8", "gemm m=24 n=16 k=8"]
 
 
 @pytest.mark.slow
 def test_a_stopped_collection_keeps_what_was_measured_and_the_same_call_goes_on(
-        tmp_path: Path, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "collected"
 
     def stop(step: CollectionProgress) -> None:

@@ -10,34 +10,18 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api.inputs import check_ending
-from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_writable
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint_folder import replacing_folder
+from tests.support.command_line import Refused
 from tests.support.installation.optional import needs
+from tests.support.records import RECORDS, write_journal
 
-DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 LONG = "a" * 300
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    path = tmp_path / "journal.sqlite"
-    with Journal(path) as records:
-        records.add_device(DEVICE)
-        records.add(Record(Problem.make("gemm", m=8, n=8, k=8), DEVICE.key, 1, Configuration.of("llvm.gemm", {}),
-                           DEVICE.toolchain, Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
-    return path
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The line of a command that is misused."""
-    assert main([*arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
+    return write_journal(tmp_path / "journal.sqlite", RECORDS[:1])
 
 
 def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
@@ -56,17 +40,17 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
 @pytest.mark.parametrize("name", ["parquet", "t4", "c", "clblast-cpp", "clblast", "report", "predict", "import",
                                   pytest.param("train", marks=needs("torch"))])
 def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_one_line(
-        name: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        name: str, journal: Path, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")
     words, ending = commands(journal, tmp_path / "p.txt")[name]
     before = sorted(os.listdir(tmp_path))
-    line = refused(capsys, *words, "--out", str(tmp_path / f"{LONG}{ending}"))
+    line = refused(*words, "--out", tmp_path / f"{LONG}{ending}")
     assert line == f"seqtune: the file name {'a' * 60}... is too long; choose a shorter one"
-    assert "does not exist" in refused(capsys, *words, "--out", str(tmp_path / "none" / f"a{ending}"))
-    assert "p.txt" in refused(capsys, *words, "--out", str(tmp_path / "p.txt" / f"a{ending}"))
+    assert "does not exist" in refused(*words, "--out", tmp_path / "none" / f"a{ending}")
+    assert "p.txt" in refused(*words, "--out", tmp_path / "p.txt" / f"a{ending}")
     if ending:
         (tmp_path / f"folder{ending}").mkdir()
-        assert "is a folder; name a file" in refused(capsys, *words, "--out", str(tmp_path / f"folder{ending}"))
+        assert "is a folder; name a file" in refused(*words, "--out", tmp_path / f"folder{ending}")
         (tmp_path / f"folder{ending}").rmdir()
     assert sorted(os.listdir(tmp_path)) == before
 
@@ -79,10 +63,10 @@ def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_on
     ("import", ".csv", "is named as CSV"), ("predict", ".parquet", "is named as Parquet, but a line of JSON a problem"),
     ("clblast-cpp", ".csv", "is named as CSV, but rows of CLBlast's C++ database")])
 def test_a_name_that_contradicts_the_format_is_refused(
-        name: str, ending: str, says: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        name: str, ending: str, says: str, journal: Path, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")
     words, _ = commands(journal, tmp_path / "p.txt")[name]
-    assert says in refused(capsys, *words, "--out", str(tmp_path / f"a{ending}"))
+    assert says in refused(*words, "--out", tmp_path / f"a{ending}")
     assert not (tmp_path / f"a{ending}").exists()
 
 
@@ -127,10 +111,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
 @needs("torch")
 @pytest.mark.parametrize("out", [".", "./", ".."])
 def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
-        out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    assert "cannot be a checkpoint" in refused(capsys, "train", "shipped", "--out", out, "--force")
+    assert "cannot be a checkpoint" in refused("train", "shipped", "--out", out, "--force")
     assert os.listdir(tmp_path / "work") == []
 
 

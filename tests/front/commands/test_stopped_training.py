@@ -2,82 +2,75 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from seqtune.__main__ import main
 from seqtune.api import learning
-from seqtune.cli import progress
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import InterruptedTraining
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.model import cached_model
 from seqtune.tuner.backends.discovery import find
+from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import needs
+from tests.support.records import space_records, write_journal
 
-pytestmark = needs("torch")
+pytestmark = [needs("torch"), pytest.mark.usefixtures("few_trees")]
 EPOCHS = 4
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words of a command that trains on few problems, without the cross-validation, which takes the most time."""
-    monkeypatch.setattr("seqtune.predictor.times.small.training.cross_validate", lambda *given: None)
+def words(tmp_path: Path) -> list[str]:
+    """The words of a command that trains on few problems."""
     device, generator = find("llvm:0"), np.random.default_rng(0)
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        journal.add_device(device)
-        for m in (8, 24, 64, 160, 320, 640):
-            space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=m, n=32, k=32), device)
-            for configuration in space.sample(generator, 12):
-                seconds = m * 1e-6 * (1 + space.row(configuration) / len(space))
-                journal.add(Record(space.problem, device.key, space.kernel.version, configuration, device.toolchain,
-                                   Measurement(Status.CORRECT, (seconds,), 0.0), 1.0, "random"))
+    records = []
+    for m in (8, 24, 64, 160, 320, 640):
+        space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=m, n=32, k=32), device)
+        rows = [space.row(configuration) for configuration in space.sample(generator, 12)]
+        records += space_records(space, [m * 1e-6 * (1 + row / len(space)) for row in rows], rows)
+    with Journal(write_journal(tmp_path / "journal.sqlite", records, device)) as journal:
         Dataset.from_journal(journal).write(tmp_path / "data.parquet")
     for path in tmp_path.glob("journal.sqlite*"):
         path.unlink()
     return ["train", str(tmp_path / "data.parquet"), "--epochs", str(EPOCHS), "--extra", "0", "--force"]
 
 
-@pytest.fixture
-def stop_in(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Send a signal to this process after an epoch."""
-    def stop(epoch: int, number: signal.Signals) -> None:
-        def shown(step: Any) -> None:
-            if step.epoch == epoch:
-                signal.raise_signal(number)
+def stop_training(words: list[str], out: Path, epoch: int, number: signal.Signals) -> str:
+    """Begin the training of the command, send a signal to this process after an epoch, and return the error's line."""
+    def stop(step: Any) -> None:
+        if step.epoch == epoch:
+            signal.raise_signal(number)
 
-        monkeypatch.setattr(progress, "epoch", shown)
-
-    return stop
+    with pytest.raises(InterruptedTraining) as stopped:
+        learning.train(words[1], out, epochs=EPOCHS, extra=0, force=True, progress=stop)
+    assert stopped.value.exit_code == 130
+    return str(stopped.value)
 
 
 def weights(checkpoint: Path) -> bytes:
     return (checkpoint / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_stopped_training_goes_on_with_the_same_command_and_ends_as_an_undisturbed_one(
-        number: signal.Signals, words: list[str], stop_in: Any, tmp_path: Path,
-        capsys: pytest.CaptureFixture[str]) -> None:
+        words: list[str], tmp_path: Path) -> None:
     out, state = tmp_path / "out", tmp_path / "out.training"
-    stop_in(3, number)
-    assert main([*words, "--out", str(out)]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        f"seqtune: stopped after epoch 3, kept in {state}; the same command goes on, and with --end-now it writes the "
-        "checkpoint of what was learned so far")
-    assert not out.exists()
-    assert sorted(os.listdir(state)) == ["command.json", "state.safetensors"]
-    stop_in(0, number)
+    for epoch, number in ((1, signal.SIGINT), (3, signal.SIGTERM)):
+        assert stop_training(words, out, epoch, number) == (
+            f"stopped after epoch {epoch}, kept in {state}; the same command goes on, and with --end-now it writes the "
+            "checkpoint of what was learned so far")
+        assert not out.exists()
+        assert sorted(os.listdir(state)) == ["command.json", "state.safetensors"]
     assert main([*words, "--out", str(out)]) == 0
     assert not state.exists()
     assert main([*words, "--out", str(tmp_path / "whole")]) == 0
@@ -85,43 +78,45 @@ def test_a_stopped_training_goes_on_with_the_same_command_and_ends_as_an_undistu
 
 
 def test_it_ends_now_with_what_it_has_learned(
-        words: list[str], stop_in: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        words: list[str], tmp_path: Path, run: Run, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
     out, state = tmp_path / "out", tmp_path / "out.training"
-    assert main([*words, "--out", str(out), "--end-now"]) == 2
-    assert f"{state} holds no unfinished training to end; leave out --end-now" in capsys.readouterr().err
+    refusal = refused(*words, "--out", out, "--end-now")
+    assert f"{state} holds no unfinished training to end; leave out --end-now" in refusal
     assert not state.exists()
-    stop_in(2, signal.SIGTERM)
-    assert main([*words, "--out", str(out)]) == 130
+    stop_training(words, out, 2, signal.SIGTERM)
     assert main([*words, "--out", str(out), "--seed", "5"]) == 2
     assert "holds an unfinished training of another command (seed: 0 there, 5 here); repeat that" in (
         capsys.readouterr().err)
-    assert main([*words, "--out", str(out), "--end-now", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = run(*words, "--out", out, "--end-now")
     assert (report["epochs"], report["interrupted"]) == (2, True)
     assert cached_model(out).metrics["epochs"] == 2
     assert not state.exists()
 
 
 def test_python_gets_an_error_that_says_how_to_go_on_and_nothing_is_kept_of_no_epoch(
-        words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*arguments: object) -> None:
+        words: list[str], tmp_path: Path) -> None:
+    dataset = Dataset.read(words[1])
+    twin = Problem.make("gemm", m=650, n=32, k=32)  # held out, and near a training problem: of that there is a note
+    rows = dataset.rows[dataset.rows["problem"] == Problem.make("gemm", m=640, n=32, k=32).key].assign(problem=twin.key)
+    Dataset(pd.concat([dataset.rows, rows]), dataset.devices, {**dataset.known_problems, twin.key: twin},
+            frozenset([twin.key])).write(words[1])
+
+    def stopped(note: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqtune.predictor.times.training.make_teacher", stopped)
     with pytest.raises(InterruptedTraining, match="before the end of the first epoch, so nothing is kept"):
-        learning.train(words[1], tmp_path / "out", epochs=EPOCHS, extra=0, force=True)
+        learning.train(words[1], tmp_path / "out", epochs=EPOCHS, extra=0, force=True, say=stopped)
     assert sorted(os.listdir(tmp_path)) == ["data.parquet"]
 
 
-def test_the_shipped_data_have_one_name_in_every_folder(
-        words: list[str], stop_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = Dataset.read(words[1])
-    monkeypatch.setattr("seqtune.data.dataset.Dataset.shipped", lambda: shipped)
-    stop_in(2, signal.SIGINT)
-    assert main(["train", "shipped", *words[2:], "--out", str(tmp_path / "out")]) == 130
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert learning.train(None, tmp_path / "out", epochs=EPOCHS, extra=0, force=True).report["epochs"] == EPOCHS
+def test_the_shipped_data_have_one_name_in_every_folder_and_a_file_has_another_in_each(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        commands.append([learning.command_of(data)["data"] for data in (None, "shipped", "data.parquet")])
+    assert commands == [["shipped", "shipped", str(tmp_path / name / "data.parquet")] for name in ("a", "b")]
 
 
 def test_data_that_are_refused_leave_no_folder(words: list[str], tmp_path: Path) -> None:

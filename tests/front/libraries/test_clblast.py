@@ -22,6 +22,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.clblast.shared_library import load_clblast
 from seqtune.tuner.backends.opencl import discovery
+from tests.support.command_line import Run
 from tests.support.oddities import CPU
 
 QUICK = {"GEMMK": 1, "MWG": 16, "NWG": 16, "MDIMC": 4, "NDIMC": 4, "VWM": 4, "VWN": 1, "KREG": 1}  # to compile
@@ -110,7 +111,7 @@ def test_the_shipped_checkpoint_answers_where_the_library_is_named() -> None:
     assert answer.default.configuration.kernel == "clblast.xgemm_direct"
 
 
-def test_the_command_line_shows_the_kernels_of_the_library(run: Any) -> None:
+def test_the_command_line_shows_the_kernels_of_the_library(run: Run) -> None:
     (shown,) = run("kernels", "clblast.xgemm", "--library", "clblast")["kernels"]
     assert shown["name"] == "clblast.xgemm"
     assert "CLBlastSgemm" in shown["includes"]

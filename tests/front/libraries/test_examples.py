@@ -12,6 +12,7 @@ from seqtune.__main__ import main
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.problem_sets.parse import read_problems
+from tests.support.command_line import Run
 from tests.support.documentation import ROOT
 from tests.support.installation.optional import skip_without_device
 
@@ -31,14 +32,13 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_file_of_an_example_has_no_mistake(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["kernels", _file(name), "--json"]) == 0
-    spaces = json.loads(capsys.readouterr().out)["spaces"]
+def test_the_file_of_an_example_has_no_mistake(name: str, run: Run) -> None:
+    spaces = run("kernels", _file(name))["spaces"]
     assert all(space["configurations"] > 0 for space in spaces)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_problems_of_an_example_can_be_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_problems_of_an_example_can_be_read(name: str) -> None:
     assert main(["devices", "--library", _file(name)]) == 0
     assert len(read_problems(ROOT / "examples" / name / "problems.csv")) >= 30
 

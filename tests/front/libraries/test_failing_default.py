@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,8 @@ from seqtune.data.record import Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.command import backend as command
-from seqtune.tuner.backends.opencl import backend as opencl
+from tests.support.command_line import Run
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 from tests.support.untrained import save
 
@@ -65,15 +65,10 @@ def checkpoint(tmp_path: Path, device: Device, kernel: str) -> tuple[str, str]:
     return "--checkpoint", str(save(tmp_path / "checkpoint", device, kernel))
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 @on_linux
 def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
-        tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    [result] = answer(capsys, "tune", *words, "--trials", "6")["results"]
+        tmp_path: Path, words: list[str], run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    [result] = run("tune", *words, "--trials", "6")["results"]
     assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
     assert result["default"]["seconds"] == pytest.approx(0.004)
     assert result["best"]["configuration"] == {"unroll": 1, "block": 1}
@@ -96,10 +91,10 @@ def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
 @on_linux
 @pytest.mark.usefixtures("few_rounds")
 def test_a_verification_compares_with_the_next_configuration_also_from_the_journal(
-        tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, words: list[str], run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
     for cached in (False, True):
-        result = answer(capsys, "predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe)
+        result = run("predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe)
         assert result["cached"] is cached
         assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
         assert result["speedup"] >= 1.0
@@ -124,8 +119,7 @@ def test_where_no_stand_in_runs_the_error_says_how_many_were_tried(
 @pytest.mark.parametrize("budget", [("--trials", "3"), ("--total", "9")])
 def test_a_problem_without_a_right_result_is_named_and_the_others_of_the_set_are_tuned(
         budget: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     library = OPENCL.replace("unroll - 1 < 0", "BAD") + 'defines = {BAD = "n == 5"}\n'
     (tmp_path / "set.txt").write_text("copies n=4\ncopies n=5\ncopies n=6\n")
     command = ["tune", "--problems", str(tmp_path / "set.txt"), "--library", str(write(tmp_path, library)), "--device",
@@ -144,8 +138,7 @@ def test_a_problem_without_a_right_result_is_named_and_the_others_of_the_set_are
 @pytest.mark.device
 def test_the_next_configuration_computes_the_expected_outputs(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     words = ["tune", "copies n=64", "--library", str(write(tmp_path, OPENCL)), "--device", "opencl:0", "--trials", "3",
              "--journal", str(tmp_path / "journal.sqlite")]
     assert main([*words, "--json"]) == 0

@@ -16,7 +16,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record, Status
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
-from seqtune.tuner.backends.opencl import backend as opencl
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 from tests.support.paths import ROOT
 
@@ -49,8 +49,7 @@ def trials(path: Path) -> dict[str, Record]:
 
 @pytest.mark.slow
 def test_a_killed_tuning_of_a_library_goes_on_where_it_was(tmp_path: Path) -> None:
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     path, library = tmp_path / "journal.sqlite", str(write(tmp_path, LIBRARY))
     seqtune.use_library(library)  # a journal shows records of libraries in use alone
     words = ["tune", "copies n=256", "--library", library, "--device", "opencl:0", "--trials", str(TRIALS),

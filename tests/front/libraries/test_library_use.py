@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
+from tests.support.command_line import Refused, Run
 from tests.support.libraries.stencil import STENCIL, write
 from tests.support.paths import ROOT
 from tests.support.synthetic import WIDE
@@ -44,10 +44,9 @@ def test_every_command_takes_libraries() -> None:
 
 
 def test_a_library_is_shown_and_predicted_and_other_libraries_are_refused(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, run: Run, refused: Refused) -> None:
     path = str(write(tmp_path))
-    assert main(["kernels", "--library", path, "stencil.tiled", "--json"]) == 0
-    (shown,) = json.loads(capsys.readouterr().out)["kernels"]
+    (shown,) = run("kernels", "--library", path, "stencil.tiled")["kernels"]
     assert shown["name"] == "stencil.tiled"
     with pytest.raises(CheckpointError, match=r"no checkpoint knows stencil.tiled; train one \(seqtune train\)"):
         seqtune.predict("stencil n=64", WIDE, evidence=False)
@@ -56,8 +55,7 @@ def test_a_library_is_shown_and_predicted_and_other_libraries_are_refused(
     assert [candidate.configuration.kernel for candidate in answer.candidates] == ["stencil.tiled"] * 3
     seqtune.use_library(write(tmp_path, STENCIL.replace('name = "s', 'checkpoint = "checkpoint"\nname = "s')))
     assert seqtune.predict("stencil n=64", WIDE, 3, evidence=False).candidates == answer.candidates
-    assert main(["devices", "--library", "nowhere"]) == 2
-    assert "no library 'nowhere'" in capsys.readouterr().err
+    assert "no library 'nowhere'" in refused("devices", "--library", "nowhere")
     assert main(["devices", "--allow-commands"]) == 2
 
 
@@ -84,15 +82,14 @@ def test_records_of_a_library_that_is_not_in_use_are_left_out_with_a_note(tmp_pa
     assert len(Dataset.read(tmp_path / "some.parquet")) == 3
 
 
-def test_code_of_a_file_runs_only_when_it_is_allowed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_of_a_file_runs_only_when_it_is_allowed(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "stencil_reference.py").write_text("raise RuntimeError('this code ran')\n")
     (tmp_path / "code.py").write_text("raise RuntimeError('this code ran')\n")
     path = write(tmp_path, REFERENCE.replace('backends = ["opencl", "fake"]',
                                              'backends = ["llvm"]\nimplementation = "code:OBJECT"'))
     words = ["stencil", "n=64", "--library", str(path)]
     journal = tmp_path / "journal.sqlite"
-    assert main(["tune", *words, "--trials", "1", "--journal", str(journal)]) == 2
-    error = capsys.readouterr().err
+    error = refused("tune", *words, "--trials", "1", "--journal", journal)
     assert "--allow-commands" in error
     assert "implementation" in error
     assert not journal.exists()
@@ -138,8 +135,7 @@ def test_a_library_is_found_as_an_installed_distribution(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
-def test_a_library_whose_every_configuration_is_excluded_says_by_what(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_library_whose_every_configuration_is_excluded_says_by_what(tmp_path: Path, refused: Refused) -> None:
     path = write(tmp_path, STENCIL.replace('"tile <= 128"', '"tile > 9999"'))
     seqtune.use_library(path)
     folder = save(tmp_path / "checkpoint", WIDE, "stencil.tiled")
@@ -156,13 +152,13 @@ constraints = ["a < 2", "b < 2", "a * b > 3"]
 [kernels.shell.command]
 run = ["/bin/sh", "-c", "{a} {b}"]
 """)
-    assert main(["tune", "work", "n=4", "--library", str(path), "--allow-commands", "--device", "command:cpu",
-                 "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]) == 2
-    assert "none of its 4 configurations is allowed: 'a * b > 3' excludes the last" in capsys.readouterr().err
+    words = ["--library", path, "--allow-commands", "--device", "command:cpu", "--journal", tmp_path / "journal.sqlite"]
+    refusal = refused("tune", "work", "n=4", *words, "--trials", "2")
+    assert "none of its 4 configurations is allowed: 'a * b > 3' excludes the last" in refusal
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
-def test_a_search_in_which_nothing_runs_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_in_which_nothing_runs_says_why(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "library.toml").write_text("""name = "broken"
 [operations.work]
 features = {n = "size"}
@@ -175,8 +171,7 @@ run = ["/bin/sh", "-c", "echo 'no such tile' >&2; exit 3"]
              "command:cpu", "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]
     assert main(words) == 0
     assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime: 'the program" in capsys.readouterr().out
-    assert main([*words, "--json"]) == 0
-    [result] = json.loads(capsys.readouterr().out)["results"]
+    [result] = run(*words)["results"]
     assert (result["failed"], result["best"]) == (2, None)
     [failure] = result["failures"]
     assert (failure["status"], failure["count"]) == ("runtime", 2)

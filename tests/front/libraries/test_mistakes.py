@@ -8,6 +8,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.kernels.libraries.table import IN_USE
+from tests.support.command_line import Refused
 from tests.support.libraries.mistakes import CORRECT, LONG_TEXTS, MISTAKES, SOURCE
 
 
@@ -34,25 +35,22 @@ def test_the_file_is_correct_without_a_mistake(folder: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(("old", "new", "place", "words"), [mistake[1:] for mistake in MISTAKES],
                          ids=[mistake[0].replace(" ", "_") for mistake in MISTAKES])
 def test_a_mistake_is_reported_in_one_line_with_its_place(
-        old: str, new: str, place: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        old: str, new: str, place: str, words: str, folder: Path, refused: Refused) -> None:
     assert CORRECT.count(old) == 1
     for word, text in LONG_TEXTS.items():
         new = new.replace(word, text)
     path = folder / "library.toml"
     path.write_text(CORRECT.replace(old, new))
-    assert main(["kernels", str(path)]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    assert output.err.startswith(f"seqtune: {path}:{place}: ")
-    assert words.split(": ")[-1] in output.err
-    assert len(output.err) < 600 + len(str(path))
-    assert "this code ran" not in output.err
+    line = refused("kernels", path)
+    assert line.startswith(f"seqtune: {path}:{place}: ")
+    assert words.split(": ")[-1] in line
+    assert len(line) < 600 + len(str(path))
+    assert "this code ran" not in line
 
 
-def test_a_library_with_a_mistake_is_not_in_use(folder: Path) -> None:
+def test_a_library_with_a_mistake_is_not_in_use(folder: Path, refused: Refused) -> None:
     (folder / "library.toml").write_text(CORRECT.replace("tile <= 128", "tiles <= 128"))
-    assert main(["devices", "--library", str(folder)]) == 2
+    refused("devices", "--library", folder)
     assert "stencil" not in IN_USE
 
 

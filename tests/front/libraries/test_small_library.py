@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -19,11 +18,9 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
-from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.kernels.task import Task
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.options import TrainingOptions
-from seqtune.predictor.times.small.options import small_options
-from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import needs
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import NARROW, WIDE
@@ -54,20 +51,15 @@ def _write(path: Path, device: Device, sizes: Iterable[int] = SIZES, held_out: I
     return path
 
 
-def _quick_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> TrainingOptions:
-    return replace(small_options(tasks, options), trees=TreesOptions(rounds=20, models=1, threads=1), threads=1)
-
-
 @needs("torch")
+@pytest.mark.usefixtures("few_trees")
 def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.times.small.options.small_options", _quick_options)
+        tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     library = str(write(tmp_path))
     seqtune.use_library(library)
     data, made = _write(tmp_path / "data.parquet", WIDE), tmp_path / "checkpoint"
     words = ["--library", library, "--epochs", "2"]
-    assert main(["train", str(data), "--out", str(made), *words, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = run("train", data, "--out", made, *words)
     assert "5 folds, 6 problems" in report["cross_validation"]["how"]
     assert main(["evaluate", str(data), "--checkpoint", str(made), "--library", library, "--methods", "seqtune,default",
                  "--json"]) == 0
@@ -100,14 +92,12 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     ((32, 64, 128), "3 problems to learn from; at least 5 are needed, 30 give a useful predictor"),
     ((32,), "1 problem to learn from")])
 def test_too_few_problems_are_one_line_and_nothing_is_written(
-        sizes: tuple[int, ...], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        sizes: tuple[int, ...], complaint: str, tmp_path: Path, refused: Refused) -> None:
     library = str(write(tmp_path))
     seqtune.use_library(library)
     data = _write(tmp_path / "data.parquet", WIDE, sizes)
-    assert main(["train", str(data), "--out", str(tmp_path / "made"), "--library", library]) == 2
-    error = capsys.readouterr().err
+    error = refused("train", data, "--out", tmp_path / "made", "--library", library)
     assert complaint in error
-    assert len(error.splitlines()) == 1
     assert not (tmp_path / "made").exists()
 
 

@@ -13,7 +13,9 @@ import pytest
 
 import seqtune
 from seqtune.kernels.problem import Problem
-from seqtune.reporting import content
+from seqtune.reporting.content import PageLimits
+from seqtune.reporting.measurements import read
+from seqtune.reporting.report import write_report
 from tests.support.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -78,10 +80,10 @@ def test_a_browser_draws_every_section_without_an_error(page: Path, tmp_path: Pa
     assert "<img" not in document
 
 
-def test_a_page_without_records_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MOST_BYTES", 1)
+def test_a_page_without_records_says_so(tmp_path: Path) -> None:
     records = [record(each, 1e-3, float(number)) for number, each in enumerate(configurations(9))]
-    path = seqtune.report(write_journal(tmp_path / "j.sqlite", records), tmp_path / "r.html").out
+    measurements = read(write_journal(tmp_path / "j.sqlite", records))
+    path = write_report(measurements, "j.sqlite", tmp_path / "r.html", PageLimits(bytes=1)).out
     document = drawn(path, tmp_path / "user")
     assert "The records of 1 of 1 pairs of problem and device, those with the fewest, are left out" in document
     assert "The records of this problem are left out" in document

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import seqtune
-from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.reporting import content as contents
 from seqtune.reporting.cases import cases_of
+from seqtune.reporting.content import PageLimits
 from seqtune.reporting.defaults import case_defaults
 from seqtune.reporting.measurements import read
+from seqtune.reporting.report import write_report
+from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import write_cache
 from tests.support.report_content import DEVICE, HOSTILE, PROBLEM, configurations, content, record, write_journal
 
@@ -40,23 +39,19 @@ def journal(tmp_path: Path) -> Path:
     (["{tmp}/j.sqlite", "--out", "{tmp}/r.html", "--device", "abacus"], "no device 'abacus'"),
     (["{tmp}/j.sqlite", "--out", "{tmp}/r.html", "--checkpoint", "{tmp}/nothing"], "nothing")])
 def test_wrong_arguments_are_refused_in_one_line_and_nothing_is_written(
-        arguments: list[str], says: str, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments: list[str], says: str, journal: Path, tmp_path: Path, refused: Refused) -> None:
     Journal(tmp_path / "empty.sqlite").close()
     (tmp_path / "zero").touch()
-    assert main(["report", *(word.format(tmp=tmp_path) for word in arguments)]) == 2
-    error = capsys.readouterr().err
+    error = refused("report", *(word.format(tmp=tmp_path) for word in arguments))
     assert says in error
-    assert error.count("\n") == 1
     assert list(tmp_path.glob("*.html")) == []
 
 
-def test_the_output_is_tried_before_the_work(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: object) -> None:
-        raise AssertionError("the data was read first")
-
-    monkeypatch.setattr("seqtune.reporting.measurements.read", fail)
+def test_the_output_is_tried_before_the_work(journal: Path, tmp_path: Path) -> None:
+    steps: list[str] = []
     with pytest.raises(seqtune.SeqtuneError, match="does not exist"):
-        seqtune.report(journal, tmp_path / "none" / "r.html")
+        seqtune.report(journal, tmp_path / "none" / "r.html", progress=steps.append)
+    assert steps == []
 
 
 def test_equal_measurements_make_equal_files(journal: Path, tmp_path: Path) -> None:
@@ -64,11 +59,11 @@ def test_equal_measurements_make_equal_files(journal: Path, tmp_path: Path) -> N
     assert pages[0] == pages[1]
 
 
-def test_names_of_foreign_files_stay_out_of_the_html(tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+def test_names_of_foreign_files_stay_out_of_the_html(tmp_path: Path, run: Run) -> None:
     device = replace(DEVICE, name=f"llvm:{HOSTILE}", model=HOSTILE)
     odd = Configuration(f"llvm.{HOSTILE}", (("__proto__", HOSTILE), ("a", 2**60)))
     path = write_journal(tmp_path / "&lt;<b>.sqlite", [
-        record(odd, 1e-3, 1.0), record(configurations(1)[0], None, 2.0, message=HOSTILE)], device)
+        record(odd, 1e-3, 1.0), record(configurations(1)[0], None, 2.0, message=HOSTILE)], device=device)
     run("report", path, "--out", tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     assert "onerror" not in text
@@ -81,16 +76,14 @@ def test_names_of_foreign_files_stay_out_of_the_html(tmp_path: Path, run: Callab
     assert facts["pruning"]["undeclared"] == [f"llvm.{HOSTILE}"]
 
 
-def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_too_large(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_too_large(tmp_path: Path) -> None:
     problems = [Problem.make("gemm", m=32, n=32, k=16 * size) for size in range(1, 13)]
     journal = write_journal(tmp_path / "j.sqlite", [
         record(each, 1e-3 + 1e-6 * number * size, float(number), problem=problem)
         for size, problem in enumerate(problems, 1)
         for number, each in enumerate(configurations(10 * size, problem, seed=size))])
     whole = seqtune.report(journal, tmp_path / "whole.html").report
-    monkeypatch.setattr(contents, "MOST_BYTES", whole["bytes"] - 800)
-    cut = seqtune.report(journal, tmp_path / "cut.html").report
+    cut = write_report(read(journal), journal.name, tmp_path / "cut.html", PageLimits(whole["bytes"] - 800)).report
     assert cut["bytes"] <= whole["bytes"] - 800
     assert 0 < cut["left_out"] < len(problems)
     facts, columns = content(tmp_path / "cut.html")
@@ -102,13 +95,13 @@ def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_t
     assert len(columns["seconds"]) == sum(kept)
 
 
-def test_problems_beyond_a_number_are_counted_and_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_beyond_a_number_are_counted_and_not_listed(tmp_path: Path) -> None:
     problems = [Problem.make("gemm", m=32, n=32, k=16 * size) for size in range(1, 5)]
     journal = write_journal(tmp_path / "j.sqlite", [
         record(each, 1e-3 * size, float(number), problem=problem) for size, problem in enumerate(problems, 1)
         for number, each in enumerate(configurations(4 * size, problem))])
-    monkeypatch.setattr(contents, "MOST_CASES", 2)
-    assert seqtune.report(journal, tmp_path / "r.html").report["left_out"] == 2
+    report = write_report(read(journal), journal.name, tmp_path / "r.html", PageLimits(cases=2)).report
+    assert report["left_out"] == 2
     facts, columns = content(tmp_path / "r.html")
     assert (facts["problem_count"], facts["unlisted"], facts["records"]) == (4, 2, 40)
     assert [facts["problems"][index] for index in columns["problem"]] == sorted(each.key for each in problems[2:])
@@ -131,7 +124,7 @@ def test_a_data_set_is_read_for_one_device_and_says_that_it_keeps_no_order(journ
     assert seqtune.report(tmp_path / "d.parquet", tmp_path / "s.html").report["records"] == 24
 
 
-def test_recorded_kernels_have_times_and_no_known_constraints(tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_recorded_kernels_have_times_and_no_known_constraints(tmp_path: Path, run: Run) -> None:
     write_cache(tmp_path / "cache.json")
     run("import", "kernel-tuner", tmp_path / "cache.json", "--out", tmp_path / "d.parquet")
     run("report", tmp_path / "d.parquet", "--out", tmp_path / "r.html")

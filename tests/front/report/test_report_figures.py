@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +16,14 @@ from seqtune.reporting.forecasts import reliability
 from seqtune.reporting.importance import explained
 from seqtune.reporting.measurements import read
 from seqtune.reporting.pruning import pruned
+from tests.support.command_line import Run
 from tests.support.report_content import DEVICE, PROBLEM, configurations, content, record, write_journal
 
 OTHER = Problem.make("gemm", m=48, n=32, k=16)
 
 
 def test_a_journal_is_counted_by_machine_and_its_best_is_compared_with_the_safe_default(
-        tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+        tmp_path: Path, run: Run) -> None:
     default, fast, slow = configurations(3)
     others = configurations(2, OTHER)
     records = [record(slow, 4e-3, 86_400.0), record(default, 3e-3, 86_401.0), record(fast, 1e-3, 86_402.0),
@@ -101,8 +100,7 @@ def test_the_reliability_curve_has_equal_bins() -> None:
     assert reliability([]) == []
 
 
-def test_forecasts_compare_the_first_proposal_with_its_measured_share(
-        tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+def test_forecasts_compare_the_first_proposal_with_its_measured_share(tmp_path: Path, run: Run) -> None:
     import seqtune
 
     journal = write_journal(tmp_path / "j.sqlite", [record(configurations(1)[0], 1e-3, 1.0)])
