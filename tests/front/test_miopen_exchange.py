@@ -21,6 +21,7 @@ from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, S
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.labels.model import LabelModel
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text
@@ -108,13 +109,14 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
 
 def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
-    place = next(iter(data.devices.values()))
-    chosen = [(problem, one) for problem, one in best_of(data, place) if needs_table(one)]
+    gpu = next(iter(data.devices.values()))
+    chosen = [(problem, best) for problem, best in best_of(data, gpu) if needs_table(best)]
     (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(
-        {"problem": problem.to_json(), "device": place.name,
-         "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
-        for problem, one in chosen))
+        {"problem": problem.to_json(), "device": gpu.name,
+         "candidates": [{"kernel": best.kernel, "configuration": dict(best.settings)}]}) + "\n"
+        for problem, best in chosen))
     tables = tables_of(data)
+    expected = user_text(entries(chosen, gpu, tables))
     write = format_of("miopen-text", "write").write
     assert write is not None
     request = ExportRequest(predictions=tmp_path / "predictions.jsonl")
@@ -122,7 +124,15 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
         write(request, tmp_path / "out")
     report = write(replace(request, tables=lambda: tables), tmp_path / "out")
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
-    assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
+    assert (tmp_path / "out").read_text() == expected
+
+    shipped = replace(LabelModel.load("miopen"), chains={})
+    without, saved = (replace(shipped, tables=rows).save(tmp_path / name) for name, rows in
+                      (("without", {}), ("saved", tables)))
+    with pytest.raises(KernelError, match="--checkpoint"):
+        export(tmp_path / "exported", "miopen-text", predictions=tmp_path / "predictions.jsonl", checkpoint=without)
+    export(tmp_path / "exported", "miopen-text", predictions=tmp_path / "predictions.jsonl", checkpoint=saved)
+    assert (tmp_path / "exported").read_text() == expected
 
 
 def test_miopens_kernels_are_not_measured_here() -> None:
