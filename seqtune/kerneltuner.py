@@ -1,4 +1,4 @@
-"""Use seqtune's strategies in Kernel Tuner.
+"""Kernel Tuner with seqtune's strategies.
 
     >>> from kernel_tuner import tune_kernel  # doctest: +SKIP
     >>> from seqtune.kerneltuner import strategy

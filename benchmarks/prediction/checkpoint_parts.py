@@ -83,13 +83,13 @@ def verdict(shares: PartShares) -> str:
     """
     apart = shares.difference("transformer", "trees")
     gains = {other: shares.difference("seqtune", other) for other in ("transformer", "trees")}
-    listed = " and ".join(f"{_place(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
+    listed = " and ".join(f"{_relation(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
     outdone = ("neither", "one of them only", "both")[sum(gain.low > 0 for gain in gains.values())]
-    return (f"The transformer alone is {_place(apart)} the trees alone ({apart.difference()}). Both together are "
+    return (f"The transformer alone is {_relation(apart)} the trees alone ({apart.difference()}). Both together are "
             f"{listed}, so significantly above {outdone}.")
 
 
-def _place(difference: Interval) -> str:
+def _relation(difference: Interval) -> str:
     return "above" if difference.low > 0 else "below" if difference.high < 0 else "level with"
 
 

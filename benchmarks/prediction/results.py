@@ -80,10 +80,10 @@ def table(rows: Sequence[Row]) -> str:
     for device in dict.fromkeys(row["device"] for row in rows):
         for count in COUNTS:
             by_method = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
-            some = next(iter(by_method.values()))  # problems and ceiling are the same for all methods
-            first = f"{device} ({some['problems']})" if count == COUNTS[0] else ""
+            shared = next(iter(by_method.values()))  # problems and ceiling are the same for all methods
+            first = f"{device} ({shared['problems']})" if count == COUNTS[0] else ""
             lines.append([first, str(count), *(_cell(by_method[name]) for name in methods),
-                          *([ceiling_cell(some)] if with_ceiling else [])])
+                          *([ceiling_cell(shared)] if with_ceiling else [])])
     return markdown(["device (problems)", "measured", *methods, *(["ceiling"] if with_ceiling else [])], lines)
 
 

@@ -26,6 +26,6 @@ def give_batches(graph: fx.Graph) -> None:
             operand = insert_operation(graph, aten.unsqueeze.default, node.args[0], 0)
             batch = graph.call_function(node.target, (operand, *node.args[1:]), node.kwargs)
             batch.meta = {**node.meta, "val": node.meta["val"].unsqueeze(0)}
-            one = insert_operation(graph, aten.squeeze.dim, batch, 0)
-        node.replace_all_uses_with(one)
+            result = insert_operation(graph, aten.squeeze.dim, batch, 0)
+        node.replace_all_uses_with(result)
         graph.erase_node(node)

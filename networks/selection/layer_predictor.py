@@ -72,7 +72,7 @@ class LayerPredictor:
         return replace(proposal, configuration=fastest(verdict, candidates, proposal.configuration), verified=True)
 
     def _answering(self, problem: Problem, device: Device) -> Answering:
-        """Who answers a layer. Attention that the checkpoint does not know gets what the shipped predictors answer."""
+        """The answering for a layer; for attention that the checkpoint does not know, that of a shipped predictor."""
         try:
             asked = self.answering(problem, device, self.checkpoint)
             asked.check_kernels()

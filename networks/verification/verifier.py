@@ -51,7 +51,7 @@ UNDECIDED = "no time was left to compare it with the one of verified layers"
 
 @dataclass(frozen=True, slots=True)
 class VerifierTools:
-    """What a verifier measures with. `least_gain` is the least share of the network's time for which it measures."""
+    """The functions with which a verifier measures; `least_gain` is the least share of the run time to measure for."""
 
     layer_times: Callable[[Any, Sequence[Any], float], LayerTimes] = layer_times
     compare_layer: Callable[[Tuned, Choice, KernelBinder, Callable[[Call], Call]], Choice] = compare_with_pytorch

@@ -1,1 +1,1 @@
-"""Neural networks and their dimensions."""
+"""The translator's layers: in PyTorch for training, and in NumPy with compiled products for answers."""

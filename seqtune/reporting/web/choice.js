@@ -3,13 +3,13 @@ const MOST_LISTED = 400;
 
 function casesOf(records, machine, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = [];
+  const cases = [];
   for (let index = 0; index < records.cases; index++) {
     if (records.of("machine", index) !== machine) continue;
     const problem = records.problem(index).toLowerCase();
-    if (wanted.every((word) => problem.includes(word))) found.push(index);
+    if (wanted.every((word) => problem.includes(word))) cases.push(index);
   }
-  return found.sort((a, b) => records.of("total", b) - records.of("total", a) || a - b);
+  return cases.sort((a, b) => records.of("total", b) - records.of("total", a) || a - b);
 }
 
 function drawChoice(records, state, changed) {
@@ -19,15 +19,15 @@ function drawChoice(records, state, changed) {
   const status = note("");
   status.setAttribute("aria-live", "polite");
   const refresh = (keep) => {
-    const found = casesOf(records, state.machine, search.value);
-    list.replaceChildren(...found.slice(0, MOST_LISTED).map((index) =>
+    const cases = casesOf(records, state.machine, search.value);
+    list.replaceChildren(...cases.slice(0, MOST_LISTED).map((index) =>
       el("option", { value: String(index) }, `${records.problem(index)} (${counted(records.of("total", index), "record")})`)));
-    list.size = Math.max(2, Math.min(8, found.length));
-    status.textContent = found.length > MOST_LISTED
-      ? `${whole(found.length)} problems; the list has the ${MOST_LISTED} with the most records, so type to narrow it`
-      : `${counted(found.length, "problem")}, those with the most records first`;
-    if (!keep || !found.includes(state.case)) {
-      if (found.length) state.case = found[0];
+    list.size = Math.max(2, Math.min(8, cases.length));
+    status.textContent = cases.length > MOST_LISTED
+      ? `${whole(cases.length)} problems; the list has the ${MOST_LISTED} with the most records, so type to narrow it`
+      : `${counted(cases.length, "problem")}, those with the most records first`;
+    if (!keep || !cases.includes(state.case)) {
+      if (cases.length) state.case = cases[0];
       changed();
     }
     list.value = String(state.case);

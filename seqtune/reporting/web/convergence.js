@@ -57,10 +57,10 @@ function measuredOrder(records, index) {
 }
 
 function rankOrder(records, index) {
-  const found = records.configurations(index);
-  const points = found.map((each, rank) => ({ at: rank + 1, seconds: each.seconds }));
-  return { points, dots: points, failed: [], count: found.length, across: "configurations, fastest first", word: "in rank order",
-    label: `Times of ${found.length} configurations in rank order`,
+  const measured = records.configurations(index);
+  const points = measured.map((each, rank) => ({ at: rank + 1, seconds: each.seconds }));
+  return { points, dots: points, failed: [], count: measured.length, across: "configurations, fastest first", word: "in rank order",
+    label: `Times of ${measured.length} configurations in rank order`,
     caption: "A data set does not keep the order of measuring, so this is the time of each configuration by rank. A report on the journal " +
       "shows the best time so far over the trials." };
 }

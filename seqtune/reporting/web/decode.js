@@ -75,12 +75,12 @@ class Records {
       if (!groups.has(key)) groups.set(key, { kernel, configuration, levels: [] });
       groups.get(key).levels.push(level);
     }
-    const found = [...groups.values()];
-    for (const group of found) {
+    const configurations = [...groups.values()];
+    for (const group of configurations) {
       const sorted = group.levels.sort((a, b) => a - b), middle = sorted.length >> 1;
       group.seconds = sorted.length % 2 ? this.seconds(sorted[middle])
         : (this.seconds(sorted[middle - 1]) + this.seconds(sorted[middle])) / 2;
     }
-    return found.sort((a, b) => a.seconds - b.seconds);
+    return configurations.sort((a, b) => a.seconds - b.seconds);
   }
 }

@@ -13,18 +13,18 @@ function shade(share) {
 }
 
 function drawLandscape(records, state, changed) {
-  const found = records.configurations(state.case);
-  const kernels = [...new Set(found.map((each) => each.kernel))].filter((kernel) =>
+  const measured = records.configurations(state.case);
+  const kernels = [...new Set(measured.map((each) => each.kernel))].filter((kernel) =>
     records.facts.kernels[kernel].parameters.filter((parameter) => parameter.values.length > 1).length > 1);
   if (!kernels.length) {
-    show("landscape", "controls", el("p", null, found.length ? "No kernel of this problem has two parameters with several measured values."
+    show("landscape", "controls", el("p", null, measured.length ? "No kernel of this problem has two parameters with several measured values."
       : "There are no times of this problem in the page."));
     show("landscape", "cells");
     return;
   }
   if (!kernels.includes(state.kernel)) { state.kernel = kernels[0]; state.x = state.y = -1; }
   const { parameters } = records.facts.kernels[state.kernel];
-  const own = found.filter((each) => each.kernel === state.kernel);
+  const own = measured.filter((each) => each.kernel === state.kernel);
   const varied = parameters.map((_, index) => index).filter((index) => parameters[index].values.length > 1);
   const ranked = varied.map((index) => [index, spread(records, state.kernel, own, index)]).sort((a, b) => b[1] - a[1]).map(([index]) => index);
   if (!varied.includes(state.x) || !varied.includes(state.y) || state.x === state.y) [state.x, state.y] = [ranked[0], ranked[1]];
