@@ -30,14 +30,13 @@ class Contestant:
     step: Callable[[], float] | None = None  # launches our kernel once, as a program does, and returns its seconds
 
 
-def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = REST_SECONDS,
-               warm_up: float = WARM_UP_SECONDS) -> dict[str, float]:
+def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = REST_SECONDS) -> dict[str, float]:
     """Time the contestants in rounds and return the typical seconds by method."""
     from seqtune.tuner.measuring.comparison import typical
     from seqtune.tuner.measuring.timed_calls import time_calls
 
     return typical(time_calls({contestant.method: contestant.run for contestant in contestants}, rounds, SAMPLE_SECONDS,
-                              warm_up, rest))
+                              WARM_UP_SECONDS, rest))
 
 
 def rows_of(label: str, threads: int, contestants: Sequence[Contestant], seconds: Mapping[str, float],

@@ -49,8 +49,8 @@ class Corrected:
         return [Candidate(task[number]) for number in np.argsort(slowness, kind="stable")[:count].tolist()]
 
 
-def calibrated(predictor: TimesModel | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int,
-               probes: int = PROBES) -> tuple[Corrected, dict[str, CorrectionFit]]:
+def calibrated(predictor: TimesModel | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int
+               ) -> tuple[Corrected, dict[str, CorrectionFit]]:
     """Calibrate every device of the tasks; return the predictor that is corrected, and the fits by device name."""
     from seqtune.predictor.trees.ranker import Ranker
 
@@ -60,7 +60,7 @@ def calibrated(predictor: TimesModel | Ranker, ranker: Ranker, tasks: Sequence[M
     corrections: dict[str, Correction] = {}
     fits: dict[str, CorrectionFit] = {}
     for key, measured_here in by_device.items():
-        probed = probe(kinds_in_turn(measured_here, PROBLEMS, seed), ranker, probes, seed)
+        probed = probe(kinds_in_turn(measured_here, PROBLEMS, seed), ranker, PROBES, seed)
         corrections[key], fits[measured_here[0].device.name] = Correction.fit(
             ranker, probed, expected=None if isinstance(predictor, Ranker) else predictor.expected)
     return Corrected(predictor, corrections), fits

@@ -36,6 +36,7 @@ LOW, HIGH = 0.1, 0.9  # quantiles of the share: the interval holds 80 %, and 90 
 LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that factors stay finite
 LARGEST_FACTOR = 1e4
 ROUNDS = 4  # in which scales and coefficients are fitted in turns; they change by less than 1 % after that
+RIDGE = 0.02  # of the coefficients, relative to the signals' mean squares
 LONGEST_IDENTITY = 1000  # characters
 MOST_DEVICES = 100_000
 
@@ -132,13 +133,13 @@ def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floa
 
 
 def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Floats, Floats]],
-               devices: Sequence[str] | None = None, ridge: float = 0.02) -> RegretModel:
+               devices: Sequence[str] | None = None) -> RegretModel:
     """Fit a model to pairs of signals (proposal, signal) and log regrets (proposal,), one pair for each task.
 
     Every task counts the same. The coefficients come from `known`; `new` holds tasks of machines that the trees had not
     seen, and may be empty: then they count as `known`. `devices` holds the identity of each known task's device. A
     device's scale is its total regret over the expected one, both increased by that of CREDIBILITY average tasks (as
-    in Buehlmann, "Experience rating and credibility", 1967). `ridge` is relative to the signals' mean squares.
+    in Buehlmann, "Experience rating and credibility", 1967).
     """
     names = [""] * len(known) if devices is None else list(devices)
     doubts = np.concatenate([signals[:, -1] for signals, _ in known])
@@ -153,7 +154,7 @@ def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Float
     for _ in range(ROUNDS):
         scale = np.array([scales.get(name, 1.0) for name in rows.tolist()])
         gram = (columns * (weights * scale)[:, None]).T @ columns  # least squares, where a scale is also a variance
-        gram[np.arange(1, len(gram)), np.arange(1, len(gram))] *= 1 + ridge
+        gram[np.arange(1, len(gram)), np.arange(1, len(gram))] *= 1 + RIDGE
         coefficients = _nonnegative(gram, (columns * weights[:, None]).T @ regrets)
         if devices is None or not trusted:
             break

@@ -19,6 +19,9 @@ from ..translator.dimensions import Dimensions
 from .arrays.word_vectors import RESOLVED_SIZE
 from .quantity_codes import resolved_numbers
 
+TEMPERATURES = (0.03, 0.15)  # of lists: about the noise of times, and the spread of a space's faster half
+BEND = 0.1  # of Huber's loss, in log(time / best)
+
 
 class Judge(nn.Module):
     """Estimates log(time / best time) of configurations up to a constant of their problem."""
@@ -51,24 +54,23 @@ class Judge(nn.Module):
         return estimate
 
 
-def list_loss(estimate: Tensor, slowness: Tensor, weight: Tensor, temperatures: tuple[float, ...] = (0.03, 0.15),
-              bend: float = 0.1) -> Tensor:
+def list_loss(estimate: Tensor, slowness: Tensor, weight: Tensor) -> Tensor:
     """The mean loss of lists of estimates (B, N) against their true slowness log(time / best), (B, N).
 
-    The first part is ListNet's: the divergence between the softmax of both at each temperature, the first of which is
-    about the noise of times, the second the spread of a space's faster half. The second part, Huber's with a bend at
-    `bend`, keeps the scale of the estimates: it compares them less their mean. `weight` (B, N) is 0 for padding.
+    The first part is ListNet's: the divergence between the softmax of both at each of TEMPERATURES. The second
+    part, Huber's with a bend at BEND, keeps the scale of the estimates: it compares them less their mean. `weight`
+    (B, N) is 0 for padding.
     """
     hidden = torch.where(weight > 0, 0.0, -torch.inf)
     lists = estimate.new_zeros(len(estimate))
-    for temperature in temperatures:
+    for temperature in TEMPERATURES:
         wanted = torch.softmax(hidden - slowness / temperature, dim=1)
         predicted = torch.log_softmax(hidden - estimate / temperature, dim=1)
         predicted = torch.where(weight > 0, predicted, 0.0)
         lists = lists + (torch.xlogy(wanted, wanted) - wanted * predicted).sum(1)
     total = weight.sum(1, keepdim=True)
     shift = ((estimate - slowness) * weight).sum(1, keepdim=True) / total
-    distance = F.huber_loss(estimate - shift, slowness, reduction="none", delta=bend)
+    distance = F.huber_loss(estimate - shift, slowness, reduction="none", delta=BEND)
     scaled = (distance * weight).sum(1) / total[:, 0]
-    loss: Tensor = (lists + scaled / bend).mean()
+    loss: Tensor = (lists + scaled / BEND).mean()
     return loss

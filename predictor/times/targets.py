@@ -22,6 +22,7 @@ from ..sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
 
 ESTIMATED = 0.3  # weight of a time that the teacher estimated, for the judge; its errors are the teacher's
 WORST = 20.0  # larger logarithms count as this for the judge; that of a failure is infinite
+HOT = 4.0  # factor on tau for the sentences that are drawn to explore
 MAX_EXPONENT = 500.0  # larger exponents count as this: exp(-500) is positive, so every prefix has a distribution
 
 
@@ -101,18 +102,18 @@ class _Prefixes:
 class PrefixTree:
     """All prefixes of a task's sentences with the wanted probability of each next word.
 
-    `slowness` is time/best - 1 of each configuration; `hot` multiplies `tau` for the sentences drawn to explore.
+    `slowness` is time/best - 1 of each configuration. HOT multiplies `tau` for the sentences drawn to explore.
     `known` marks the configurations whose time was measured.
     """
 
-    def __init__(self, task: Task, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0,
+    def __init__(self, task: Task, slowness: Floats, vocabulary: Vocabulary, tau: float,
                  known: NDArray[np.bool_] | None = None) -> None:
         self.longest, self._derived = vocabulary.longest, len(vocabulary.derived)
         p = probabilities(slowness, tau)
         self._draw = np.cumsum(p)
         self._slowness = np.minimum(np.log1p(slowness), WORST).astype(np.float32)
         self._known = np.flatnonzero(np.zeros(len(slowness), bool) if known is None else known).astype(np.int32)
-        self._explore = np.cumsum(probabilities(slowness, tau * hot))
+        self._explore = np.cumsum(probabilities(slowness, tau * HOT))
         self._offsets = np.cumsum([0, *map(len, task.spaces)])
         self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in task.spaces])
         self._rows = [space.rows for space in task.spaces]

@@ -79,14 +79,6 @@ class Forest:
         assert rows.shape[1] >= self._features, f"{rows.shape[1]} features, and the trees read {self._features}"
         return add_trees(rows, *self._descent, self.classes)
 
-    def thinned(self, step: int) -> Forest:
-        """Every `step`-th tree as a forest of its own, for one class."""
-        ends = np.append(self.roots[1:], len(self.value))[::step]
-        kept = [np.arange(begin, end) for begin, end in zip(self.roots[::step].tolist(), ends.tolist(), strict=True)]
-        nodes = np.concatenate(kept)
-        roots = np.cumsum([0, *map(len, kept)])[:-1].astype(np.int32)
-        return Forest(1, roots, self.feature[nodes], self.value[nodes], self.left[nodes])
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays for `read`. Trees must have a depth of at most seven."""
         inner = self.left > 0
