@@ -43,7 +43,7 @@ class Constants:
     spill: float = 0.03  # lengthening for each spilled register: a store and a load among some 64 multiply-adds
 
 
-DEFAULTS = Constants()
+CONSTANTS = Constants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +69,15 @@ class Terms:
 TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency", "fixed")  # the terms in seconds
 
 
-def terms_of(space: SearchSpace, rates: GpuRates | None = None, constants: Constants = DEFAULTS) -> Terms:
-    """The terms of all rows of a space; `rates` are by default those of the space's device.
+def terms_of(space: SearchSpace) -> Terms:
+    """The terms of all rows of a space.
 
     Raises KernelError if the kernel does not describe its tiles, KeyError if the device is no GPU with known limits.
     """
-    tiles, rates = tiles_of(space), rates or GpuRates.of(space.device)
+    tiles, rates = tiles_of(space), GpuRates.of(space.device)
     registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles, rates))  # the others spill
     resident = blocks_per_unit(space.device, tiles.block_threads, registers, tiles.shared_bytes).astype(float)
-    return terms(tiles, resident, rates, constants)
+    return terms(tiles, resident, rates)
 
 
 def estimates(task: Task) -> Floats:
@@ -115,10 +115,10 @@ def has_facts(device: Device) -> bool:
     return "unit_registers" in dict(device.extra)
 
 
-def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Constants = DEFAULTS) -> Terms:
+def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates) -> Terms:
     """The terms of tiles, of which a unit holds `resident` blocks (configuration,); 0 gives an infinite time."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _Launch(tiles, np.maximum(resident, 1.0), rates, constants).terms(resident)
+        return _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
 
 
 def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
@@ -143,27 +143,27 @@ def power_mean(exponent: float, *parts: Floats) -> Floats:
 class _Launch:
     """The work of a launch. Clocks are those of one unit for one step of one block unless something else is said."""
 
-    def __init__(self, tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Constants) -> None:
-        self.tiles, self.rates, self.constants = tiles, rates, constants
+    def __init__(self, tiles: ProductTiles, resident: Floats, rates: GpuRates) -> None:
+        self.tiles, self.rates = tiles, rates
         self.warps = np.ceil(tiles.block_threads / rates.warp)
         tiles_m, tiles_n = np.ceil(tiles.gemm_m / tiles.block_m), np.ceil(tiles.gemm_n / tiles.block_n)
         self.rows_of_blocks, self.columns_of_blocks = tiles_m, tiles_n
         self.blocks = np.maximum(1, tiles.blocks)
         depth = np.ceil(np.ceil(tiles.gemm_k / tiles.block_k) / np.maximum(1, tiles.split_k))
         whole = np.where(tiles.partial_tiles > 0, tiles.block_tiles, np.ceil(tiles.block_tiles))
-        self.steps = depth * (tiles.block_tiles + constants.tail * (whole - tiles.block_tiles))  # of a block
+        self.steps = depth * (tiles.block_tiles + CONSTANTS.tail * (whole - tiles.block_tiles))  # of a block
         self.all_steps = depth * tiles.block_tiles * self.blocks
         self.per_unit = self.blocks / rates.units
         most = np.ceil(self.per_unit)
-        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, constants.tail) * (most - self.per_unit)
+        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, CONSTANTS.tail) * (most - self.per_unit)
         self.resident = np.minimum(resident, most)
 
     def terms(self, resident: Floats) -> Terms:
         """All terms; where `resident` is 0 the estimate is infinite."""
-        tiles, rates, overlap = self.tiles, self.rates, self.constants.overlap
+        tiles, rates, overlap = self.tiles, self.rates, CONSTANTS.overlap
         arithmetic, issue, shared = self._arithmetic(), self._issue(), self._shared()
         step_bytes = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes
-        busy = power_mean(overlap, arithmetic, issue, shared, step_bytes / self.constants.port)
+        busy = power_mean(overlap, arithmetic, issue, shared, step_bytes / CONSTANTS.port)
         alone = self._alone(busy)
         step = power_mean(overlap, self.resident * busy, alone) / self.resident  # of one block among the resident ones
         unit_clocks = self.most * (self.steps * step + self._ends() / self.resident)
@@ -173,7 +173,7 @@ class _Launch:
         launches = np.where((tiles.split_k > 1) | (tiles.partial_tiles > 0), 2.0, 1.0)
         fixed = rates.launch_seconds * launches + self._reduction()
         running = unit_clocks / rates.hertz
-        seconds = power_mean(overlap, running, cache, memory) * (1 + self.constants.spill * self._spilled()) + fixed
+        seconds = power_mean(overlap, running, cache, memory) * (1 + CONSTANTS.spill * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
         useful = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
         padded = self.all_steps * tiles.block_m * tiles.block_n * tiles.block_k
@@ -201,16 +201,16 @@ class _Launch:
         mma = tiles.fragment_m * tiles.fragment_n * tiles.block_k * tiles.element_bytes / (16 * 8 * 32)
         arithmetic = np.select([tiles.tensor == 0, tiles.tensor == 1],
                                [tiles.fragment_m * tiles.fragment_n * tiles.block_k, mma], mma / 16)
-        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * self.constants.load_issue)
+        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * CONSTANTS.load_issue)
         copied = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes * tiles.staged_share
         copies = np.where(tiles.tensor == 2, 0.0, copied / (self.rates.warp * np.maximum(1, tiles.load_bytes)))
-        copies = copies * (self.constants.copy_issue - np.where(tiles.stages > 2, 1.0, 0.0))
+        copies = copies * (CONSTANTS.copy_issue - np.where(tiles.stages > 2, 1.0, 0.0))
         return np.asarray((self.warps * (arithmetic + loads) + copies) / PARTS)
 
     def _shared(self) -> Floats:
         """Clocks in which shared memory (and the first-level cache) delivers fragments and takes copies."""
         tiles = self.tiles
-        direct = (1 - tiles.staged_share) * self.constants.direct
+        direct = (1 - tiles.staged_share) * CONSTANTS.direct
         fragments = self.warps * tiles.fragment_transactions * (tiles.staged_share + direct)
         # wgmma reads both operands itself: 64 rows and all columns of the tile for each 64 rows of it
         reads = np.ceil(tiles.block_m / 64) * (64 + tiles.block_n) * tiles.element_bytes / TRANSACTION
@@ -250,7 +250,7 @@ class _Launch:
         high = np.minimum(np.maximum(high, wave / wide), self.rows_of_blocks)
         reuse = np.maximum(1.0, high * wide * (tiles.block_m + tiles.block_n)
                            / (high * tiles.block_m + wide * tiles.block_n))
-        capacity = self.constants.cache_share * rates.l2_capacity
+        capacity = CONSTANTS.cache_share * rates.l2_capacity
         kept = np.minimum(1.0, capacity / np.maximum(1.0, once))  # from wave to wave
         missed = kept * np.minimum(once, cache) + (1 - kept) * np.maximum(np.minimum(once, cache), cache / reuse)
         output = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.element_bytes
@@ -262,7 +262,7 @@ class _Launch:
         tiles, rates = self.tiles, self.rates
         slices = np.where(tiles.split_k > 1, tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.split_k, 0.0)
         moved = 2 * WORD * (slices + tiles.partial_tiles * self.blocks * tiles.block_m * tiles.block_n)
-        kept = moved / 2 <= self.constants.cache_share * rates.l2_capacity
+        kept = moved / 2 <= CONSTANTS.cache_share * rates.l2_capacity
         return np.asarray(moved / np.where(kept, rates.l2_bytes * rates.units * rates.hertz, rates.memory_bytes))
 
     def _spilled(self) -> Floats:
