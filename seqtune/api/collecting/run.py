@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem_sets.collected import ProblemSplit
     from seqtune.kernels.task import Task
+    from seqtune.tuner.measuring.deadline import Deadline
 
 JOURNAL, MEASURED = "journal.sqlite", "measured.parquet"  # names of files in the folder of a collection
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alone
@@ -51,7 +52,6 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
     """
     from seqtune.data.journal.journal import Journal
-    from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
@@ -59,16 +59,12 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     from .stages import measure_stages, remaining
 
     folder = Path(out)
-    if minutes is not None:
-        check_positive("minutes", minutes)
-    deadline = Deadline(math.inf if minutes is None else 60 * minutes)
+    deadline = _deadline(minutes)
     if trials < 1:
         raise MisuseError(f"trials={shown(trials)}; at least one is needed")
     if seed < 0:
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")
-    wanted = None if problems is None else as_problems(problems)
-    splits = {device: split_for(device, wanted, held_out, complete=index == 0 or device.backend == "opencl")
-              for index, device in enumerate(_named(devices) or default_devices())}
+    splits = _splits(problems, devices, held_out)
     for device, split in splits.items():
         _check_measurable(device, split, checkpoint)
     check_folder(folder)
@@ -93,6 +89,22 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
         stop.report = result
         raise stop
     return result
+
+
+def _deadline(minutes: float | None) -> Deadline:
+    """The deadline of a call; None: none. Raises MisuseError."""
+    from seqtune.tuner.measuring.deadline import Deadline
+
+    if minutes is not None:
+        check_positive("minutes", minutes)
+    return Deadline(math.inf if minutes is None else 60 * minutes)
+
+
+def _splits(problems: object, devices: object, held_out: bool) -> dict[Device, ProblemSplit]:
+    """The problems to measure on each device, in the order of measuring; the same values as those of `collect`."""
+    wanted = None if problems is None else as_problems(problems)
+    return {device: split_for(device, wanted, held_out, complete=index == 0 or device.backend == "opencl")
+            for index, device in enumerate(_named(devices) or default_devices())}
 
 
 def _named(devices: object) -> list[Device]:
