@@ -16,7 +16,7 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
-from ..run.finals import fastest_finalist
+from ..run.finals import are_noisy
 from ..run.plan import Budget, TuningOptions
 from ..run.result import TuningResult
 from ..run.search import Search
@@ -186,9 +186,7 @@ class GroupSearch:
 
     def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:
         """Whether the finals are so noisy that they must be measured again, with more rounds."""
-        winner = fastest_finalist(measured)
-        if not self._finals or len(self._final_rounds) == 1 or winner is None \
-                or measured[winner].spread < self.options.finals.noisy:
+        if not self._finals or len(self._final_rounds) == 1 or not are_noisy(measured, self.options.finals):
             return False
         self._final_rounds.popleft()
         self._finalists, self._finals = [], {}

@@ -54,7 +54,7 @@ class MemberPhase(StrEnum):
     BUSY = "waiting for quiet"  # other work on its machine disturbs its controls
     LATE = "late"  # it has not answered for longer than its batch may take
     LEFT = "left"
-    EXCLUDED = "set aside"  # it failed repeatedly, or its controls changed
+    EXCLUDED = "excluded"  # it failed repeatedly, or its controls changed
 
 
 @dataclass(frozen=True, slots=True)

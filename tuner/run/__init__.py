@@ -13,6 +13,8 @@ all of them, but they promise different things:
 | the strategy receives | each result as it comes | a round of results, in the order of its proposals |
 | `Budget.seconds` | seconds on the clock, with start and finals | seconds that members measured, without finals |
 | `Budget.total` | one budget | one budget for each group of alike devices |
+| first trials of a shared budget | problem after problem, with the others' history | side by side, without it |
+| a repeated problem | counts once with a shared budget, else is resumed | counts once |
 | results | one for each problem | one for each problem and group, with the members' names |
 | a problem that cannot be measured | is skipped if there are others, else raises | is skipped |
 """

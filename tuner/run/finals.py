@@ -56,12 +56,17 @@ def measure_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Con
         measured = _compared(measurer, problem, finalists, finals.rounds, options, deadline)
     except OutOfTime:
         return {}
-    winner = fastest_finalist(measured)
-    if winner is None or measured[winner].spread < finals.noisy or deadline.left < deadline.elapsed - began:
+    if not are_noisy(measured, finals) or deadline.left < deadline.elapsed - began:
         return measured
     with suppress(OutOfTime):
         measured = _compared(measurer, problem, finalists, finals.more_rounds, options, deadline)
     return measured
+
+
+def are_noisy(measured: Mapping[Configuration, Measurement], finals: Finals) -> bool:
+    """Whether the winner's samples spread so much that the finals are measured again, with more rounds."""
+    winner = fastest_finalist(measured)
+    return winner is not None and measured[winner].spread >= finals.noisy
 
 
 def _compared(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], rounds: int,

@@ -10,7 +10,7 @@ depends only on the journal, and measures nothing that is in the journal. It may
 uninterrupted one, because rebuilt strategies know more and an interrupted batch is not completed.
 
 One machine measures one batch at a time. A group of a fleet measures the first parts side by side and divides a batch
-among its members; with more than BATCH members it works on several problems at a time.
+among its members; with more than ALLOTTED members it works on several problems at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 
 from .search import Search
 
-BATCH = 4  # trials of a problem before the next problem is chosen
+ALLOTTED = 4  # trials of a problem before the next problem is chosen
 FIRST = 0.5  # share of the budget that the first phase divides equally
 RECENT = 6  # trials from which the expected gain of a search is estimated
 
@@ -48,7 +48,7 @@ class SharedBudget(Generic[Searching]):
         self.searches = searches
         self.limit = min(total, sum(len(each.search.task) for each in searches))
         self._first = FIRST * self.limit / max(1, len(searches))
-        self.batch = min(BATCH, batch, max(1, math.ceil(self._first)))  # trials before the next problem is chosen
+        self.batch = min(ALLOTTED, batch, max(1, math.ceil(self._first)))  # trials before the next problem is chosen
         self.is_choosing = False  # whether the first parts are spent
 
     @property
@@ -77,7 +77,7 @@ class SharedBudget(Generic[Searching]):
                 each.search.limit = each.search.done
         chosen: list[Searching] = []
         active = self.active
-        while active + len(chosen) < math.ceil(max(1, members) / BATCH) and (left := self.limit - self.spent) > 0:
+        while active + len(chosen) < math.ceil(max(1, members) / ALLOTTED) and (left := self.limit - self.spent) > 0:
             candidates = [each for each in self.searches if each.is_idle and not each.search.ended
                           and each.search.done < len(each.search.task)]
             if not candidates:

@@ -1,4 +1,4 @@
-"""A busy machine is no liar: its members wait for quiet, and are not set aside."""
+"""A busy machine is no liar: its members wait for quiet, and are not excluded."""
 
 from __future__ import annotations
 
