@@ -10,11 +10,11 @@ import pytest
 from seqtune.errors import UnavailableError
 from seqtune.kernels.c_text import text
 from seqtune.kernels.c_text.prelude import head, program
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from tests.support.devices import described_gpu
 from tests.support.oddities import GPU
 
 SHARED = {"gemm": "cuda.shared_gemm", "conv2d": "cuda.shared_convolution"}
@@ -23,8 +23,7 @@ SHARED = {"gemm": "cuda.shared_gemm", "conv2d": "cuda.shared_convolution"}
 @pytest.mark.parametrize("vector", [1, 2, 4, 8, 16])
 def test_the_heads_define_the_same_macros_and_types(vector: int) -> None:
     defined = re.compile(r"^#define (\w+)", re.MULTILINE)
-    device = described("cuda", "h100")
-    assert device is not None
+    device = described_gpu("cuda", "h100")
     ours = program(GPU, vector, "", copies=True).text
     theirs = program(device, vector, "", copies=True).text
     words = {name for name in defined.findall(ours) if not re.match(r"COPY\d", name)}
@@ -43,8 +42,7 @@ def test_the_widest_vectors_compile_under_the_head_of_cuda() -> None:
     except UnavailableError as error:
         pytest.skip(str(error))
     problem = parse_problem("gemm m=64 n=64 k=64 bias=yes activation=relu")
-    device = described("cuda", "h100")
-    assert device is not None
+    device = described_gpu("cuda", "h100")
     family = kernel("opencl.gemm")
     configuration = SearchSpace(family, problem, GPU).nearest({"vector": 16, "vectors_n": 1, "tile_m": 4})
     body = call_of(family, problem, GPU, configuration).source.text.removeprefix(text.head(16))
@@ -60,8 +58,7 @@ def test_the_widest_vectors_compile_under_the_head_of_cuda() -> None:
     "conv2d c=3 h=224 w=224 k=64 r=7 s=7 pad=3 stride=2", "conv2d n=8 c=512 h=7 w=7 k=2048 r=1 s=1"])
 @pytest.mark.parametrize("model", ["h200", "rtx-3060", "t4"])
 def test_spaces_of_gpus_are_worth_searching_and_can_be_ordered(problem: str, model: str) -> None:
-    device, given = described("cuda", model), parse_problem(problem)
-    assert device is not None
+    device, given = described_gpu("cuda", model), parse_problem(problem)
     space = SearchSpace(kernel(SHARED[given.type]), given, device)
     assert 1000 <= len(space) <= 50_000
     assert space.default in space
@@ -69,8 +66,7 @@ def test_spaces_of_gpus_are_worth_searching_and_can_be_ordered(problem: str, mod
 
 def test_an_asynchronous_copy_of_nothing_has_an_aligned_address() -> None:
     """The sentinel offset -1 would make it odd, which the hardware refuses even for no bytes."""
-    device = described("cuda", "h100")
-    assert device is not None
+    device = described_gpu("cuda", "h100")
     words = program(device, 4, "", copies=True).text
     assert "(to, from, x, inside)" in words
     assert "from = inside ? source : aligned" in words
@@ -78,8 +74,7 @@ def test_an_asynchronous_copy_of_nothing_has_an_aligned_address() -> None:
 
 @pytest.mark.parametrize("name", SHARED.values())
 def test_shared_memory_of_the_launch_is_what_the_declaration_says(name: str) -> None:
-    family, device = kernel(name), described("cuda", "h100")
-    assert device is not None
+    family, device = kernel(name), described_gpu("cuda", "h100")
     problem = parse_problem("gemm m=100 n=72 k=90" if family.operation == "gemm" else
                             "conv2d c=20 h=9 w=9 k=40 r=3 s=3 pad=1")
     space = SearchSpace(family, problem, device)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -14,12 +14,9 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.tuner.cost_models.product_tiles import describes_tiles
+from tests.support.devices import described_gpu
 
-
-def gpu(name: str) -> Device:
-    device = described("triton", name)
-    assert device is not None
-    return device
+gpu = partial(described_gpu, "triton")
 
 
 def served_default(problem: Problem) -> dict[str, Setting]:

@@ -8,7 +8,6 @@ import pytest
 
 import seqtune
 from seqtune.errors import CheckpointError, KernelError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
@@ -28,7 +27,7 @@ from seqtune.predictor.answering import (
 from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
 from seqtune.predictor.times.model import TimesModel
 from tests.support import untrained
-from tests.support.devices import device_of
+from tests.support.devices import described_gpu, device_of
 
 GEMM = Problem.make("gemm", m=8, n=16, k=8)
 UNSOLVED = Problem.make("gemm", m=8, n=16, k=8, dtype="fp16")
@@ -70,8 +69,7 @@ def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) 
 
 
 def test_an_untrained_predictor_answers_with_its_note() -> None:
-    gpu = described("cuda", "h200")
-    assert gpu is not None
+    gpu = described_gpu("cuda", "h200")
     analytic = answering(Problem.make("gemm", m=512, n=512, k=512, dtype="fp16"), gpu)
     assert analytic.name == "analytic"
     assert analytic.note == UNTRAINED["analytic"].note

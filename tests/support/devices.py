@@ -6,6 +6,14 @@ from seqtune.kernels.devices.accelerators import BACKENDS, described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.gpus import device
 
+
+def described_gpu(backend: str, model: str) -> Device:
+    """The GPU of this model, which must be in the table."""
+    found = described(backend, model)
+    assert found is not None
+    return found
+
+
 DEVICES = {
     "llvm": Device("llvm:toy", "llvm", "znver5", "avx512", threads=2, compute_units=2, vector_bits=512,
                    vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20, l3_bytes=1 << 24, peak_gflops=200.0,
@@ -14,7 +22,7 @@ DEVICES = {
                      l1_bytes=48 << 10, l2_bytes=1 << 20, local_memory=512 << 10, max_work_group=4096,
                      peak_gflops=200.0, bandwidth_gbs=20.0),
     "miopen": device("miopen:gfx906_60"),
-    **{backend: gpu for backend in BACKENDS if (gpu := described(backend, "h100")) is not None},
+    **{backend: described_gpu(backend, "h100") for backend in BACKENDS},
 }
 
 

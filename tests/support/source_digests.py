@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.kernels.devices.accelerators import BACKENDS, described
+from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call import ScalarArgument
@@ -25,6 +25,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
+from tests.support.devices import described_gpu
 from tests.support.oddities import odd_problems
 
 PATH = Path(__file__).with_name("source_digests.json")
@@ -33,7 +34,7 @@ DEVICES = {  # whatever is measured on: the text must not depend on the machine 
                    l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20, extra=(("bf16_dots", 1),)),
     "opencl": Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=80, vector_registers=64,
                      local_memory=48 << 10, max_work_group=1024),
-    **{backend: gpu for backend in BACKENDS if (gpu := described(backend, "h100")) is not None},
+    **{backend: described_gpu(backend, "h100") for backend in BACKENDS},
 }
 PROBLEMS = 6  # of each family: every layout and epilogue, most likely
 CONFIGURATIONS = 3  # of each problem

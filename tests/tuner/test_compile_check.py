@@ -9,7 +9,6 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.errors import UnavailableError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.launches.call import Call, CallStep
@@ -21,7 +20,9 @@ from seqtune.kernels.problem_sets.random_configurations import random_configurat
 from seqtune.kernels.registry import kernel, names
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.compile_check import check_families
+from tests.support.devices import described_gpu
 
+H200 = described_gpu("cuda", "h200")
 TEXT = """
 extern "C" __global__ void __launch_bounds__(THREADS) work(const float *x, const float *, const float *, float *y) {
   extern __shared__ float part[];
@@ -68,15 +69,9 @@ def _compiler(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def h200() -> Device:
-    device = described("cuda", "h200")
-    assert device is not None
-    return device
-
-
 def test_a_sound_family_passes_and_its_needs_are_reported() -> None:
     steps: list[str] = []
-    check, = check_families([family("GOOD")], h200(), 12, 0, progress=steps.append)
+    check, = check_families([family("GOOD")], H200, 12, 0, progress=steps.append)
     assert check.passed
     assert check.drawn == check.compiled == 12
     assert check.ranges["shared"] == (128, 512)
@@ -88,14 +83,14 @@ def test_a_sound_family_passes_and_its_needs_are_reported() -> None:
     ("GOOD", "threads", "shared_bytes is 32 by the formula and 128 in the compiled kernel"),
     ("NARROW", "4 * threads", "work is launched with 32 threads and built for 16")])
 def test_a_declaration_that_the_compiler_contradicts_is_found(implementation: str, shared: str, message: str) -> None:
-    check, = check_families([family(implementation, shared)], h200(), 12, 0)
+    check, = check_families([family(implementation, shared)], H200, 12, 0)
     assert not check.passed
     assert len(check.contradictions) == 12
     assert message in {finding.message for finding in check.contradictions}
 
 
 def test_a_limit_of_the_device_that_is_exceeded_is_found() -> None:
-    small = replace(h200(), local_memory=256)
+    small = replace(H200, local_memory=256)
     check, = check_families([family("GOOD")], small, 12, 0)
     assert {finding.message for finding in check.contradictions} == {
         "work needs 512 bytes of shared memory; the device has 256"}
@@ -103,27 +98,27 @@ def test_a_limit_of_the_device_that_is_exceeded_is_found() -> None:
 
 def test_a_family_for_other_devices_is_left_out() -> None:
     newer = replace(family("GOOD"), solves=(Constraint.of("compute_capability >= 100", "newer GPUs"),))
-    assert check_families([newer], h200(), 3, 0) == []
+    assert check_families([newer], H200, 3, 0) == []
 
 
 def test_a_failure_carries_the_compilers_first_error() -> None:
-    check, = check_families([family("BROKEN")], h200(), 3, 0)
+    check, = check_families([family("BROKEN")], H200, 3, 0)
     assert (check.compiled, len(check.failures)) == (0, 3)
     assert all('identifier "port" is undefined' in finding.message for finding in check.failures)
 
 
 def test_random_configurations_have_the_element_type_that_the_family_solves_and_follow_the_seed() -> None:
-    drawn = random_configurations(family("GOOD"), h200(), 10, 3)
+    drawn = random_configurations(family("GOOD"), H200, 10, 3)
     assert {problem["dtype"] for problem, _ in drawn} == {"fp16"}
     assert len(set(drawn)) == 10
-    assert drawn == random_configurations(family("GOOD"), h200(), 10, 3) != random_configurations(
-        family("GOOD"), h200(), 10, 4)
+    assert drawn == random_configurations(family("GOOD"), H200, 10, 3) != random_configurations(
+        family("GOOD"), H200, 10, 4)
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith("cuda.")])
 def test_every_cuda_family_compiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    check, = check_families([kernel(name)], h200(), 2, 0)
+    check, = check_families([kernel(name)], H200, 2, 0)
     assert check.passed, [*check.failures, *check.contradictions]
 
 

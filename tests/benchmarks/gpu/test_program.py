@@ -34,11 +34,11 @@ from seqtune.errors import (
     SeqtuneError,
     UnavailableError,
 )
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
+from tests.support.devices import described_gpu
 from tests.support.installation.optional import needs, skip_without_device
 from tests.support.measuring.instant import Instant
 from tests.support.paths import ROOT
@@ -80,8 +80,7 @@ class Stub(Instant):
     """An instant measurer that notes what it measures, and gives the message of a planted failure."""
 
     def __init__(self, wrong: str = "", refused: Problem | None = None, interrupt_at: int = -1) -> None:
-        device = described("cuda", "h200")
-        assert device is not None
+        device = described_gpu("cuda", "h200")
         super().__init__(device)
         self.wrong, self.refused, self.interrupt_at = wrong, refused, interrupt_at
         self.measured: list[tuple[Problem, Configuration]] = []

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.cuda.tensor_gemm import IMPLEMENTATION, KERNEL
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call import Call
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.cuda.shim import ShimError, bank_conflicts, run_on_shim, why_not_here
+from tests.support.devices import described_gpu
 
 pytestmark = pytest.mark.skipif(why_not_here() is not None, reason=why_not_here() or "")
 
@@ -27,8 +27,7 @@ SETTINGS: dict[str, int | str] = {
 
 def outcome(old: str, new: str, shared: int = 0) -> str:
     """Run the kernel with one piece of its text changed, and `shared` more bytes; returns "right" or what is wrong."""
-    device = described("cuda", "a100")
-    assert device is not None
+    device = described_gpu("cuda", "a100")
     configuration = Configuration.of(KERNEL.name, SETTINGS)
     assert configuration in SearchSpace(KERNEL, PROBLEM, device)
     call = IMPLEMENTATION.call(PROBLEM, device, configuration)
@@ -75,8 +74,7 @@ def test_bank_conflicts_are_counted() -> None:
 
 @pytest.mark.parametrize("schedule", [{}, {"schedule": "stream_k"}, {"epilogue": "direct", "split_k": 2}])
 def test_no_result_depends_on_the_order_of_blocks_and_lanes(schedule: dict[str, int | str]) -> None:
-    device = described("cuda", "a100")
-    assert device is not None
+    device = described_gpu("cuda", "a100")
     space = SearchSpace(KERNEL, PROBLEM, device)
     configuration = space.nearest({**SETTINGS, **schedule})
     assert all(configuration[name] == value for name, value in schedule.items())

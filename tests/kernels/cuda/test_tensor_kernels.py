@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from seqtune.errors import UnavailableError
 from seqtune.kernels.cuda.tensor_space import panels
-from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, quantities
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
@@ -16,8 +16,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.cuda.shim import bank_conflicts, run_on_shim, why_not_here
+from tests.support.devices import described_gpu
 
 GEMM, CONVOLUTION = "cuda.tensor_gemm", "cuda.tensor_convolution"
+gpu = partial(described_gpu, "cuda")
 SMALL: dict[str, int | str] = {"block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 32, "block_k": 32}
 RUNS: dict[str, tuple[str, str, str, dict[str, int | str]]] = {  # what is special -> family, GPU, problem, settings
     "rows of A, swizzled": (GEMM, "a100", "gemm m=70 n=40 k=136 dtype=bf16 bias=yes",
@@ -38,13 +40,6 @@ USUAL = ("gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=16 n=4096 k=4096 dtype=
          "conv2d n=32 c=256 h=14 w=14 k=256 r=3 s=3 pad_h=1 pad_w=1 layout=NHWC dtype=bf16",
          "conv2d n=32 c=3 h=224 w=224 k=64 r=7 s=7 stride_h=2 stride_w=2 pad_h=3 pad_w=3 dtype=fp16",
          "conv2d n=1 c=256 h=14 w=14 k=256 r=3 s=3 pad_h=1 pad_w=1 dtype=fp16")
-
-
-def gpu(model: str) -> Device:
-    """The described GPU of this model."""
-    device = described("cuda", model)
-    assert device is not None
-    return device
 
 
 def space_of(text: str, model: str, family: str = "") -> SearchSpace:

@@ -10,7 +10,6 @@ import pytest
 from seqtune.errors import UnavailableError
 from seqtune.kernels.cuda.source.warpgroup_tile import UNIT_REGISTERS
 from seqtune.kernels.cuda.wgmma_gemm import IMPLEMENTATION, KERNEL, warpgroup_tile
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call import Call
@@ -19,10 +18,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.cuda.compiler import OPTIONS, run_nvrtc, target
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.cuda.shim import ShimError, run_on_shim, why_not_here
+from tests.support.devices import described_gpu
 
 on_shim = pytest.mark.skipif(why_not_here() is not None, reason=why_not_here() or "")
-H200 = described("cuda", "h200")
-assert H200 is not None
+H200 = described_gpu("cuda", "h200")
 SMALL = replace(H200, compute_units=2)  # so few multiprocessors that blocks take several tiles of a small problem
 PROBLEM = Problem.make("gemm", m=136, n=40, k=264, dtype="fp16", trans_b="yes", bias="yes", activation="relu")
 SETTINGS: dict[str, int | str] = {

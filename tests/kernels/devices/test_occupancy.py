@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import LIMITS, blocks_by_limit, blocks_per_unit, occupancy
+from tests.support.devices import described_gpu
 
 # (GPU, threads, registers, shared bytes) -> blocks by limit, as `cuda_occupancy.h` of CUDA 13.0 computes them with the
 # whole carve-out for shared memory. The same comparison over 20,000 random kernels of seven GPUs found no difference.
@@ -22,29 +21,23 @@ CALCULATOR = [
 ]
 
 
-def device(model: str, backend: str = "cuda") -> Device:
-    gpu = described(backend, model)
-    assert gpu is not None
-    return gpu
-
-
 @pytest.mark.parametrize(("model", "threads", "registers", "shared", "expected"), CALCULATOR)
 def test_the_limits_are_those_of_nvidias_calculator(model: str, threads: int, registers: int, shared: int,
                                                     expected: tuple[int, ...]) -> None:
-    limits = blocks_by_limit(device(model), threads, registers, shared)
+    limits = blocks_by_limit(described_gpu("cuda", model), threads, registers, shared)
     assert tuple(int(count) for count in limits.values()) == expected
 
 
 def test_the_smallest_limit_decides_and_is_named() -> None:
-    tight = occupancy(device("h200"), 128, 168, 100_000)
+    tight = occupancy(described_gpu("cuda", "h200"), 128, 168, 100_000)
     assert (tight.blocks, tight.warps, tight.limit) == (2, 8, "shared memory")
     assert tight.share == 8 / 64
-    assert occupancy(device("h200"), 1024, 65, 0).blocks == 0
-    assert occupancy(device("h200"), 128, 16, 0).limit == "threads"
+    assert occupancy(described_gpu("cuda", "h200"), 1024, 65, 0).blocks == 0
+    assert occupancy(described_gpu("cuda", "h200"), 128, 16, 0).limit == "threads"
 
 
 def test_a_block_larger_than_the_device_allows_does_not_fit() -> None:
-    h200 = device("h200")
+    h200 = described_gpu("cuda", "h200")
     assert occupancy(h200, 128, 32, h200.local_memory).blocks == 1
     assert occupancy(h200, 128, 32, h200.local_memory + 1).blocks == 0
     assert occupancy(h200, 1025, 8, 0).limit == "threads"
@@ -52,7 +45,7 @@ def test_a_block_larger_than_the_device_allows_does_not_fit() -> None:
 
 def test_columns_give_what_numbers_give() -> None:
     generator = np.random.default_rng(0)
-    a100 = device("a100")
+    a100 = described_gpu("cuda", "a100")
     threads, registers, shared = (generator.integers(1, most, 50) for most in (1025, 256, 170_000))
     blocks = blocks_per_unit(a100, threads, registers, shared)
     alone = [occupancy(a100, *map(int, row)).blocks for row in zip(threads, registers, shared, strict=True)]
@@ -61,6 +54,6 @@ def test_columns_give_what_numbers_give() -> None:
 
 
 def test_amds_waves_of_64_share_four_register_files() -> None:
-    by_limit = blocks_by_limit(device("mi300x", "triton"), 256, 128, 32768)
+    by_limit = blocks_by_limit(described_gpu("triton", "mi300x"), 256, 128, 32768)
     assert {name: int(by_limit[name]) for name in LIMITS} == {
         "blocks": 32, "threads": 8, "registers": 4, "shared memory": 2}

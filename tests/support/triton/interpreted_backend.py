@@ -10,7 +10,6 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
 
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -19,6 +18,7 @@ from seqtune.kernels.triton.gemm import IMPLEMENTATION
 from seqtune.tuner.backends.called_executable import CalledExecutable
 from seqtune.tuner.backends.triton.calls import TritonCalls
 from seqtune.tuner.measuring.timing import check, prepare
+from tests.support.devices import described_gpu
 
 CASES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
     # problem, settings that differ from the default; the interpreter multiplies bf16 as integers, so there is none
@@ -58,8 +58,7 @@ def experts_error(tokens: int = 9, count: int = 4, top_k: int = 2, columns: int 
 
 def main() -> None:
     """Check each case as the measuring worker does, and the product of experts."""
-    family, device = kernel("triton.gemm"), described("triton", "a100")
-    assert device is not None
+    family, device = kernel("triton.gemm"), described_gpu("triton", "a100")
     answers = []
     for features, settings in CASES:
         problem = Problem.make("gemm", **features)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
@@ -17,14 +16,13 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.analytic import Terms, estimates, terms, terms_of
 from seqtune.tuner.cost_models.gpu_rates import GpuRates
 from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, describes_tiles, refined, tiles_of
-from tests.support.devices import device_of
+from tests.support.devices import described_gpu, device_of
 
 GPUS = ("rtx-2080-ti", "a100", "h200", "rtx-4090")
 
 
 def rates(model: str = "h200") -> GpuRates:
-    device = described("cuda", model)
-    assert device is not None
+    device = described_gpu("cuda", model)
     return GpuRates.of(device)
 
 
@@ -77,8 +75,7 @@ def test_a_block_that_does_not_fit_takes_for_ever() -> None:
 
 def test_no_estimate_beats_the_peaks_of_the_data_sheet() -> None:
     for model in GPUS:
-        device = described("cuda", model)
-        assert device is not None
+        device = described_gpu("cuda", model)
         for core, peak in ((0, device.peak_gflops), (1, dict(device.extra)["tensor_gflops"])):
             part = estimate(model, tensor=core)
             assert part.seconds[0] > 2 * 4096**3 / float(peak) / 1e9
@@ -116,8 +113,7 @@ def test_a_kernel_without_the_names_has_no_estimate() -> None:
 
 
 def test_the_tiles_of_some_rows_are_those_of_all() -> None:
-    gpu = described("cuda", "h200")
-    assert gpu is not None
+    gpu = described_gpu("cuda", "h200")
     given = {"block_m": "tile", "block_n": "64", "gemm_m": "m", "gemm_n": "n", "gemm_k": "k", "element_bytes": "2",
              "blocks": "ceil_div(m, tile) * ceil_div(n, 64)", "block_threads": "128", "shared_bytes": "tile * 256"}
     kernel = Kernel.of(
@@ -147,8 +143,7 @@ def test_partial_tiles_cost_a_workspace_and_another_launch() -> None:
     Problem.make("conv2d", c=64, h=28, w=28, k=96, r=3, s=3, pad_h=1, pad_w=1)])
 @pytest.mark.parametrize("backend", ["cuda", "triton"])
 def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) -> None:
-    device = described(backend, "a100")
-    assert device is not None
+    device = described_gpu(backend, "a100")
     for kernel in kernels_for(problem, device):
         space = SearchSpace(kernel, problem, device)
         known = terms_of(space.at(np.random.default_rng(0).permutation(len(space))[:300]))

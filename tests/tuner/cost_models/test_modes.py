@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
@@ -14,13 +13,13 @@ from seqtune.tuner.cost_models.modes import NEAR, modes, order
 from seqtune.tuner.cost_models.product_tiles import CONTRACT
 from seqtune.tuner.cost_models.transfer import sources
 from seqtune.tuner.strategies.portfolio import Portfolio
+from tests.support.devices import described_gpu
 from tests.support.tasks import context
 
 
 def task() -> Task:
     """A task with 12 configurations of two numbers of stages, in two modes."""
-    gpu = described("cuda", "h200")
-    assert gpu is not None
+    gpu = described_gpu("cuda", "h200")
     given = {"block_m": "tile", "block_n": "64", "block_k": "32", "gemm_m": "m", "gemm_n": "n", "gemm_k": "k",
              "element_bytes": "4", "blocks": "ceil_div(m, tile) * ceil_div(n, 64)", "block_threads": "128",
              "tensor": "0", "shared_bytes": "tile * 256", "stages": "ring", "thread_registers_estimate": "100"}

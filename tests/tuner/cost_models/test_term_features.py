@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
@@ -14,21 +13,16 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.analytic import Terms, term_columns, terms_of
 from seqtune.tuner.cost_models.features import UNKNOWN, features, own_features
-from tests.support.devices import device_of
+from tests.support.devices import described_gpu, device_of
 
+A100 = described_gpu("cuda", "a100")
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
 TERMS = len(fields(Terms))
 
 
-def gpu() -> Device:
-    device = described("cuda", "a100")
-    assert device is not None
-    return device
-
-
 def test_the_terms_are_the_last_features_that_do_not_depend_on_the_device_of_a_kernel_that_describes_its_tiles(
         ) -> None:
-    space, rows = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu()), np.array([5, 0, 7])
+    space, rows = SearchSpace(kernel("cuda.gemm"), PROBLEM, A100), np.array([5, 0, 7])
     known, table = terms_of(space.at(rows)), own_features(space, space.columns())[rows]
     assert np.array_equal(features(space, rows)[:, :table.shape[1]], table)
     assert (table[:, -1] == known.hit_share.astype(np.float32)).all()
@@ -52,7 +46,7 @@ def test_numbers_of_any_size_become_finite_features() -> None:
 
 
 def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:
-    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu())
+    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, A100)
     bare = space.of_rows(space.kernel, PROBLEM, replace(space.device, extra=()), space.rows)
     assert np.isnan(np.stack(term_columns(bare))).all()
     known, unknown = features(space), features(bare)

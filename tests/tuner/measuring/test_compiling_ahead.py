@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
@@ -16,6 +15,7 @@ from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support import planted
+from tests.support.devices import described_gpu
 
 OPTIONS = Options(samples=1)
 
@@ -75,8 +75,7 @@ def test_nothing_is_awaited_beyond_the_deadline() -> None:
 
 
 def test_only_backends_of_this_package_have_a_compiler_ahead() -> None:
-    device = described("cuda", "h100")
-    assert device is not None
+    device = described_gpu("cuda", "h100")
     assert isinstance(compiler_ahead(device), CubinsAhead)
     assert compiler_ahead(planted.DEVICE) is None
     assert all(callable(resolve(reference)) for reference in COMPILERS_AHEAD.values())

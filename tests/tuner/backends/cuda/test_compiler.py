@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import FormatError, UnavailableError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
 from seqtune.tuner.backends.cuda.resources import read_resources, read_spills
 from seqtune.tuner.backends.image_cache import ImageCache
+from tests.support.devices import described_gpu
 
 Run = Callable[[str, tuple[str, ...]], tuple[bytes, str]]
 KERNEL = r"""
@@ -45,8 +45,7 @@ def cache(tmp_path: Path) -> ImageCache:
 
 
 def compiler_for(model: str, cache: ImageCache, run: Run = compiler.run_nvrtc) -> CubinCompiler:
-    device = described("cuda", model)
-    assert device is not None
+    device = described_gpu("cuda", model)
     return CubinCompiler(device, cache, run)
 
 
@@ -148,7 +147,6 @@ def test_hostile_images_are_refused_in_one_line(cache: ImageCache) -> None:
 
 
 def test_a_gpu_that_nvrtc_does_not_know_is_named(cache: ImageCache) -> None:
-    device = described("cuda", "h200")
-    assert device is not None
+    device = described_gpu("cuda", "h200")
     with pytest.raises(UnavailableError, match="does not compile for sm_61"):
         CubinCompiler(replace(device, architecture="sm_61"), cache)

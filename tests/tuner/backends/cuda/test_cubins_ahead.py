@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from seqtune.errors import UnavailableError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import KernelSource
@@ -27,8 +26,10 @@ from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import compiler, cubins_process
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
 from seqtune.tuner.backends.cuda.cubins_ahead import CompilerProcess, CubinsAhead, is_ours
+from tests.support.devices import described_gpu
 from tests.support.paths import ROOT
 
+H100 = described_gpu("cuda", "h100")
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
 SECONDS = 30.0  # that an answer may take on a busy machine
 REFUSES = """
@@ -42,14 +43,8 @@ HANGS = "import time; time.sleep(600)"  # it does not even read its input
 BABBLES = "print('what?', flush=True); import time; time.sleep(600)"
 
 
-def h100() -> Device:
-    device = described("cuda", "h100")
-    assert device is not None
-    return device
-
-
 def configurations(count: int) -> list[Configuration]:
-    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, h100())
+    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, H100)
     return [space[row * 97 % len(space)] for row in range(count)]
 
 
@@ -60,7 +55,7 @@ def results_of(futures: Sequence[Future[bool]]) -> list[bool]:
 
 
 def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker() -> None:
-    cubins, chosen = CubinsAhead(h100(), ("-c", REFUSES)), configurations(3)
+    cubins, chosen = CubinsAhead(H100, ("-c", REFUSES)), configurations(3)
     stray = [Configuration.of("cuda.gemm", {}), Configuration.of("stranger.k", {})]  # without a source, not known here
     compiling = cubins.start(PROBLEM, [*chosen, *stray])
     assert 0 < len(compiling) == len(set(compiling)) <= 3
@@ -73,7 +68,7 @@ def test_a_source_is_compiled_once_and_failures_are_left_to_the_worker() -> None
 
 @pytest.mark.parametrize("program", [CRASHES, "import sys; sys.exit(1)", BABBLES], ids=["crash", "exit", "babble"])
 def test_a_process_that_ends_by_itself_is_the_last_one(program: str) -> None:
-    cubins, chosen = CubinsAhead(h100(), ("-c", program)), configurations(4)
+    cubins, chosen = CubinsAhead(H100, ("-c", program)), configurations(4)
     first = cubins.start(PROBLEM, chosen[:1])
     assert results_of(first) == [False]
     cubins.stop()
@@ -83,7 +78,7 @@ def test_a_process_that_ends_by_itself_is_the_last_one(program: str) -> None:
 
 
 def test_a_process_that_hangs_is_killed_although_it_does_not_even_read() -> None:
-    process = CompilerProcess(h100(), ("-c", HANGS))
+    process = CompilerProcess(H100, ("-c", HANGS))
     compiling = process.compile("key", KernelSource("x" * 300_000))  # more than a pipe takes at once
     assert not compiling.done()
     assert process.kill()
@@ -98,7 +93,7 @@ if not started.exists():
     started.touch()
     time.sleep(600)
 {REFUSES.replace("False", "True")}"""
-    cubins, chosen = CubinsAhead(h100(), ("-c", hangs_once)), configurations(3)
+    cubins, chosen = CubinsAhead(H100, ("-c", hangs_once)), configurations(3)
     hanging = cubins.start(PROBLEM, chosen[:2])
     while not (tmp_path / "started").exists():
         time.sleep(0.01)
@@ -113,7 +108,7 @@ def test_a_caller_ends_although_its_process_hangs() -> None:
     program = f"""
 from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
 from tests.tuner.backends.cuda import test_cubins_ahead as tests
-ahead = CubinsAhead(tests.h100(), ("-c", {HANGS.replace("600", "20")!r}))
+ahead = CubinsAhead(tests.H100, ("-c", {HANGS.replace("600", "20")!r}))
 print(len(ahead.start(tests.PROBLEM, tests.configurations(1))))
 """
     began = time.monotonic()
@@ -145,14 +140,14 @@ def test_the_process_answers_each_source_with_its_key() -> None:
         return refuse_some
 
     def lines() -> Iterator[str]:
-        yield json.dumps(h100().to_json())
+        yield json.dumps(H100.to_json())
         for key, text in (("a", "right"), ("b", "refused"), ("c", "mistake")):
             yield json.dumps({"key": key, "text": text, "options": ["-x"]})
         for _ in range(3):
             assert came.acquire(timeout=SECONDS)
 
     cubins_process.serve(lines(), open_compiler, answer)
-    assert devices == [h100()]
+    assert devices == [H100]
     assert {entry["key"]: entry["compiled"] for entry in answers} == {"a": True, "b": False, "c": False}
     cubins_process.serve([], open_compiler, answer)
     assert len(devices) == 1
@@ -171,14 +166,14 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
     except UnavailableError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cubins, (configuration,) = CubinsAhead(h100()), configurations(1)
+    cubins, (configuration,) = CubinsAhead(H100), configurations(1)
     assert results_of(cubins.start(PROBLEM, [configuration])) == [True]
     cubins.stop()
 
     def fail(*arguments: Any) -> Any:
         raise BuildError("compiled twice")
 
-    assert CubinCompiler(h100(), run=fail).steps(PROBLEM, kernel("cuda.gemm"), configuration)
+    assert CubinCompiler(H100, run=fail).steps(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
 def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:

@@ -11,6 +11,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+from tests.support.devices import described_gpu
 from tests.support.exactness import check
 
 ODD = "conv2d n=2 c=12 h=9 w=10 k=36 r=3 s=3 pad=1 stride_w=2 bias=yes activation=relu"
@@ -33,8 +34,7 @@ CASES: list[tuple[str, str, dict[str, Setting]]] = [
 @pytest.mark.device
 def test_what_cuda_compiles_computes_right_in_opencl(backend: OpenCLBackend, name: str, problem: str,
                                                      settings: dict[str, Setting]) -> None:
-    device, given, family = described("cuda", "h200"), parse_problem(problem), kernel(name)
-    assert device is not None
+    device, given, family = described_gpu("cuda", "h200"), parse_problem(problem), kernel(name)
     space = SearchSpace(family, given, device)
     configuration = space.nearest(settings)
     assert {key: configuration[key] for key in settings} == settings

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.launches.call import CallStep
 from seqtune.tuner.backends.backend import DeviceLost, LaunchError
 from seqtune.tuner.backends.triton.backend import TritonBackend
 from seqtune.tuner.backends.triton.calls import TritonCalls
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted
+from tests.support.devices import described_gpu
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
@@ -55,8 +55,7 @@ def test_without_a_gpu_the_reason_is_one_line() -> None:
     assert reason is not None
     assert "sees no GPU" in reason
     assert "\n" not in reason
-    device = described("triton", "h200")
-    assert device is not None
+    device = described_gpu("triton", "h200")
     with pytest.raises(DeviceError, match="no device 'triton:h200'; found PyTorch"):
         TritonBackend(device)
 

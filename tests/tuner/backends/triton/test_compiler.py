@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seqtune.kernels.devices.accelerators import described
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -26,17 +25,13 @@ from seqtune.tuner.backends.compiled_step import resource_usage
 from seqtune.tuner.backends.triton.calls import resources_of
 from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonCompiler, target_of
 from seqtune.tuner.compile_check import contradictions_of
+from tests.support.devices import described_gpu
 from tests.support.paths import ROOT
 
 pytest.importorskip("triton", reason="Triton is not installed (Linux only): make develop")
 
+gpu = partial(described_gpu, "triton")
 FAMILY = kernel("triton.gemm")
-
-
-def gpu(name: str) -> Device:
-    device = described("triton", name)
-    assert device is not None
-    return device
 
 
 @pytest.mark.parametrize(("name", "features"), [
