@@ -34,6 +34,7 @@ from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import Excitation
+from tests.support.llvm import needs_llvm
 from tests.support.networks.nodes import ADD, RELU, convolution, in_order, layer, operand
 from tests.support.torch_models import random_norms
 
@@ -223,7 +224,7 @@ def test_a_model_in_bf16_has_operands_and_results_in_bf16(quick: Callable[..., O
         assert torch.allclose(fast(x).float(), model(x).float(), atol=0.02)
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_a_model_in_bf16_is_computed_in_fp32_where_that_is_asked_for(quick: Callable[..., Optimized]) -> None:
     model = nn.Sequential(nn.Linear(8, 6), nn.GELU(), nn.Linear(6, 3)).eval().bfloat16()
     x = torch.randn(2, 8).bfloat16()

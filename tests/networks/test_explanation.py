@@ -17,11 +17,11 @@ from torch import nn
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import InvertedResidual
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import Branching, random_norms
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 class Sorted(nn.Module):

@@ -12,10 +12,10 @@ from torch.nn import functional
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import random_norms, same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 def steps_of(fast: Optimized) -> list[str]:

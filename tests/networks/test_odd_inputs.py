@@ -14,10 +14,10 @@ from seqtune.errors import MisuseError
 from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 class After(nn.Module):

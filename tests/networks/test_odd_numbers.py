@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import Block, Dense, Excitation, InvertedResidual, Norms, Shuffle
+from tests.support.llvm import needs_llvm
 from tests.support.networks.default_programs import program_of
 from tests.support.torch_models import random_norms
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 # not gelu: PyTorch's is NaN at infinity, ours is infinity
 ACTIVATIONS = (functional.relu, functional.relu6, functional.hardswish, functional.hardsigmoid, functional.silu,

@@ -18,10 +18,9 @@ from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import TURN
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 SHAPE = (2, 3, 6, 5)
 
 

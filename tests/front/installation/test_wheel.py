@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.installation import environment
 from tests.support.installation.wheel import FLOORS, build, front, shipped
+from tests.support.llvm import needs_llvm
 from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
@@ -116,7 +116,7 @@ def test_the_environment_has_no_pytorch(python: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_predictions_searches_and_exports_need_no_pytorch(python: Path, tmp_path: Path) -> None:
     for arguments, (code, _, errors) in zip(COMMANDS, ran(python, tmp_path, COMMANDS), strict=True):
         assert code == 0, (arguments, errors)

@@ -20,15 +20,14 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.exactness import answer, check
+from tests.support.llvm import DEVICES, needs_llvm
 from tests.support.oddities import odd_problems
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
-DEVICES = [] if llvm.unavailable() else llvm.devices()
 # Every instruction set on all cores, the first also on one.
 BY_NAME = {device.name: device for device in DEVICES if device.threads == DEVICES[0].threads or device in DEVICES[:2]}
 FAMILIES = ("llvm.attention", "llvm.attention_decode")

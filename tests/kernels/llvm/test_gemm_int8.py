@@ -26,8 +26,9 @@ from seqtune.tuner.measuring.reference import make_operands, reference
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.devices import device_of
 from tests.support.exactness import answer
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 FAMILY = kernel("llvm.gemm_int8")
 PROBLEMS = [Problem.make("gemm", dtype="int8", **sizes) for sizes in (
     {"m": 1, "n": 4, "k": 4}, {"m": 23, "n": 41, "k": 16}, {"m": 9, "n": 70, "k": 100, "trans_b": "yes"},

@@ -13,13 +13,12 @@ from seqtune.kernels.llvm.ir.winograd_transforms import filter_transform
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from tests.support.exactness import check_sample, errors
+from tests.support.llvm import DEVICES, needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
-DEVICES = [] if llvm.unavailable() else llvm.devices()
 # Every instruction set on all cores, the first also on one.
 BY_NAME = {device.name: device for device in DEVICES if device.threads == DEVICES[0].threads or device in DEVICES[:2]}
 FAMILY = kernel("llvm.winograd")

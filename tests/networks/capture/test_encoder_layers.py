@@ -12,10 +12,9 @@ from torch import fx, nn
 from seqtune.errors import SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
 from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
 
 def layer(activation: str, norm_first: bool) -> nn.TransformerEncoderLayer:

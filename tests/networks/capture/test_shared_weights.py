@@ -14,9 +14,9 @@ from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.networks.capture.export import exported
 from seqtune.networks.capture.shared_weights import Arrays, OwnCopy, WatchedWeights, copy_arrays, shared_copy
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 class Counts(nn.Module):

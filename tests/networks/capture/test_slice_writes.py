@@ -11,9 +11,9 @@ from torch.export import ExportedProgram
 
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.capture.functions import Computes, Function, check
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 
 
 def mask_of_windows(y: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def test_writes_that_another_view_may_see_are_left_to_pytorch(
     assert len(second_traces) == 1
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_a_mask_that_many_writes_fill_is_a_constant_of_the_program(
         quick: Callable[..., Optimized], second_traces: list[ExportedProgram]) -> None:
     model, x = nn.Sequential(Computes(mask_of_windows)).eval(), torch.randn(1, 2, 5, 3)

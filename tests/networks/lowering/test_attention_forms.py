@@ -16,12 +16,11 @@ from torch.nn import functional
 from seqtune.hooks.pytorch.dynamo import backend
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import same
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
 
 def product(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 class Joined(nn.Module):

@@ -11,7 +11,7 @@ from seqtune.networks.compilation import compile_graph
 from seqtune.networks.lowering.graph_edits import EditedGraph
 from seqtune.networks.lowering.partition import fold_constants
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.networks.default_programs import default_choices
 
 
@@ -57,7 +57,7 @@ def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: li
     torch.testing.assert_close(graph(x)[0], model.layer(x) - (model.shift + 1))
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_no_code_is_written_for_graphs_that_become_programs(written: list[fx.GraphModule]) -> None:
     model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
     binder = binder_of(device_for_threads(1))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 Change = Callable[[Tensor], Tensor]
 

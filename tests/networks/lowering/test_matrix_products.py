@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -16,13 +15,13 @@ from seqtune.networks.program.device_threads import binder_of, device_for_thread
 from seqtune.networks.program.product_jobs import MOST_JOBS
 from seqtune.networks.selection.layer_comparison import layer_forms
 from seqtune.pytorch import explain
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.lowering.test_indexing import Changes
 from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_bf16_networks import needs_bf16
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 FORMS: list[Callable[[Tensor], Tensor]] = [  # of (2, 5, 12)
     lambda x: x @ x.transpose(1, 2), lambda x: x.transpose(1, 2) @ x, lambda x: x[:1] @ x.transpose(1, 2),

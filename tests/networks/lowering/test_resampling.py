@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import random_norms
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 class Branches(nn.Module):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,12 +20,11 @@ from seqtune.networks.plan import bands
 from seqtune.networks.plan.bands import MOST_BANDS, compute_in_bands
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.networks.test_networks import steps_of
+from tests.support.llvm import needs_llvm
 from tests.support.networks.nodes import ADD, RELU, convolution, in_order, operand
 from tests.support.torch_models import random_norms
 
-needs_llvm = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 LARGE, SMALL = 64, 4  # rows and columns
 CACHE = 4 * 2 * 16 * LARGE * LARGE  # bytes of the input and the result of 16 channels of one large image
 

@@ -30,8 +30,9 @@ from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.installation.optional import skip_without
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 PROBLEMS = [
     Problem.make("conv2d", c=16, h=9, w=11, k=20, r=3, s=3, pad_h=1, pad_w=1, layout="NHWC", bias="yes"),

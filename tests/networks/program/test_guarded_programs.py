@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from seqtune.tuner.backends.llvm import backend as llvm
 from tests.support.installation.optional import needs
+from tests.support.llvm import needs_llvm
 from tests.support.paths import ROOT
 
-pytestmark = [needs("torch"), pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+pytestmark = [needs("torch"), needs_llvm,
               pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")]
 
 

@@ -18,10 +18,10 @@ from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import MOST_BYTES
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 def test_a_choice_is_saved_and_loaded_without_predicting(

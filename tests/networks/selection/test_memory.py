@@ -18,9 +18,9 @@ from seqtune.kernels.registry import kernel
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.memory import MOST_ANSWERS, ChoiceMemory
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 PROBLEM = Problem.make("gemm", m=4, n=8, k=8, trans_b="yes", bias="yes")
 Remembered = Callable[..., ChoiceMemory]
 

@@ -29,7 +29,7 @@ from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.speed_ratio import SpeedRatio
 from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.pytorch import explain
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.networks.fakes import times_of
 from tests.support.torch_models import norm_net, same
 
@@ -59,7 +59,7 @@ def test_what_is_no_report_is_refused_in_one_line(wrong: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path) -> None:
     class Reporting(NetworkVerifier):
         def verify(self, compiler: object, compiled: CompiledGraph, *_: object) -> CompiledGraph:
@@ -82,7 +82,7 @@ def test_a_report_is_explained_and_saved(checkpoint: Path, tmp_path: Path) -> No
     assert verification_of(optimize(model, x, device="llvm:1", saved=saved)) is None
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 @pytest.mark.parametrize("ratio", [1.5, 0.5])
 def test_the_faster_network_computes(ratio: float, checkpoint: Path, tmp_path: Path) -> None:
     """The winners are other configurations than the proposals; both networks are built and compute the same."""
@@ -129,7 +129,7 @@ class InParts(nn.Module):
         return z
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 @pytest.mark.parametrize(("tied", "budgets"), [(False, [30.0, 60.0]), (True, [60.0, 60.0])])
 def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
         tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
     assert seconds == budgets
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_an_unverified_network_has_no_report(quick: Callable[..., Optimized]) -> None:
     assert verification_of(quick(nn.Linear(8, 4).eval(), torch.randn(3, 8))) is None
 

@@ -37,14 +37,14 @@ from seqtune.networks.verification.peer_graph import PeerGraph
 from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.predictor.answering import Answering, answering
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.timed_calls import time_calls
 from seqtune.tuner.measuring.verification import Verdict, decide
+from tests.support.llvm import needs_llvm
 from tests.support.networks.fakes import BusyMeter, IdleMeter, Unverified, times_of
 from tests.support.torch_models import norm_net, same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 Timer = Callable[..., Mapping[str, Sequence[float]]]

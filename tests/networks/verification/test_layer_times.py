@@ -12,9 +12,9 @@ from seqtune.networks.compiled import Compiled
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.verification.layer_times import layer_times
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 @pytest.fixture

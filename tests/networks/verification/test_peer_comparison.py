@@ -31,13 +31,12 @@ from seqtune.networks.verification.peer_graph import (
     processor_share,
 )
 from seqtune.pytorch import explain
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.measuring.deadline import Deadline
+from tests.support.llvm import needs_llvm
 from tests.support.networks.fakes import Unverified
 from tests.support.torch_models import same
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 ROUNDS = 11
 
 

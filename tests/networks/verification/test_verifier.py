@@ -23,12 +23,12 @@ from seqtune.networks.verification.layer_times import LayerTimes
 from seqtune.networks.verification.speed_ratio import SpeedRatio
 from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.predictor.candidate import Confidence
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.measuring.deadline import OVERRUN, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
+from tests.support.llvm import needs_llvm
 from tests.support.networks.fakes import IdleMeter
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 @dataclass

@@ -19,7 +19,9 @@ from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
+from tests.support.llvm import needs_llvm
 from tests.support.paths import ROOT
 from tests.support.stray_accesses import CASES, PLATFORMS
 
@@ -80,8 +82,7 @@ def test_a_stray_access_is_no_correct_kernel(runtime: str, case: str) -> None:
 
 @pytest.mark.device
 def test_a_kernel_of_a_library_that_strays_far_never_wins(tmp_path: Path) -> None:
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     seqtune.use_library(write(tmp_path, TRANSPOSE), allow_commands=True)
     configurations = [Configuration.of("mylib.block", {"height": 1, "stray": stray}) for stray in (0, 1, 2)]
     with Runner(opencl.devices()[0]) as runner:
@@ -113,7 +114,7 @@ print(*(note.message for note in noted), sep="\\n")
 """
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no limit of address space")
 def test_a_limit_of_address_space_leaves_smaller_gaps_and_the_user_is_told_once() -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED], cwd=ROOT, capture_output=True, text=True, check=False)

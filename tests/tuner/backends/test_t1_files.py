@@ -25,6 +25,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from tests.support.installation.optional import skip_without_device
 
 DEVICE = Device("opencl:x", "opencl", "a", "b", max_work_group=1024, local_memory=1 << 16)
 SOURCE = """__kernel void scale(__global float *out, __global const float *in, float factor, int n) {
@@ -122,8 +123,7 @@ def test_a_file_for_cuda_gives_shared_memory_and_vector_types(tmp_path: Path) ->
 
 @pytest.mark.device
 def test_a_file_is_run_and_its_results_are_compared_with_the_default(tmp_path: Path) -> None:
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     seqtune.use_library(write_t1(tmp_path, t1()))
     configurations = [Configuration("GEMM.scale", (("block_size_x", 64), ("tile", 2), ("bad", bad))) for bad in (0, 1)]
     with Runner(opencl.devices()[0]) as runner:

@@ -21,6 +21,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.confinement import confined_start, landlock
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 from tests.support.paths import ROOT
 
@@ -134,8 +135,7 @@ def test_a_home_behind_a_link_is_hidden_and_a_user_without_a_home_is_served(tmp_
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernel's assembly is that of x86-64")
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_kernel_that_writes_a_file_writes_it_only_where_the_user_allows_code(tmp_path: Path, allowed: bool) -> None:
-    if opencl.unavailable() is not None:
-        pytest.skip(str(opencl.unavailable()))
+    skip_without_device("opencl:0")
     target = tmp_path / "written"
     (tmp_path / "k.cl").write_text(SOURCE.replace("PATH", str(target)))
     seqtune.use_library(write(tmp_path, LIBRARY), allow_commands=allowed)

@@ -18,6 +18,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.expected_outputs import prepare_arrays
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 
 LIBRARY = """name = "borders"
@@ -47,8 +48,7 @@ PROBLEM = "average n=8"
 
 def measured(folder: Path, text: str, problem: str = PROBLEM) -> list[Measurement]:
     """Measure the right and the wrong configuration on the first OpenCL device."""
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     seqtune.use_library(write(folder, text), allow_commands=True)
     configurations = [Configuration("borders.plain", (("wrong", wrong),)) for wrong in (0, 1)]
     with Runner(opencl.devices()[0]) as runner:

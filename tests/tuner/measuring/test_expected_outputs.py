@@ -17,6 +17,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl.programs import error_line
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 
 LIBRARY = """name = "plain"
@@ -40,9 +41,7 @@ SOURCE = ("__kernel void k(__global const float *x, __global float *y) {"
 def measure(folder: Path, text: str = LIBRARY, body: str = "2 *", reference: str = "", problem: str = "double n=4",
             patience: float = 60.0) -> None:
     """Measure one configuration on the first OpenCL device."""
-    reason = opencl.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     endless = "({volatile int go = 1; while (width == 1 && go); 2;}) *"
     (folder / "k.cl").write_text(SOURCE.replace("BODY", body).replace("ENDLESS", endless))
     (folder / "reference.py").write_text(f"import os, time\ndef run(x):\n    {reference or 'return 2 * x'}\n")

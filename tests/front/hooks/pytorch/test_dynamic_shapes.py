@@ -27,14 +27,13 @@ from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of, device_of_pytorch
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.predictor.answering import Answering, answering
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import CompiledModule, Compiler
 from tests.networks.test_networks import Block
+from tests.support.llvm import needs_llvm
 from tests.support.networks.fakes import Unverified
 from tests.support.torch_models import same
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 Graphs = list[ShapedPrograms]
 
 

@@ -20,12 +20,11 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.threads import usable_cpus
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 Compiler = Callable[..., Any]
 
 

@@ -17,10 +17,9 @@ from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import backend
 from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 
-pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
-              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
               pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")]
 
 

@@ -17,9 +17,10 @@ from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.threads import usable_cpus
+from tests.support.llvm import needs_llvm
 from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 
 @pytest.mark.parametrize(("device", "batch"), [("llvm:1", 1), ("llvm:0", 3)])

@@ -24,7 +24,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError, LaunchError
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.backends.llvm.compiler import instruction_sets
 from seqtune.tuner.backends.llvm.facts import measured_rates
@@ -32,11 +31,11 @@ from seqtune.tuner.backends.measured_rates import RateCache
 from seqtune.tuner.measuring.reference import make_operands
 from seqtune.tuner.processes import unpin, usable_processors
 from tests.support.exactness import check
+from tests.support.llvm import DEVICES, needs_llvm
 from tests.support.oddities import odd_problems
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
-DEVICES = [] if llvm.unavailable() else llvm.devices()
 BY_NAME = {device.name: device for device in DEVICES}
 
 

@@ -27,11 +27,12 @@ from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.devices import device_of
 from tests.support.exactness import check
+from tests.support.llvm import needs_llvm
 from tests.support.oddities import odd_problems
 
 ABLE = [] if llvm.unavailable() else [device for device in llvm.devices() if device.names()["bf16_dots"]]
 needs_dots = pytest.mark.skipif(not ABLE, reason="this CPU has no dot products of bf16 numbers")
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 FAMILIES = ("llvm.gemm_bf16", "llvm.direct_bf16", "llvm.depthwise_bf16")
 PAPER = replace(device_of("llvm"), extra=(("bf16_dots", 1),))

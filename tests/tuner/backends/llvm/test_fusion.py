@@ -29,8 +29,9 @@ from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
+from tests.support.llvm import needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+pytestmark = needs_llvm
 
 POISON = 12345.0
 PADDING: dict[str, int | str] = {"r": 3, "s": 3, "pad_h": 1, "pad_w": 1}

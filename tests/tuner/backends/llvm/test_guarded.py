@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.llvm import needs_llvm
 from tests.support.paths import ROOT
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no mprotect")
 def test_no_kernel_reads_or_writes_outside_its_buffers() -> None:
     finished = subprocess.run([sys.executable, "-m", "tests.support.guarded"], cwd=ROOT, capture_output=True, text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -16,14 +15,12 @@ from seqtune.kernels.llvm.launch import LLVMImplementation, WeightsPacking
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands
 from tests.support.exactness import answer
+from tests.support.llvm import DEVICES, needs_llvm
 
-pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
-
-DEVICES = [] if llvm.unavailable() else llvm.devices()
+pytestmark = needs_llvm
 
 
 def packed_by(backend: LLVMBackend, implementation: LLVMImplementation, problem: Problem, configuration: Configuration,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from seqtune.kernels.devices.device import MEASURED
-from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import instruction_sets
 from seqtune.tuner.backends.llvm.probe import ROUNDS, SECONDS, fastest_round, probe
+from tests.support.llvm import needs_llvm
 
 
 def rounds_of(*durations: float) -> tuple[float, int]:
@@ -35,7 +35,7 @@ def test_equal_rounds_end_soon_and_noise_ends_in_time() -> None:
     assert sum(falling[:count - 1]) <= SECONDS + falling[0]
 
 
-@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@needs_llvm
 def test_caches_that_are_not_known_have_no_rate() -> None:
     rates = probe(instruction_sets()[-1], 1, {1: 32 << 10, 2: 1 << 20, 3: 0})
     assert set(rates) == set(MEASURED)

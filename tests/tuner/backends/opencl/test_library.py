@@ -22,6 +22,7 @@ from seqtune.tuner.measuring.expected_outputs import prepare_arrays
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.worker.request import Limits
+from tests.support.installation.optional import skip_without_device
 from tests.support.libraries.stencil import write
 
 pytestmark = pytest.mark.device
@@ -70,9 +71,7 @@ REFERENCE = "def twice(x, n):\n    assert len(x) == n\n    return {'y': 2.0 * x,
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    reason = opencl.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     return opencl.devices()[0]
 
 

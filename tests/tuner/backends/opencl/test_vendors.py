@@ -23,6 +23,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery, pocl, programs, vendors
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.measuring.timing import check, prepare
+from tests.support.installation.optional import skip_without_device
 from tests.support.oddities import CPU
 
 
@@ -136,8 +137,7 @@ def intel() -> Device:
     """The device of Intel's runtime; tests that need it are skipped without the extra."""
     if not vendors.installed():
         pytest.skip("Intel's OpenCL runtime is not installed: pip install 'seqtune[intel-opencl]'")
-    if (reason := opencl.unavailable()) is not None:
-        pytest.skip(reason)
+    skip_without_device("opencl:0")
     return next(device for device in opencl.devices() if device.name == "opencl:intel-cpu")
 
 
