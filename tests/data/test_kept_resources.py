@@ -19,27 +19,12 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
+from tests.support.old_journals import write_old_journal
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
 USAGE = ResourceUsage(registers=168, shared_bytes=99_328, spill_bytes=12, occupancy=0.1875)
 COLUMNS = ["registers", "shared_bytes", "spill_bytes", "occupancy"]
-VERSION_2 = """
-    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE trials (COLUMNS,
-        UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain, machine));
-    CREATE TABLE repeats (COLUMNS);
-    CREATE INDEX repeats_by_problem ON repeats (problem, device);
-    PRAGMA application_id = 0x73717475;
-    PRAGMA user_version = 2;
-    PRAGMA journal_mode = WAL;
-""".replace("COLUMNS", """
-    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
-    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
-    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
-    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL, machine TEXT NOT NULL DEFAULT '',
-    session TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', budget REAL NOT NULL DEFAULT 0""")
 
 
 def record(tile: int, status: Status = Status.CORRECT, resources: ResourceUsage | None = USAGE,
@@ -50,20 +35,6 @@ def record(tile: int, status: Status = Status.CORRECT, resources: ResourceUsage 
 
 
 RECORDS = [record(1), record(2, Status.TIMEOUT), record(4, Status.COMPILE, None), record(1, run="final")]
-
-
-def write_version_2(path: Path, records: list[Record]) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(VERSION_2)
-    connection.execute("INSERT INTO problems VALUES (1, ?, ?)", (PROBLEM.key, json.dumps(PROBLEM.to_json())))
-    connection.execute("INSERT INTO devices VALUES (1, ?, ?)", (DEVICE.key, json.dumps(DEVICE.to_json())))
-    for old in records:
-        table, measured = "repeats" if old.run == "final" else "trials", old.measurement
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * 19)})", (
-            None, 1, 1, "test.k", 1, old.configuration.key, "t1", measured.status.value, json.dumps(measured.samples),
-            measured.error, measured.build_seconds, "", old.when, old.run, old.host, "l1=1", "s", "alone", 2.0))
-    connection.commit()
-    connection.close()
 
 
 @pytest.fixture
@@ -111,7 +82,7 @@ def test_a_journal_keeps_them_and_refuses_damaged_ones(journal: Path) -> None:
 def test_a_journal_of_version_2_is_read_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     old = [record(1, resources=None), record(2, Status.TIMEOUT, None), record(1, resources=None, run="final")]
-    write_version_2(path, old)
+    write_old_journal(path, 2, old, DEVICE)
     old = [replace(one, machine="l1=1", session="s", stage="alone", budget=2.0) for one in old]
     for _ in range(2):  # migrated, then as it is
         with Journal(path) as opened:
@@ -125,7 +96,7 @@ def test_a_journal_of_version_2_is_read_and_goes_on(tmp_path: Path) -> None:
 
 def test_a_migration_from_version_2_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
-    write_version_2(path, [record(1)])
+    write_old_journal(path, 2, [record(1)], DEVICE)
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE repeats ADD COLUMN resources TEXT")  # so that the second statement fails
     connection.commit()

@@ -18,26 +18,11 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
+from tests.support.old_journals import write_old_journal
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("tile", (1, 2, 4)), Parameter("order", ("mn", "nm"))), (), ())
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
-
-
-VERSION_1 = """
-    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE trials (COLUMNS, UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain));
-    CREATE TABLE repeats (COLUMNS);
-    CREATE INDEX repeats_by_problem ON repeats (problem, device);
-    PRAGMA application_id = 0x73717475;
-    PRAGMA user_version = 1;
-    PRAGMA journal_mode = WAL;
-""".replace("COLUMNS", """
-    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
-    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
-    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
-    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL""")
 
 
 def record(tile: int = 1, seconds: float = 1e-3, **changes: Any) -> Record:
@@ -116,23 +101,9 @@ def test_what_is_measured_again_is_kept_beside_the_trial(path: Path) -> None:
         assert [one.run for one in journal.records(run="verify")] == ["verify"]
 
 
-def write_version_1(path: Path, records: list[Record]) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(VERSION_1)
-    connection.execute("INSERT INTO problems VALUES (1, ?, ?)", (PROBLEM.key, json.dumps(PROBLEM.to_json())))
-    connection.execute("INSERT INTO devices VALUES (1, ?, ?)", (DEVICE.key, json.dumps(DEVICE.to_json())))
-    for one in records:
-        table, measured = "repeats" if one.run == "verify" else "trials", one.measurement
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * 15)})", (
-            None, 1, 1, "test.k", 1, one.configuration.key, "t1", measured.status.value,
-            json.dumps(measured.samples), measured.error, measured.build_seconds, "", one.when, one.run, one.host))
-    connection.commit()
-    connection.close()
-
-
 def test_a_journal_of_version_1_is_read_and_goes_on(path: Path) -> None:
     old = [record(), record(2), record(run="verify")]
-    write_version_1(path, old)
+    write_old_journal(path, 1, old, DEVICE)
     for _ in range(2):  # migrated, then as it is
         with Journal(path) as journal:
             assert list(journal.records()) == old
@@ -150,7 +121,7 @@ def test_a_journal_that_cannot_be_written_is_read_in_this_version_and_else_says_
     newer = path.with_name("newer.sqlite")
     with Journal(newer) as journal:
         journal.add(record())
-    write_version_1(path, [record()])
+    write_old_journal(path, 1, [record()], DEVICE)
     connect = sqlite3.connect
 
     def read_only(database: Path | str, **options: Any) -> sqlite3.Connection:
