@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from hypothesis import assume
@@ -17,6 +17,19 @@ from seqtune.tuner.backends.backend import Backend
 from seqtune.tuner.measuring.reference import make_operands, reference
 
 ROUND_WITHIN = ("llvm.attention_bf16",)  # families that round numbers before the output: here the weights of the values
+
+
+def launch(backend: Backend, family: Kernel, problem: Problem, configuration: Configuration,
+           operands: Mapping[str, Array]) -> Array:
+    """The output of one launch on poisoned buffers, whatever numbers it holds."""
+    executable = backend.build(problem, family, configuration)
+    try:
+        executable.load(operands)
+        executable.poison()
+        executable.run()
+        return executable.outputs()["y"]
+    finally:
+        executable.close()
 
 
 def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Configuration,

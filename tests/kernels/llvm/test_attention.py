@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.attention_views import AttentionViews
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
@@ -22,7 +20,7 @@ from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands, reference
-from tests.support.exactness import answer, check
+from tests.support.exactness import answer, check, launch
 from tests.support.llvm import DEVICES, needs_llvm
 from tests.support.oddities import odd_problems
 
@@ -54,16 +52,6 @@ def test_every_problem_of_a_network_has_a_kernel_and_a_space_worth_searching() -
             assert all(4 <= len(space) <= 6000 for space in spaces), problem.brief()
 
 
-def run(backend: LLVMBackend, problem: Problem, configuration: Configuration, operands: Mapping[str, Array]) -> Array:
-    executable = backend.build(problem, kernel(configuration.kernel), configuration)
-    executable.load(operands)
-    executable.poison()
-    executable.run()
-    y = executable.outputs()["y"]
-    executable.close()
-    return y
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 class TestSpecialNumbers:
     @staticmethod
@@ -80,7 +68,7 @@ class TestSpecialNumbers:
         operands["mask"][0, 3] = -np.inf
         operands["mask"][0, 5] = np.finfo(np.float32).min  # Hugging Face's mask: all scores are then equal
         operands["mask"][0, 7, 1:] = -np.inf
-        y = run(backend, problem, configuration, operands)[0, 0]
+        y = launch(backend, kernel(configuration.kernel), problem, configuration, operands)[0, 0]
         assert (y[3] == 0).all()
         assert np.allclose(y[5], operands["v"][0, 0].mean(axis=0), atol=1e-5)
         assert np.allclose(y[7], operands["v"][0, 0, 0], atol=1e-6)
@@ -94,7 +82,7 @@ class TestSpecialNumbers:
         operands["q"][0, 0, 4] *= np.float32(1e30)
         operands["q"][0, 0, 6] *= np.float32(1e-40)
         expected = reference(problem, operands)[0, 0]
-        y = run(backend, problem, configuration, operands)[0, 0]
+        y = launch(backend, kernel(configuration.kernel), problem, configuration, operands)[0, 0]
         assert np.isnan(y[2]).all()
         others = [row for row in range(16) if row != 2]
         assert np.abs(y[others] - expected[others]).max() < 1e-5

@@ -25,7 +25,7 @@ from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.devices import device_of
-from tests.support.exactness import answer
+from tests.support.exactness import answer, launch
 from tests.support.oddities import odd_problems
 
 ABLE = [] if llvm.unavailable() else [device for device in llvm.devices() if device.names()["bf16_dots"]]
@@ -59,13 +59,7 @@ def check(backend: LLVMBackend, problem: Problem, seed: int) -> None:
 
 def run(backend: LLVMBackend, problem: Problem, operands: Mapping[str, Array]) -> Array:
     """The output of the default on poisoned buffers."""
-    executable = backend.build(problem, FAMILY, SearchSpace(FAMILY, problem, backend.device).default)
-    executable.load(operands)
-    executable.poison()
-    executable.run()
-    y = executable.outputs()["y"]
-    executable.close()
-    return y
+    return launch(backend, FAMILY, problem, SearchSpace(FAMILY, problem, backend.device).default, operands)
 
 
 @needs_dots

@@ -18,6 +18,8 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 from seqtune.tuner.measuring.timing import Options
+from tests.support.records import DEVICE as LLVM
+from tests.support.records import space_records, write_journal
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
@@ -73,7 +75,6 @@ def test_what_was_measured_again_alone_counts_where_it_was_faster() -> None:
     assert [measurements[configuration].seconds for configuration in (ONE, TWO)] == [1.0, 1.5]
 
 
-LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
 GEMM = ["gemm", "m=16", "n=16", "k=16"]
 
 
@@ -81,11 +82,8 @@ GEMM = ["gemm", "m=16", "n=16", "k=16"]
 def data(tmp_path: Path) -> str:
     """The first 20 configurations of a matrix product, ever faster, on a device that no machine has."""
     space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
-    with Journal(tmp_path / "source.sqlite") as journal:
-        journal.add_device(LLVM)
-        for row in range(20):
-            journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
-                               Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
+    path = write_journal(tmp_path / "source.sqlite", space_records(space, [1e-3 / (row + 1) for row in range(20)]))
+    with Journal(path) as journal:
         Dataset.from_journal(journal).write(tmp_path / "data.parquet")
     return str(tmp_path / "data.parquet")
 

@@ -9,8 +9,6 @@ import pytest
 
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.space import SearchSpace
@@ -20,12 +18,8 @@ from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategies.strategy import SearchContext
-from tests.support.fake_measurer import Fake
+from tests.support.fake_measurer import DEVICE, KERNEL, Fake
 
-DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
-KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("x", tuple(range(10))), Parameter("y", tuple(range(10)))),
-                (Constraint.of("x * y < 50", "too large"),), (("x", 0), ("y", 0)),
-                solves=(Constraint.of("m < 100", "m is too large"),))
 HERE = Problem.make("gemm", m=8, n=8, k=8)
 
 

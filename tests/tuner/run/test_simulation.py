@@ -15,7 +15,7 @@ from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
@@ -27,9 +27,9 @@ from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategies.strategy import SearchContext
 from tests.support.paths import RECORDED as SHARED
 from tests.support.recorded_files import CONFIGURATIONS, milliseconds, write_recorded
+from tests.support.records import DEVICE as LLVM
+from tests.support.records import space_records, write_journal
 from tests.support.seeds import OFFSET
-
-LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
 
 
 @pytest.fixture(scope="module")
@@ -175,13 +175,10 @@ def test_problems_of_one_kernel_have_distinct_names_and_are_each_others_history(
 
 def test_problems_near_the_searched_one_are_left_out_of_the_history(tmp_path: Path) -> None:
     sizes = (16, 18, 64)
-    with Journal(tmp_path / "source.sqlite") as journal:
-        journal.add_device(LLVM)
-        for m in sizes:
-            space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=m, n=16, k=16), LLVM)
-            for row in range(5):
-                journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
-                                   Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
+    spaces_of_sizes = [SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=m, n=16, k=16), LLVM) for m in sizes]
+    records = [record for space in spaces_of_sizes
+               for record in space_records(space, [1e-3 / (row + 1) for row in range(5)])]
+    with Journal(write_journal(tmp_path / "source.sqlite", records)) as journal:
         spaces = recorded_spaces(Dataset.from_journal(journal), "leave-problem-out")
     histories = {recorded.task.problem.size("m"): {other.problem.size("m") for other in recorded.history}
                  for recorded in spaces}
