@@ -21,6 +21,7 @@ from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Choices, Source, Translator
 from tests.support.installation.optional import needs
+from tests.support.learning.translators import small_translator
 
 pytestmark = needs("transformers")  # loaded by the tests alone: it takes a second in each process that collects them
 
@@ -41,8 +42,7 @@ TASKS = [*(Task.of(problem, DEVICE, [DIRECT, SHORT]) for problem in CONVOLUTIONS
 
 @pytest.fixture
 def translator() -> Translator:
-    torch.manual_seed(0)
-    return Translator.of(VOCABULARY, width=32, layers=2, heads=2, hidden=32).eval()
+    return small_translator(VOCABULARY, 32, layers=2).eval()
 
 
 def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:

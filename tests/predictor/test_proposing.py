@@ -15,14 +15,14 @@ from seqtune.predictor.candidate import Confidence
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import WIDE
 
 KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8)), Parameter("unroll", (1, 2, 3))),
                 (), ())
 TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 VOCABULARY = Vocabulary.build([KERNEL], [WIDE])
-CHECKPOINT = TimesModel.of_translator(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
+CHECKPOINT = TimesModel.of_translator(small_translator(VOCABULARY), VOCABULARY)
 
 
 class Backwards:

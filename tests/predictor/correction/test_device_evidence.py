@@ -18,9 +18,9 @@ from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.safe_defaults import SafeDefaults
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
 from tests.support.learning.interruptions import interrupted
 from tests.support.learning.synthetic_ranker import ranker
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, problems, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -47,8 +47,7 @@ def record(task: Task, number: int, measurement: Measurement) -> Record:
 
 def checkpoint() -> TimesModel:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
-    translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return TimesModel.of_translator(translator, vocabulary, ranker=ranker())
+    return TimesModel.of_translator(small_translator(vocabulary), vocabulary, ranker=ranker())
 
 
 @pytest.fixture

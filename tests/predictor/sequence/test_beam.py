@@ -22,7 +22,7 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.sequence.beam import Allowed, Grammar, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.translator import Translator
+from tests.support.learning.translators import small_translator
 from tests.support.tasks import task_of
 
 TOYS = (
@@ -169,8 +169,7 @@ def test_thousands_of_random_sentences_are_valid_and_none_dead_ends() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_thousands_of_model_driven_sentences_are_valid_and_none_is_missing(seed: int) -> None:
-    torch.manual_seed(seed)
-    translator = Translator.of(VOCABULARY, width=32, layers=1, hidden=32, heads=2)
+    translator = small_translator(VOCABULARY, 32, seed)
     with torch.no_grad():
         translator.decoded.weight.mul_(10)  # sharper probabilities, as after training
     decoded = 0
@@ -252,8 +251,7 @@ def test_the_same_answer_every_time_and_ties_go_by_kernel_and_row() -> None:
 
 
 def test_many_problems_at_once_get_what_each_gets_alone() -> None:
-    torch.manual_seed(0)
-    model = TranslatorWords(Translator.of(VOCABULARY, width=32, layers=1, hidden=32, heads=2), VOCABULARY)
+    model = TranslatorWords(small_translator(VOCABULARY, 32), VOCABULARY)
     for candidates, task in zip(beam_search_many(model, CASES, 4, 4), CASES, strict=True):
         alone = beam_search(model, task, 4, 4)
         assert [one.log_probability for one in candidates] == pytest.approx(

@@ -10,7 +10,7 @@ from seqtune.predictor.times.examples import make_examples, vocabulary_of
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.targets import TargetSentences
-from seqtune.predictor.times.translator import Translator
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -20,7 +20,7 @@ def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_th
     tasks = measured_tasks(data(8, held_out=1, sampled=80), held_out=False)[:6]
     vocabulary = vocabulary_of(tasks)
     examples = make_examples(tasks, None, vocabulary, TrainingOptions(), [])
-    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64, judge=16).eval()
+    model = small_translator(vocabulary, 32, hidden=64, judge=16).eval()
     generator = np.random.default_rng(0)
     targets = TargetSentences.joined([example.tree.sample(generator, 2, 0.0) for example in examples])
     about = [example.source for example in examples], targets

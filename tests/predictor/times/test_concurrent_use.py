@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -12,22 +11,17 @@ from seqtune.kernels.spaces import value_tables
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays import numpy_translator
 from seqtune.predictor.times.arrays.numpy_translator import FactVectors, NumpyTranslator
-from seqtune.predictor.times.translator import Translator
 from tests.support.learning.interruptions import interrupted
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
 
 VOCABULARY = Vocabulary.build([DIRECT], [WIDE, MIDDLE])
 FIRST, SECOND = parse_problem("conv2d c=16 h=14 k=32 r=3"), parse_problem("conv2d c=30 h=28 k=48 r=5")
 
 
-def _translator() -> Translator:
-    torch.manual_seed(0)
-    return Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16)
-
-
 @pytest.fixture
 def arrays() -> NumpyTranslator:
-    model = _translator()
+    model = small_translator(VOCABULARY)
     return NumpyTranslator(model.size, model.arrays(), VOCABULARY)
 
 
@@ -40,7 +34,7 @@ def test_the_vectors_of_a_query_stay_its_own(arrays: NumpyTranslator, remembered
 
 
 def test_the_vectors_of_facts_stay_their_own() -> None:
-    read = FactVectors(_translator().arrays(), VOCABULARY, most=3).read
+    read = FactVectors(small_translator(VOCABULARY).arrays(), VOCABULARY, most=3).read
     alone = read([(FIRST, WIDE)])[0]
     vectors, *_ = interrupted(lambda: read([(FIRST, WIDE)]), lambda: read([(SECOND, MIDDLE)]), numpy_translator)
     assert np.array_equal(vectors, alone)

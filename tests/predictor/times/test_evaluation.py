@@ -25,10 +25,10 @@ from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluat
 from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
-from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.compared_times import ComparedTimes
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import Data, data, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel", "few_trees")
@@ -37,12 +37,8 @@ DATA = data(10, held_out=4, sampled=80)
 
 
 def _checkpoint() -> TimesModel:
-    import torch
-
-    torch.manual_seed(0)
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    translator = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
-    return TimesModel.of_translator(translator.eval(), vocabulary)
+    return TimesModel.of_translator(small_translator(vocabulary, 32, hidden=64).eval(), vocabulary)
 
 
 def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:

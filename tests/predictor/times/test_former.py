@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from seqtune.api import predict
 from seqtune.api.bulk import predict_many
@@ -27,9 +26,9 @@ from seqtune.predictor.model import cached_model
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, data, problems
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -46,11 +45,9 @@ def task(device: Device) -> Task:
 def tiny(seed: int, former: TimesModel | None = None, *devices: Device, kernels: tuple[Kernel, ...] = (DIRECT,)
          ) -> TimesModel:
     """An untrained checkpoint, retrained for the devices by its own account."""
-    torch.manual_seed(seed)
     vocabulary = Vocabulary.build(kernels, [WIDE])
-    translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
-    return replace(TimesModel.of_translator(translator, vocabulary, seed=seed), former=former,
-                   retrained_for=frozenset(device.key for device in devices))
+    model = TimesModel.of_translator(small_translator(vocabulary, seed=seed), vocabulary, seed=seed)
+    return replace(model, former=former, retrained_for=frozenset(device.key for device in devices))
 
 
 BASE = tiny(0)

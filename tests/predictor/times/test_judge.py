@@ -13,8 +13,9 @@ from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.times.judge import list_loss
 from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.targets import ESTIMATED, PrefixTree
-from seqtune.predictor.times.translator import Listed, Source, Translator
+from seqtune.predictor.times.translator import Listed, Source
 from tests.support.devices import device_of
+from tests.support.learning.translators import small_translator
 
 CPU = device_of("llvm")
 PROBLEM = Problem.make("gemm", m=64, n=96, k=32)
@@ -63,9 +64,8 @@ def test_a_small_space_leaves_padding_of_weight_0() -> None:
 
 
 def test_the_judge_learns_to_order_a_landscape() -> None:
-    torch.manual_seed(0)
     vocabulary, task, tree = landscape_of(len(Task.of(PROBLEM, CPU)))
-    model = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16, judge=24, dropout=0.0)
+    model = small_translator(vocabulary, judge=24, dropout=0.0)
     source = Source.of(SourceBatch.of([vocabulary.source(task.problem, task.device)]))
     optimizer, generator = torch.optim.Adam(model.parameters(), 3e-3), np.random.default_rng(0)
 
@@ -88,9 +88,8 @@ def test_the_judge_learns_to_order_a_landscape() -> None:
 
 
 def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
-    torch.manual_seed(1)
     vocabulary, task, _ = landscape_of(8)
-    model = Translator.of(vocabulary, width=16, layers=2, heads=2, hidden=16, judge=24).eval()
+    model = small_translator(vocabulary, seed=1, layers=2, judge=24).eval()
     checkpoint = TimesModel.of_translator(model, vocabulary)
     assert checkpoint.judge is not None
     numbers = np.random.default_rng(0).permutation(len(task))[:50]

@@ -25,8 +25,8 @@ from seqtune.predictor.checkpoint_folder import LARGEST_JSON, LARGEST_WEIGHTS, f
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
 from tests.support.interpreter import loaded_after
+from tests.support.learning.translators import small_translator
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd")
@@ -38,9 +38,8 @@ VOCABULARY = Vocabulary.build([KERNEL], [DEVICE])
 
 
 def made(seed: int = 0) -> TimesModel:
-    torch.manual_seed(seed)
-    model = Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32)
-    return TimesModel.of_translator(model, VOCABULARY, {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
+    return TimesModel.of_translator(small_translator(VOCABULARY, 32, seed), VOCABULARY,
+                                    {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
 
 
 @pytest.fixture
@@ -241,8 +240,7 @@ def test_a_kernel_that_is_newer_than_the_training_leaves_the_others_in_the_task(
     for trained, expected in (([direct], [direct]), ([direct, grouped], [direct, grouped]),
                               ([kernel("llvm.gemm")], [direct, grouped])):
         vocabulary = Vocabulary.build(trained, [device])
-        model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=32)
-        checkpoint = TimesModel.of_translator(model, vocabulary, {}, {}, 0)
+        checkpoint = TimesModel.of_translator(small_translator(vocabulary, 32), vocabulary, {}, {}, 0)
         assert list(checkpoint.task(problem, device).kernels) == expected
 
 

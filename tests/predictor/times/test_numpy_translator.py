@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
+from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
 from seqtune.predictor.times.arrays.word_vectors import shapes
@@ -24,6 +18,7 @@ from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.translator.dimensions import Dimensions
 from seqtune.predictor.translator.numpy_layers import Linear
+from tests.support.learning.translators import Compared, draw_norms, small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
 
 GEMMS = ("gemm m=64 n=48 k=20", "gemm m=1 n=1000 k=512 trans_b=yes")
@@ -42,43 +37,12 @@ VOCABULARY = Vocabulary.build(KERNELS, [WIDE])
 TASKS = [Task.of(parse_problem(text), device, KERNELS) for text in CONVOLUTIONS + GEMMS for device in (WIDE, MIDDLE)]
 
 
-class Compared:
-    """A source of next words that compares the log-probabilities of the PyTorch model and of its arrays."""
-
-    def __init__(self, **size: int) -> None:
-        torch.manual_seed(0)
-        self.vocabulary = VOCABULARY
-        self.model = Translator.of(VOCABULARY, **size)
-        for name, weight in self.model.named_parameters():
-            if "norm" in name or "coded" in name:  # training starts them at ones and zeros
-                torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
-        self._model = TranslatorWords(self.model, VOCABULARY)
-        self._arrays = NumpyTranslator(self.model.size, self.model.arrays(), VOCABULARY)
-        self.worst, self.compared = 0.0, 0
-
-    def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
-        return self._compare(self._model.start(queries, allowed), self._arrays.start(queries, allowed), allowed)
-
-    def advance(self, state: Any, words: Allowed, allowed: Allowed) -> tuple[Any, Scores]:
-        return self._compare(self._model.advance(state[0], words, allowed),
-                             self._arrays.advance(state[1], words, allowed), allowed)
-
-    def _compare(self, model: tuple[Any, Scores], arrays: tuple[Any, Scores], allowed: Allowed) -> tuple[Any, Scores]:
-        differences = np.abs(log_probabilities(model[1], allowed) - log_probabilities(arrays[1], allowed))
-        self.worst = max(self.worst, float(differences.max()))
-        self.compared += len(differences)
-        return (model[0], arrays[0]), model[1]
-
-
-def log_probabilities(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
-    """The log-probabilities among the words that may follow the same hypothesis."""
-    rows = [scores[allowed.after == hypothesis].astype(np.float64) for hypothesis in np.unique(allowed.after)]
-    return np.concatenate([row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in rows])
-
-
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
-    compared = Compared(**size)
+    torch.manual_seed(0)
+    model = Translator.of(VOCABULARY, **size)
+    draw_norms(model)
+    compared = Compared(TranslatorWords(model, VOCABULARY), NumpyTranslator(model.size, model.arrays(), VOCABULARY))
     beam_search_many(compared, TASKS, 20, 20)  # many problems at once, with sources of different lengths
     for task in TASKS[::3]:
         beam_search_many(compared, [task], 20, 20)
@@ -87,7 +51,7 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
 
 
 def test_a_known_fact_is_remembered_and_changes_nothing() -> None:
-    model = Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16)
+    model = small_translator(VOCABULARY)
     words = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
     first, again = (beam_search_many(words, TASKS[:1], 4, 4) for _ in range(2))
     assert first == again

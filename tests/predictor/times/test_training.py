@@ -26,6 +26,7 @@ from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.translator import Source, Translator
 from seqtune.predictor.training.loop import Progress, schedule
 from tests.support.learning.short_training import DATA, QUICK, train
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import Data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -43,9 +44,7 @@ def _weights(checkpoint: TimesModel) -> torch.Tensor:
 @pytest.mark.slow
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    torch.manual_seed(0)
-    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
-    untrained = TimesModel.of_translator(model, vocabulary)
+    untrained = TimesModel.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
     reports: list[Progress] = []
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
@@ -23,11 +22,11 @@ from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.times.examples import vocabulary_of
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays
 from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
 from seqtune.tuner.cost_models.features import features
+from tests.support.learning.translators import small_translator
 from tests.support.synthetic import data, registered
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -41,9 +40,7 @@ VOCABULARY = vocabulary_of(TRAINING)
 
 
 def made(ranker: Ranker | None = RANKER) -> TimesModel:
-    torch.manual_seed(0)
-    translator = Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32)
-    return TimesModel.of_translator(translator.eval(), VOCABULARY, ranker=ranker)
+    return TimesModel.of_translator(small_translator(VOCABULARY, 32).eval(), VOCABULARY, ranker=ranker)
 
 
 def test_the_arrays_say_what_xgboost_says() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
@@ -15,8 +14,8 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.model import TimesModel
-from seqtune.predictor.times.translator import Translator
 from tests.support.learning.compiled_predictor import STRICT, compiler
+from tests.support.learning.translators import small_translator
 
 CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2, vector_bits=256, vector_registers=16,
              l1_bytes=32768, l2_bytes=524288, l3_bytes=1 << 24, peak_gflops=90.0, bandwidth_gbs=20.0)
@@ -35,8 +34,7 @@ def library_checkpoint(library: Library, device: Device) -> TimesModel:
 
 def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> TimesModel:
     vocabulary = Vocabulary.build(families, [device])
-    torch.manual_seed(5)
-    model = Translator.of(vocabulary, width=32, layers=2, decoder_layers=1, heads=2, hidden=48, judge=judge)
+    model = small_translator(vocabulary, 32, seed=5, layers=2, decoder_layers=1, hidden=48, judge=judge)
     return TimesModel.of_translator(model, vocabulary)
 
 
