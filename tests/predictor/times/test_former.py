@@ -155,7 +155,7 @@ def test_predictions_of_one_problem_and_of_many_and_their_evidence_are_of_the_la
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LAYERED.save(tmp_path / "toy")
     asked: list[int] = []
-    for module in ("predictor.answering", "bulk"):
+    for module in ("predictor.answering", "api.bulk"):
         monkeypatch.setattr(f"seqtune.{module}.device_evidence", lambda model, *others: asked.append(model.seed))
     for device, layer in zip(DEVICES, (BASE, NARROWER, LAYERED), strict=True):
         wanted = [candidate.configuration for candidate in layer.on(device).propose([task(device)], 3)[0]]
