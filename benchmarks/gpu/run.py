@@ -142,7 +142,7 @@ class Run:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
-            raise SeqtuneError(f"cannot use the folder {self.folder}: {reason(error)}; --out names another") from None
+            raise MisuseError(f"cannot use the folder {self.folder}: {reason(error)}; --out names another") from None
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

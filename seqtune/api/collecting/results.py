@@ -66,16 +66,18 @@ class Collected:
     """The result of collecting: a folder with a journal, and the data set of all its records."""
 
     folder: Path
-    data: Path | None  # the data set; None if nothing is measured yet
-    records: int
+    data: Path | None  # the data set; None if it does not hold all records of the journal, as after a kill
+    records: int  # of the journal
     problems: int
     devices: tuple[CollectedDevice, ...]
     interrupted: bool = False  # whether Ctrl-C or SIGTERM stopped the call
 
     def conclusion(self) -> str:
         """A line for each device, and one about the data set."""
-        written = (f"{self.data}: {self.records} records of {self.problems} problems" if self.data is not None
-                   else f"{self.folder}: nothing is measured yet")
+        counts = f"{self.records} records of {self.problems} problems"
+        written = (f"{self.folder}: nothing is measured yet" if not self.records
+                   else f"{self.data}: {counts}" if self.data is not None
+                   else f"{self.folder}: {counts} in the journal; the next call that measures writes the data set")
         return "\n".join((*(device.text for device in self.devices), written))
 
     def to_json(self) -> dict[str, Any]:

@@ -67,9 +67,7 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     splits = _splits(problems, devices, held_out)
     for device, split in splits.items():
         _check_measurable(device, split, checkpoint)
-    check_folder(folder)
-    if status and not (folder / JOURNAL).exists():
-        raise MisuseError(f"nothing is collected in {folder} yet; leave out --status")
+    _check_collection(folder, status)
     folder.mkdir(exist_ok=True)
     collected: list[CollectedDevice] = []
     interrupted = False
@@ -105,6 +103,20 @@ def _splits(problems: object, devices: object, held_out: bool) -> dict[Device, P
     wanted = None if problems is None else as_problems(problems)
     return {device: split_for(device, wanted, held_out, complete=index == 0 or device.backend == "opencl")
             for index, device in enumerate(_named(devices) or default_devices())}
+
+
+def _check_collection(folder: Path, status: bool) -> None:
+    """Check before anything is measured that the folder is a collection, or can become one. Raises MisuseError."""
+    measured, begun = folder / MEASURED, (folder / JOURNAL).exists()
+    if status:
+        if not begun:
+            raise MisuseError(f"nothing is collected in {folder} yet; leave out --status")
+        return
+    check_folder(folder)
+    if measured.exists() and not measured.is_file():
+        raise MisuseError(f"{measured} is not a regular file and cannot be replaced; --out names another folder")
+    if measured.exists() and not begun:
+        raise MisuseError(f"{measured} exists, but no journal of a collection beside it; --out names another folder")
 
 
 def _named(devices: object) -> list[Device]:
@@ -188,5 +200,6 @@ def _written(folder: Path, journal: Journal, devices: Sequence[CollectedDevice],
     measured = folder / MEASURED
     if write and len(data):
         data.write(measured)
-    return Collected(folder, measured if measured.exists() else None, len(data), len(data.problems()), tuple(devices),
+    complete = measured.is_file() and len(Dataset.read(measured)) == len(data)  # a killed call has not written it
+    return Collected(folder, measured if complete else None, len(data), len(data.problems()), tuple(devices),
                      interrupted)
