@@ -272,6 +272,9 @@ class Journal:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xff == sqlite3.SQLITE_READONLY:  # the low byte of an extended code is its kind
+                raise FormatError(
+                    f"cannot write the journal {self.path}: {error}; --journal PATH names another") from None
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
         except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise FormatError(f"the journal {self.path} is damaged: {one_line(error)}") from None

@@ -51,6 +51,13 @@ def test_records_come_back_as_they_were(path: Path) -> None:
         assert journal.problems() == [PROBLEM, recorded.problem]
 
 
+def test_a_record_for_a_journal_of_somebody_else_is_refused_with_what_to_do(path: Path) -> None:
+    Journal(path).close()
+    with Journal(path, connect=lambda path: sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as journal, \
+            pytest.raises(FormatError, match=r"cannot write the journal .*; --journal PATH names another"):
+        journal.add(record())
+
+
 def test_a_trial_is_kept_once_and_the_first_stays(path: Path) -> None:
     with Journal(path) as journal:
         assert journal.add(record(seconds=1.0))
