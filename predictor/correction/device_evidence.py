@@ -53,6 +53,8 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
     from seqtune.data.journal.journal import default_path
 
     path = default_path() if journal is None else Path(journal)
+    if journal is not None and path.is_dir():
+        raise FormatError(f"{path} is a folder, not a journal")
     if predictor.ranker is None or not (path.is_file() and path.stat().st_size):
         return None
     key = (str(path), _stamp(path), device, id(predictor.ranker), verified)

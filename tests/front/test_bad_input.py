@@ -170,6 +170,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a pipe as a journal": (["tune", *GEMM, "--trials", "3", "--journal", "{}/pipe"], "no regular file"),
     "a pipe as an output": (
         ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "not a regular file"),
+    "a folder as a journal of evidence": (["predict", *GEMM, "--journal", "{}"], "is a folder, not a journal"),
     "a journal in no folder": (["tune", *GEMM, "--trials", "3", "--journal", "{}/none/j.sqlite"], "does not exist"),
     "a journal where none can be made": (
         ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "--journal PATH names"),
