@@ -22,7 +22,7 @@ class JournalFile:
         self.size = 0  # bytes at the last check
 
     def fault(self) -> str | None:
-        """What happened to the file since it was opened, such as its deletion, or None; takes a few microseconds."""
+        """The change of the file since it was opened, such as its deletion; None without one. Takes microseconds."""
         try:
             status = os.stat(self.path)
         except OSError:

@@ -28,7 +28,17 @@ from ..record import COMPARED, VERIFIED, Measurement, Record, Status
 from .batches import JournalBatch
 from .file import JournalFile, integrity_fault, rescue
 from .rows import ROWS, BatchReader, object_of, problem_of
-from .schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
+from .schema import (
+    FIELDS,
+    check_header,
+    check_regular,
+    check_schema,
+    check_tables,
+    create,
+    migrate,
+    open_connection,
+    primary_code,
+)
 
 CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
 CHECKED_BYTES = 4_000  # bytes of the file for each record before a check: at most 0.04 ms a record for any size
@@ -54,10 +64,7 @@ class Journal:
         self._checked_every = checked_every
         self.path = Path(path) if path is not None else default_path()
         try:
-            if self.path.is_dir():
-                raise FormatError(f"{self.path} is a folder, not a journal")
-            if self.path.exists() and not self.path.is_file():
-                raise FormatError(f"{self.path} is no regular file, so no journal")
+            check_regular(self.path)
             if self.path.exists() and self.path.stat().st_size:
                 check_header(self.path)
                 with self._reading():
@@ -272,7 +279,7 @@ class Journal:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xff == sqlite3.SQLITE_READONLY:  # the low byte of an extended code is its kind
+            if primary_code(error) == sqlite3.SQLITE_READONLY:
                 raise FormatError(
                     f"cannot write the journal {self.path}: {error}; --journal PATH names another") from None
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None

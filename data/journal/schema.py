@@ -98,6 +98,19 @@ def check_tables(path: Path) -> None:
             connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
 
 
+def primary_code(error: sqlite3.OperationalError) -> int:
+    """SQLite's primary result code, such as SQLITE_READONLY: the low byte of the extended one."""
+    return error.sqlite_errorcode & 0xff
+
+
+def check_regular(path: Path) -> None:
+    """Check that the path of a journal is a regular file, or free. Raises FormatError."""
+    if path.is_dir():
+        raise FormatError(f"{path} is a folder, not a journal")
+    if path.exists() and not path.is_file():
+        raise FormatError(f"{path} is no regular file, so no journal")
+
+
 def open_connection(path: Path) -> sqlite3.Connection:
     """Connect to a journal; every statement is its own transaction. A journal that cannot be written is only read.
 
@@ -108,7 +121,7 @@ def open_connection(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(os.path.abspath(path), timeout=30.0, isolation_level=None)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xff not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        if primary_code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
         connection = _read_only(path)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
@@ -154,7 +167,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     try:
         _migrate(connection)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xff != sqlite3.SQLITE_READONLY:  # the low byte is the primary code
+        if primary_code(error) != sqlite3.SQLITE_READONLY:
             raise
         connection.close()
         raise FormatError(f"the journal {path} has the format of version {version} and cannot be written; copy it to a "

@@ -51,10 +51,11 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
     that was named raises FormatError or SeqtuneError.
     """
     from seqtune.data.journal.journal import default_path
+    from seqtune.data.journal.schema import check_regular
 
     path = default_path() if journal is None else Path(journal)
-    if journal is not None and path.is_dir():
-        raise FormatError(f"{path} is a folder, not a journal")
+    if journal is not None:
+        check_regular(path)
     if predictor.ranker is None or not (path.is_file() and path.stat().st_size):
         return None
     key = (str(path), _stamp(path), device, id(predictor.ranker), verified)

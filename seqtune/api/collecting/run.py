@@ -198,8 +198,11 @@ def _written(folder: Path, journal: Journal, devices: Sequence[CollectedDevice],
                   "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
     data = Dataset.from_journal(journal, provenance, [problem.key for problem in problems().held_out])
     measured = folder / MEASURED
-    if write and len(data):
-        data.write(measured)
-    complete = measured.is_file() and len(Dataset.read(measured)) == len(data)  # a killed call has not written it
+    if write:
+        complete = len(data) > 0
+        if complete:
+            data.write(measured)
+    else:  # a call that was killed has not written the last records
+        complete = measured.is_file() and len(Dataset.read(measured)) == len(data)
     return Collected(folder, measured if complete else None, len(data), len(data.problems()), tuple(devices),
                      interrupted)

@@ -1,4 +1,4 @@
-"""What tests give the verification of networks in place of the machine: loads, times, verdicts."""
+"""Fakes of loads, times and verdicts, which replace the machine in tests of the verification of networks."""
 
 from __future__ import annotations
 
