@@ -188,6 +188,15 @@ def locked_problems() -> tuple[Problem, ...]:
     return tuple(sorted(chosen, key=lambda problem: KINDS.index(kind_of(problem))))
 
 
+def traits_of(problem: Problem) -> tuple[str, ...]:
+    """Properties that problems of every kind can have: "NHWC", "epilogue" (bias or ReLU) and "batch" (above 1)."""
+    features = dict(problem)
+    traits = {"NHWC": features.get("layout") == "NHWC",
+              "epilogue": features.get("bias") == "yes" or features.get("activation") == "relu",
+              "batch": problem.type == "conv2d" and features.get("n") != 1}
+    return tuple(name for name, holds in traits.items() if holds)
+
+
 def _in_both_layouts(problem: Problem) -> Iterator[Problem]:
     yield problem
     if problem.type == "conv2d":

@@ -27,9 +27,9 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import OneLineParser, minutes, positive
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, markdown, today
-from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems
+from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems, traits_of
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.predictor.times import shares
 from seqtune.predictor.times.shares import OURS, Outcome

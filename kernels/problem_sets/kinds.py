@@ -44,15 +44,6 @@ def kind_of(problem: Problem) -> str:
     return "1x1" if r == 1 else "3x3" if r <= 3 else "5x5"
 
 
-def traits_of(problem: Problem) -> tuple[str, ...]:
-    """Properties that problems of every kind can have: "NHWC", "epilogue" (bias or ReLU) and "batch" (above 1)."""
-    features = dict(problem)
-    traits = {"NHWC": features.get("layout") == "NHWC",
-              "epilogue": features.get("bias") == "yes" or features.get("activation") == "relu",
-              "batch": problem.type == "conv2d" and features.get("n") != 1}
-    return tuple(name for name, holds in traits.items() if holds)
-
-
 def spread_over_kinds(problems: Iterable[Problem], seed: int = 0) -> list[Problem]:
     """The distinct problems in a seeded order: one of each kind, then the next of each, until none is left."""
     shuffled = sorted(dict.fromkeys(problems), key=lambda problem: zlib.crc32(problem.key.encode(), seed))

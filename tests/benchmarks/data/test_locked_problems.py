@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-from benchmarks.data.locked_problems import LEAST, locked_problems
+from benchmarks.data.locked_problems import LEAST, locked_problems, traits_of
 from seqtune.kernels.problem_sets.collected import further_training, problems
-from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
+from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
 
