@@ -24,7 +24,7 @@ from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs
 
-NEED_TORCH = ("miopen_paper", "networks")
+NEED_TORCH = ("miopen_paper", "networks", "predicted_layers")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -109,6 +109,8 @@ def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ("latency", "--problems"), ("latency", "--times"), ("layers", "--rounds"), ("networks", "--threads")])
 @pytest.mark.parametrize("number", ["0", "many"])
 def test_counts_are_above_0(program: str, option: str, number: str, programs: Programs) -> None:
+    if program in NEED_TORCH:
+        skip_without("torch")
     done = programs.run("benchmarks", program, option, number)
     assert done.returncode == 2
     assert "above 0" in done.stderr.splitlines()[-1]

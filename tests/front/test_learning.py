@@ -34,6 +34,7 @@ from seqtune.predictor.times.model import TimesModel
 from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
+from tests.support.installation.optional import skip_without
 from tests.support.records import space_records, write_journal
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
@@ -86,6 +87,7 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     assert ({task.problem for task in shipped.training}, shipped.held_out) == (
         {*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
     assert (shipped.left_out, shipped.near_training) == (1, ())
+    skip_without("torch")
     few = written(tmp_path / "few.parquet", [*LAYERS[4:6], TWIN], held_out=[TWIN])
     told: list[str] = []
     with pytest.raises(MisuseError, match="2 problems to learn from"):

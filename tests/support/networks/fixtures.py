@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from seqtune.errors import is_installed
 from seqtune.kernels.devices.device import Device
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Run PyTorch's own operations on one thread: on a busy machine two threads wait for each other."""
+    """Run PyTorch's own operations on one thread: on a busy machine two threads wait for each other.
+
+    Steps and plans are also tested without PyTorch.
+    """
+    if not is_installed("torch"):
+        yield
+        return
     import torch
 
     threads = torch.get_num_threads()
@@ -30,9 +37,10 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     """Seed the weights and inputs that a test draws."""
-    import torch
+    if is_installed("torch"):
+        import torch
 
-    torch.manual_seed(0)
+        torch.manual_seed(0)
 
 
 @pytest.fixture
