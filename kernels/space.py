@@ -226,9 +226,12 @@ class SearchSpace:
         """The safe default: the valid configuration nearest to the kernel's declared default."""
         return self.nearest(dict(self.kernel.default))
 
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns of all parameters and derived quantities over all rows, by name; for models and charts."""
-        values = self._values(self.rows)
+    def columns(self, known: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
+        """The columns of all parameters and derived quantities over all rows, by name; for models and charts.
+
+        Derived quantities that are `known` are not computed.
+        """
+        values = self._values(self.rows, known)
         names = [parameter.name for parameter in self.kernel.parameters] + [name for name, _ in self.kernel.derived]
         return {name: values.column(name) for name in names}
 
@@ -242,8 +245,13 @@ class SearchSpace:
         """The tables of derived quantities over the values of parameters; None if the rows were given."""
         return None if self.identity is None else tables_of(self.kernel, self.identity)
 
-    def _values(self, rows: Rows) -> RowValues:
-        return RowValues(self.kernel, self._names, rows, self.tables if len(rows) <= FEW_ROWS else None)
+    @property
+    def names(self) -> Mapping[str, Any]:
+        """The values of the names of problem and device."""
+        return self._names
+
+    def _values(self, rows: Rows, known: Mapping[str, NDArray[Any]] | None = None) -> RowValues:
+        return RowValues(self.kernel, self._names, rows, self.tables if len(rows) <= FEW_ROWS else None, known or {})
 
 
 def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:

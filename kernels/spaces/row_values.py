@@ -16,13 +16,15 @@ from .value_tables import ValueTables, layout_of
 class RowValues:
     """The values of a kernel's names over rows; `names` are those of problem and device.
 
-    A quantity that has a table in `tables`, which belong to the same names, is looked up; others are evaluated.
+    A quantity that has a table in `tables`, which belong to the same names, is looked up; others are evaluated, except
+    the `known` ones.
     """
 
-    def __init__(self, kernel: Kernel, names: Mapping[str, Any], rows: Rows, tables: ValueTables | None) -> None:
+    def __init__(self, kernel: Kernel, names: Mapping[str, Any], rows: Rows, tables: ValueTables | None,
+                 known: Mapping[str, NDArray[Any]]) -> None:
         self._layout, self._names, self._tables = layout_of(kernel), names, tables
         self._indices: NDArray[np.intp] = rows.T.astype(np.intp)  # (parameter, row)
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, Any] = dict(known)
 
     def column(self, name: str) -> NDArray[Any]:
         """The values of a parameter or derived quantity: (row,)."""

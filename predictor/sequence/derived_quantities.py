@@ -6,7 +6,9 @@ parameter in its expression has a value. All rows with that prefix then have the
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 
+from .program import KernelProgram, kernel_program, kinds_of
 from .vocabulary import Vocabulary
 
 MIN_LOG2, MAX_LOG2 = -14.0, 48.0  # log2 is cut here; quantities that are not positive have the minimum
@@ -34,7 +37,15 @@ class ResolvedByRow:
 
     def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
         self._space = space
-        self.by_column = _vocabulary_columns(space.kernel, vocabulary.derived)
+        self._resolving = _resolving(space.kernel, vocabulary.derived)
+        self.by_column = self._resolving.by_column
+
+    @cached_property
+    def _program(self) -> tuple[KernelProgram, NDArray[np.float64] | None]:
+        """The programs of the quantities, and what they read of problem and device; None if they must be evaluated."""
+        program = kernel_program(self._space.kernel, kinds_of(self._space.kernel, self._space.names),
+                                 self._resolving.sets)
+        return program, program.inputs(self._space.names)
 
     def resolve(self, rows: NDArray[np.int64], column: int, quantities: Quantities) -> None:
         """Write what the word in `column` (-1: the kernel's word) resolves into `quantities` (row, derived).
@@ -48,28 +59,57 @@ class ResolvedByRow:
 
     def complete(self, rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
         """All quantities of whole configurations, (row, quantity), and the index of each among the vocabulary's."""
-        return self._computed({name: index for wanted in self.by_column.values() for name, index in wanted.items()},
-                              rows)
+        return self._computed(self._resolving.all, rows)
 
-    def _computed(self, wanted: dict[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
+    def _computed(self, wanted: Mapping[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
         """The index and the values of each numeric quantity; words have no logarithm."""
-        columns = self._space.derived_columns(tuple(wanted), rows)
-        numeric = {wanted[name]: values for name, values in columns.items() if values.dtype.kind in "biuf"}
-        matrix = np.empty((len(numeric), len(rows)))  # one logarithm of all is quicker than one of each
-        for number, values in enumerate(numeric.values()):
-            matrix[number] = values
-        return list(numeric), _rounded_log2(matrix).astype(np.float32).T
+        names, matrix = self._values(tuple(wanted), rows)
+        return [wanted[name] for name in names], _rounded_log2(matrix).astype(np.float32).T
+
+    def _values(self, wanted: tuple[str, ...], rows: NDArray[np.int64]
+                ) -> tuple[Sequence[str], NDArray[np.float64]]:
+        """The names of the numeric quantities and their values, (quantity, row)."""
+        program, inputs = self._program
+        names = program.names(wanted)
+        if names is not None and inputs is not None:
+            values = program.run(wanted, inputs, self._space.rows, rows)
+            if values is not None:
+                return names, values
+        columns = {name: column for name, column in self._space.derived_columns(wanted, rows).items()
+                   if column.dtype.kind in "biuf"}
+        return list(columns), np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
+
+
+def numeric_quantities(space: SearchSpace, rows: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
+    """The derived quantities of some rows that are numbers and have a program, by name."""
+    wanted = tuple(name for name, _ in space.kernel.derived)
+    program = kernel_program(space.kernel, kinds_of(space.kernel, space.names), (wanted,))
+    names, inputs = program.names(wanted), program.inputs(space.names)
+    values = None if names is None or inputs is None else program.run(wanted, inputs, space.rows, rows)
+    return {} if values is None or names is None else dict(zip(names, values, strict=True))
+
+
+class _Resolving(NamedTuple):
+    """The derived quantities of a kernel that a vocabulary has, with their indices in it."""
+
+    by_column: Mapping[int, Mapping[str, int]]  # by the column whose word resolves them
+    all: Mapping[str, int]
+
+    @property
+    def sets(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the quantities that are computed at once."""
+        return tuple(tuple(names) for names in (*self.by_column.values(), self.all))
 
 
 @lru_cache(maxsize=512)
-def _vocabulary_columns(kernel: Kernel, derived: tuple[str, ...]) -> dict[int, dict[str, int]]:
-    """The indices of the vocabulary's derived quantities that the word in each column resolves, by column and name."""
+def _resolving(kernel: Kernel, derived: tuple[str, ...]) -> _Resolving:
+    """The quantities of a kernel among the derived quantities of a vocabulary."""
     index_of = {name: index for index, name in enumerate(derived)}
     columns: dict[int, dict[str, int]] = {}
     for name, column in resolving_columns(kernel).items():
         if name in index_of:
             columns.setdefault(column, {})[name] = index_of[name]
-    return columns
+    return _Resolving(columns, {name: index for wanted in columns.values() for name, index in wanted.items()})
 
 
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from .dimensions import Dimensions
-from .rows import Floats, Matrix, centred
+from .rows import Attended, Floats, Matrix, MatrixTable, Numbers, centred, decode, encode
 
 Tensors = Mapping[str, Floats]  # the state of a network by name
 
@@ -36,19 +36,20 @@ class Linear:
         return cls(np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"])
 
     @cached_property
-    def _matrix(self) -> Matrix:
+    def matrix(self) -> Matrix:
+        """The matrix that multiplies."""
         return Matrix(self.weight, self.bias)
 
     def __call__(self, x: Floats, gelu: bool = False) -> Floats:
         """The result, or gelu of it, for the last axis of x."""
         rows = x if x.ndim == 2 else x.reshape(-1, len(self.weight))
-        result = self._matrix.multiply(rows, self.of_unit, gelu)
+        result = self.matrix.multiply(rows, self.of_unit, gelu)
         return result if x.ndim == 2 else result.reshape(*x.shape[:-1], len(self.bias))
 
     def add_to(self, sums: Floats, x: Floats) -> None:
         """Add the result for rows x (row, in) to `sums` (row, out)."""
         assert not self.of_unit
-        self._matrix.add_to(sums, x)
+        self.matrix.add_to(sums, x)
 
     def after(self, tensors: Tensors, norm: str) -> Linear:
         """The map of rows of length 1 that equals this map of the layer norm of the rows."""
@@ -79,14 +80,33 @@ class NumpyLayer:
 
     def __init__(self, tensors: Tensors, name: str, heads: int, cross: bool) -> None:
         query, pair, out = (Linear.of(tensors, f"{name}.attention.{part}") for part in ("query", "pair", "out"))
-        scale = math.sqrt(heads / query.weight.shape[1])
+        self._heads, scale = heads, math.sqrt(heads / query.weight.shape[1])
         self.words = query.times(scale).joined(pair).after(tensors, f"{name}.norm1")
         self.out = out.centred()
+        self._cross = cross
         if cross:
             self.cross_query = Linear.of(tensors, f"{name}.cross.query").times(scale).after(tensors, f"{name}.norm2")
             self.cross_out = Linear.of(tensors, f"{name}.cross.out").centred()
         self.inner = Linear.of(tensors, f"{name}.feed.0").after(tensors, f"{name}.norm3" if cross else f"{name}.norm2")
         self.outer = Linear.of(tensors, f"{name}.feed.2").centred()
+
+    @cached_property
+    def _table(self) -> tuple[MatrixTable, int]:
+        """The matrices as `rows` reads them, and the number of outputs of the widest one."""
+        parts = [self.words, self.out, *((self.cross_query, self.cross_out) if self._cross else ()), self.inner,
+                 self.outer]
+        return MatrixTable(*(part.matrix for part in parts)), max(len(part.bias) for part in parts)
+
+    def encode(self, x: Floats, starts: Numbers, counts: Numbers) -> None:
+        """Apply a layer of the encoder to rows of sources in place, see `rows.encode`."""
+        table, widest = self._table
+        encode(x, table, starts, counts, self._heads, widest)
+
+    def decode(self, x: Floats, before: Floats, parents: Numbers, source: Attended, owners: Numbers,
+               finished: int) -> tuple[Floats, Floats]:
+        """Apply a layer of the decoder to the words of hypotheses, see `rows.decode`."""
+        table, widest = self._table
+        return decode(x, table, before, parents, source, owners, self._heads, finished, widest)
 
     def feed(self, x: Floats) -> None:
         """Add the feed-forward block to x in place."""

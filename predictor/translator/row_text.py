@@ -14,6 +14,8 @@ from seqtune.kernels.llvm.text.vectors import Vectors, declare_math, float_text
 from seqtune.kernels.llvm.text.writer import Writer, declarations
 
 from .lane_text import LANES, VECTOR, across, dot, first_lanes, lanes, load, store, unit_scale
+from .layer_text import SIGNATURES as LAYER_SIGNATURES
+from .layer_text import layer_text
 from .product_text import SIGNATURE, product_text
 
 # ln of the normal distribution function of -|x| as a polynomial of |x|; the first coefficient is that of |x|^5. It was
@@ -30,13 +32,14 @@ SIGNATURES = {
     "unit": "ptr %x, i64 %rows, i64 %size, ptr %y",
     "centre": "ptr %x, i64 %rows, i64 %size, ptr %y",
     "dots": "ptr %a, i64 %a_pitch, ptr %b, i64 %b_pitch, i64 %rows, i64 %size, ptr %y",
+    **LAYER_SIGNATURES,
 }
 
 
 def text(bits: int) -> str:
     """The module for a CPU whose vectors have `bits` bits; its entries are the keys of `SIGNATURES`."""
     return "\n".join([declarations(LANES), declare_math(LANES), FP32.declare(LANES), product_text(bits), _attend(),
-                      _gelu(), _unit(), _centre(), _dots()])
+                      _gelu(), _unit(), _centre(), _dots(), layer_text()])
 
 
 def _function(write: Writer, name: str) -> str:

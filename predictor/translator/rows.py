@@ -9,6 +9,7 @@ Arrays hold float32. Shapes: R rows, K inputs, N outputs, P positions, W width.
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Matrix:
         self._weight, self._bias = aligned((panels, self.depth, PANEL)), aligned((panels * PANEL,))
         self._weight[...] = padded[:-1].reshape(self.depth, panels, PANEL).transpose(1, 0, 2)
         self._bias[...] = padded[-1]
-        self._addresses = self._weight.ctypes.data, self._bias.ctypes.data
+        self.addresses = self._weight.ctypes.data, self._bias.ctypes.data
 
     def multiply(self, x: Floats, unit: bool = False, gelu: bool = False) -> Floats:
         """x @ weight + bias for x (R, K): (R, N).
@@ -64,9 +65,18 @@ class Matrix:
             y[...] = self._bias[:self.columns] + (y if flags & ADD else 0)
             return
         x = _with_rows(x)
-        weight, bias = self._addresses
+        weight, bias = self.addresses
         _functions()["multiply"](x.ctypes.data, x.strides[0] // 4, len(x), self.depth, weight, bias, y.ctypes.data,
                                  self.columns, flags)
+
+
+class MatrixTable:
+    """The table of matrices that a function of `layer_text` reads."""
+
+    def __init__(self, *matrices: Matrix) -> None:
+        self._matrices = matrices  # the addresses are valid as long as they live
+        self._numbers = np.array([(*matrix.addresses, matrix.depth, matrix.columns) for matrix in matrices], np.int64)
+        self.address: int = self._numbers.ctypes.data
 
 
 def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads: int) -> Floats:
@@ -83,6 +93,86 @@ def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads
                            starts.ctypes.data, counts.ctypes.data, count, heads, width // heads, scratch.ctypes.data,
                            result.ctypes.data)
     return result
+
+
+def encode(x: Floats, table: MatrixTable, starts: Numbers, counts: Numbers, heads: int, widest: int) -> None:
+    """Apply a layer of the encoder to rows x (R, W) in place; row i attends to `counts[i]` rows from `starts[i]` on.
+
+    `widest` is the number of outputs of its widest matrix.
+    """
+    assert x.flags.c_contiguous
+    count, width = x.shape
+    scratch = np.empty(count * (2 * widest + width) + LANES, np.float32)
+    _functions()["encode"](x.ctypes.data, count, heads, table.address, starts.ctypes.data, counts.ctypes.data,
+                           scratch.ctypes.data)
+
+
+class Attended(NamedTuple):
+    """What the rows of several queries may attend to."""
+
+    pairs: Floats  # (P, ...) keys and values of all queries, one after the other
+    starts: Numbers  # (Q,) first position of a query
+    counts: Numbers  # (Q,) positions
+
+
+def decode(x: Floats, table: MatrixTable, before: Floats, parents: Numbers, source: Attended, owners: Numbers,
+           heads: int, finished: int, widest: int) -> tuple[Floats, Floats]:
+    """Apply a layer of the decoder to words x (H, T, W) after earlier ones: the last words (H, finished, W), and pairs.
+
+    `before` (., D, 2 W) has the keys and values of earlier words, and `parents` (H,) the index of each hypothesis in
+    it; the result has them of all words (H, D + T, 2 W). `owners` (H,) are queries of the source.
+    """
+    assert x.flags.c_contiguous
+    assert before.flags.c_contiguous
+    assert finished in (1, x.shape[1])
+    (count, length, width), done = x.shape, before.shape[1]
+    past, y = np.empty((count, done + length, 2 * width), np.float32), np.empty((count, finished, width), np.float32)
+    pairs = _with_rows(source.pairs)
+    scratch = np.empty(count * (length * 2 * widest + finished * (width + 4)) + done + length + len(pairs) + LANES,
+                       np.float32)
+    _functions()["decode"](x.ctypes.data, count, length, finished, done, heads, table.address, before.ctypes.data,
+                           parents.ctypes.data, past.ctypes.data, pairs.ctypes.data, pairs.strides[0] // 4,
+                           source.starts.ctypes.data, source.counts.ctypes.data, owners.ctypes.data,
+                           scratch.ctypes.data, y.ctypes.data)
+    return y, past
+
+
+class Spoken(NamedTuple):
+    """Words of queries: their vectors, and the indices of the vectors of those that are read or scored."""
+
+    vectors: Floats  # (Q, V, W) contiguous: of all target words of each query
+    owners: Numbers  # (H,) query of each hypothesis
+    words: Numbers  # (R,)
+
+
+def read(spoken: Spoken, sums: Floats, table: MatrixTable) -> Floats:
+    """What the decoder reads of a word of each hypothesis (H, W), given the sums of the prefixes' quantities (H, W)."""
+    assert sums.flags.c_contiguous
+    assert sums.shape == (len(spoken.words), spoken.vectors.shape[2])
+    y, scratch = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
+    _functions()["read"](spoken.vectors.ctypes.data, spoken.vectors.shape[1], spoken.owners.ctypes.data,
+                         spoken.words.ctypes.data, sums.ctypes.data, len(sums), table.address, scratch.ctypes.data,
+                         y.ctypes.data)
+    return y
+
+
+def score(last: Floats, spoken: Spoken, after: Numbers, sums: Floats, gain: Floats, offset: Floats,
+          table: MatrixTable, asked: int) -> Floats:
+    """The scores (R,) of words after hypotheses, whose states are `last` (H, W); see `layer_text`.
+
+    `after` (R,) is the hypothesis of each word, `sums` (R, W) what its prefix's quantities add, and `asked` the number
+    of outputs of the first matrix.
+    """
+    assert last.flags.c_contiguous
+    assert sums.flags.c_contiguous
+    (count, width), rows = last.shape, len(after)
+    scores = np.empty(rows, np.float32)
+    scratch = np.empty(count * (asked + width) + rows * asked, np.float32)
+    _functions()["score"](last.ctypes.data, count, table.address, gain.ctypes.data, offset.ctypes.data,
+                          spoken.vectors.ctypes.data, spoken.vectors.shape[1], spoken.owners.ctypes.data,
+                          after.ctypes.data, spoken.words.ctypes.data, sums.ctypes.data, rows, scratch.ctypes.data,
+                          scores.ctypes.data)
+    return scores
 
 
 def gelu(x: Floats) -> Floats:

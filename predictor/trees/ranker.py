@@ -21,6 +21,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 from seqtune.tuner.cost_models.features import FeatureList, features
 
+from ..sequence.derived_quantities import numeric_quantities
 from .cost_trees import Trees
 from .forest import Forest, read_arrays, read_forest
 
@@ -88,7 +89,8 @@ class Ranker:
                 name = space.kernel.name
                 indices = np.flatnonzero((numbers[number] >= part.start) & (numbers[number] < part.stop))
                 if len(indices) and name in self.forests:
-                    table = features(space, numbers[number][indices] - part.start, self.listed)
+                    rows = numbers[number][indices] - part.start
+                    table = features(space, rows, self.listed, numeric_quantities(space, rows))
                     if table.shape[1] != self.features[name]:
                         raise CheckpointError(
                             f"the checkpoint's trees of {name} have {self.features[name]} features, this version "

@@ -41,13 +41,14 @@ Table = NDArray[np.float32]  # (row, feature)
 Columns = Mapping[str, NDArray[Any]]  # by parameter or derived quantity, (row,) each
 
 
-def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios") -> Table:
+def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios",
+             known: Columns | None = None) -> Table:
     """The features of some rows of a space, in any order (None: of all); all spaces of a kernel family have the same.
 
-    Features that depend on the device come last.
+    Features that depend on the device come last. Derived quantities that are `known` are not computed.
     """
     chosen = space if rows is None else space.at(rows)
-    columns = chosen.columns()
+    columns = chosen.columns(known)
     return np.hstack([own_features(chosen, columns), device_features(chosen, columns, chosen.device, listed)])
 
 

@@ -30,10 +30,23 @@ from ...sequence.beam import Allowed, Scores
 from ...sequence.vocabulary import BEGIN, Vocabulary
 from ...translator.dimensions import Dimensions
 from ...translator.numpy_layers import Linear, NumpyLayer, Tensors
-from ...translator.rows import Floats, Matrix, Numbers, attend, centred, dots, gelu, unit
+from ...translator.rows import (
+    Attended,
+    Floats,
+    Matrix,
+    MatrixTable,
+    Numbers,
+    Spoken,
+    centred,
+    gelu,
+    read,
+    score,
+    unit,
+)
 from .word_vectors import WordVectors, resolved_numbers
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
+MOST_MATRICES = 256  # sets of quantities that are resolved at once; 6 MB if each has eight
 
 
 class FactVectors:
@@ -78,9 +91,7 @@ class FactVectors:
 class SourceMemory:
     """The encoded sources of all queries, one after the other."""
 
-    pairs: Floats  # (P, 2 E W) keys and values for each layer
-    starts: Numbers  # (Q,) first position
-    counts: Numbers  # (Q,) positions
+    layers: tuple[Attended, ...]  # of each layer of the decoder
     vectors: Floats  # (Q, V, W) vectors of the target words
     mean: Floats  # (Q, W) mean of the encoder's states
 
@@ -91,7 +102,8 @@ class NumpyDecoding:
 
     memory: SourceMemory
     owners: Numbers  # (H,) number of the query
-    past: Floats  # (E, H, words, 2 W) keys and values of the words that were read
+    past: tuple[Floats, ...]  # of each layer: (., words, 2 W) keys and values of the words that were read
+    parents: Numbers  # (H,) index in the past
     waiting: Floats  # (H, T, W) what the decoder reads next, without positions
     sums: Floats  # (H, W) sum of what the prefix's resolved quantities add
     resolved: NDArray[np.bool_]  # (H, D) the quantities in the sum
@@ -101,7 +113,8 @@ class NumpyDecoding:
         """The state in which hypothesis i is the old hypothesis `after[i]`."""
         if len(after) == len(self.owners) and (after[:-1] < after[1:]).all():  # each has one successor: all as before
             return self
-        return NumpyDecoding(self.memory, self.owners[after], self.past[:, after], self.waiting[after],
+        waiting = self.waiting if not self.waiting.size and len(after) == len(self.waiting) else self.waiting[after]
+        return NumpyDecoding(self.memory, self.owners[after], self.past, self.parents[after], waiting,
                              self.sums[after], self.resolved[after])
 
 
@@ -121,6 +134,7 @@ class NumpyTranslator:
         self._last: dict[tuple[Problem, Device], tuple[Floats, Floats]] = {}  # vectors and means of the last queries
         self._position = centred(tensors["position.weight"])
         self._quantity = tensors["settled.quantity"]
+        self._matrices: dict[bytes, Matrix] = {}  # by the indices of quantities: their weights
         self._read_resolved = Linear.of(tensors, "settled.read")
         inner, outer = Linear.of(tensors, "settled.answer.0"), Linear.of(tensors, "settled.answer.2")
         self._answer = inner
@@ -130,35 +144,38 @@ class NumpyTranslator:
         inward = Linear(np.ascontiguousarray(outer.weight.T), np.zeros(size.hidden, np.float32)).times(scale)
         self._ask = Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded")
         self._state = tensors["decoded.weight"], tensors["decoded.bias"] * np.float32(scale)
+        self._read_table = MatrixTable(self._read_resolved.matrix)
+        self._score_table = MatrixTable(self._ask.matrix, self._answer.matrix)
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
         count, derived, width = len(queries), self._size.derived, self._size.width
+        begin, none = np.arange(count), np.zeros((count, 0, 2 * width), np.float32)
         state = NumpyDecoding(
-            self._read_source(queries), np.arange(count), np.zeros((self._size.depth, count, 0, 2 * width), np.float32),
+            self._read_source(queries), begin, (none,) * self._size.depth, begin,
             np.zeros((count, 0, width), np.float32), np.zeros((count, width), np.float32),
             np.zeros((count, derived), np.bool_))
-        begin = Allowed(np.arange(count), np.full(count, BEGIN), np.full((count, derived), np.nan, np.float32))
-        return self.advance(state, begin, allowed)
+        return self.advance(state, Allowed(begin, np.full(count, BEGIN), np.full((count, derived), np.nan, np.float32)),
+                            allowed)
 
     def advance(self, state: NumpyDecoding, words: Allowed, allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Continue hypotheses with one more word each, and score the words allowed next."""
         offered = state.offered
         state = state.follow(words.after)
-        read = state.memory.vectors[state.owners, words.words]
         if offered is None or words.rows is None:
             sums = self._resolve(words, state.resolved, state.sums)
         else:
             sums = offered[words.rows]
-        self._read_resolved.add_to(read, gelu(sums + read))
-        state = NumpyDecoding(state.memory, state.owners, state.past,
-                              np.concatenate([state.waiting, centred(read)[:, None]], axis=1), sums,
+        fresh = read(Spoken(state.memory.vectors, state.owners, words.words), sums, self._read_table)[:, None]
+        state = NumpyDecoding(state.memory, state.owners, state.past, state.parents,
+                              np.concatenate([state.waiting, fresh], axis=1) if state.waiting.shape[1] else fresh, sums,
                               ~np.isnan(words.resolved))
         if len(allowed.words) == len(words.words):  # one word after each: there is nothing to choose
             return state, np.zeros(len(allowed.words), np.float32)
-        last, past = self._read(state)
+        last, past = self._decode(state)
         scores, sums = self._scores(last, state, allowed)
-        return replace(state, past=past, waiting=state.waiting[:, :0], offered=sums), scores
+        return replace(state, past=past, parents=np.arange(len(last)), waiting=state.waiting[:, :0],
+                       offered=sums), scores
 
     def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
         """The vectors (V, W) of the target words for a query, and the mean (W,) of the encoder's states.
@@ -177,15 +194,14 @@ class NumpyTranslator:
         starts = ends - counts
         start_of_row, count_of_row = np.repeat(starts, counts), np.repeat(counts, counts)
         for layer in self._encoder:
-            words = layer.words(x)
-            layer.out.add_to(x, attend(words[:, :width], words[:, width:], start_of_row, count_of_row,
-                                       self._size.heads))
-            layer.feed(x)
+            layer.encode(x, start_of_row, count_of_row)
         states = unit(x)
         mean = np.stack([np.add.reduce(states[start:end]) / np.float32(end - start)
                          for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])
-        memory = SourceMemory(self._pairs(x), starts, counts, self._words.vectors(quantities),
-                              mean * self._gain + self._offset)
+        pairs = self._pairs(x)
+        layers = tuple(Attended(pairs[:, 2 * width * number:2 * width * (number + 1)], starts, counts)
+                       for number in range(len(self._decoder)))
+        memory = SourceMemory(layers, self._words.vectors(quantities), mean * self._gain + self._offset)
         self._last = dict(zip(queries, zip(memory.vectors, memory.mean, strict=True), strict=True))
         return memory
 
@@ -200,39 +216,32 @@ class NumpyTranslator:
         chosen = (values == values) > before[:, columns]  # a number is equal to itself, NaN is not
         numbers = resolved_numbers(values if chosen.all() else np.where(chosen, values, np.float32(np.nan)))
         added = np.array(sums, order="C")
-        Matrix(self._quantity[columns].reshape(-1, sums.shape[1])).add_to(added, numbers)
+        self._quantities(columns).add_to(added, numbers)
         return added
 
-    def _read(self, state: NumpyDecoding) -> tuple[Floats, Floats]:
+    def _quantities(self, columns: Numbers) -> Matrix:
+        """The weights of these quantities. Threads share the dictionary; at most MOST_MATRICES are remembered."""
+        key = columns.tobytes()
+        matrix = self._matrices.get(key)
+        if matrix is None:
+            if len(self._matrices) >= MOST_MATRICES:
+                self._matrices = {}
+            matrix = self._matrices[key] = Matrix(self._quantity[columns].reshape(-1, self._quantity.shape[2]))
+        return matrix
+
+    def _decode(self, state: NumpyDecoding) -> tuple[Floats, tuple[Floats, ...]]:
         """Read the waiting words: what the decoder makes (H, W) of the last one, and the new past."""
-        memory, waiting, done = state.memory, state.waiting, state.past.shape[2]
-        count, length, width = waiting.shape
-        x = (waiting + self._position[done:done + length]).reshape(-1, width)
-        owners, heads = np.repeat(state.owners, length), self._size.heads
-        start_of_row = np.repeat(np.arange(count) * (done + length), length)
-        count_of_row = np.tile(np.arange(done + 1, done + length + 1), count)  # a word sees itself and earlier ones
-        past = np.empty((len(self._decoder), count, done + length, 2 * width), np.float32)
-        past[:, :, :done] = state.past
+        done, length = state.past[0].shape[1], state.waiting.shape[1]
+        x, past, last = state.waiting + self._position[done:done + length], [], len(self._decoder) - 1
         for number, layer in enumerate(self._decoder):
-            words = layer.words(x)
-            past[number, :, done:] = words[:, width:].reshape(count, length, -1)
-            layer.out.add_to(x, attend(words[:, :width], past[number].reshape(-1, 2 * width), start_of_row,
-                                       count_of_row, heads))
-            layer.cross_out.add_to(x, attend(
-                layer.cross_query(x), memory.pairs[:, 2 * width * number:2 * width * (number + 1)],
-                memory.starts[owners], memory.counts[owners], heads))
-            layer.feed(x)
-        return x.reshape(count, length, width)[:, -1], past
+            x, pairs = layer.decode(x, state.past[number], state.parents, state.memory.layers[number], state.owners,
+                                    1 if number == last else length)  # no layer reads the last one's other words
+            past.append(pairs)
+        return x[:, -1], tuple(past)
 
     def _scores(self, last: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
         """Score the allowed words, up to a constant for each hypothesis; also the sums with what each resolves."""
-        after, width = allowed.after, self._size.width
-        asked, (gain, offset) = self._ask(last)[after], self._state
-        vectors = state.memory.vectors[state.owners[after], allowed.words]
+        after = allowed.after
         sums = self._resolve(allowed, state.resolved[after], state.sums[after])
-        combined = sums + vectors
-        combined += asked[:, :width]
-        hidden = self._answer(gelu(combined), gelu=True)
-        scores: Scores = dots((unit(last) * gain + offset)[after], vectors)
-        scores += dots(asked[:, width:], hidden)
-        return scores, sums
+        return score(last, Spoken(state.memory.vectors, state.owners, allowed.words), after, sums, *self._state,
+                     self._score_table, len(self._ask.bias)), sums

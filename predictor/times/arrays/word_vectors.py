@@ -6,6 +6,7 @@ the numbers of resolved quantities are made here, too.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,22 +57,31 @@ def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
 def resolved_numbers(resolved: Floats) -> Floats:
     """The codes (rows, D * RESOLVED_SIZE) of derived quantities, given by their log2 (rows, D); zeros for NaN.
 
+    A log2 has 16 bits (see `rounded_log2`), so its code is looked up.
+    """
+    halves = resolved.astype(np.float16).view(np.uint16)
+    return _code_table().take(halves, axis=0).reshape(len(resolved), -1)
+
+
+@cache
+def _code_table() -> Floats:
+    """The codes of all numbers of 16 bits, (number, RESOLVED_SIZE).
+
     See `seqtune.predictor.times.quantity_codes.resolved_numbers`.
     """
-    missing = np.isnan(resolved)
-    partly = missing.any()
-    octave = np.where(missing, np.float32(0), resolved) if partly else resolved
-    numbers = np.empty((*octave.shape, RESOLVED_SIZE), np.float32)
-    numbers[..., 0] = 1
-    np.multiply(octave, np.float32(0.125), out=numbers[..., 1])
-    numbers[..., 2] = 2 * np.minimum(np.maximum(octave, -1), 1)
-    np.less(np.abs(octave), np.float32(1e-3), out=numbers[..., 3], casting="unsafe")
+    octave = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    missing = ~np.isfinite(octave)
+    octave[missing] = 0
+    numbers = np.empty((len(octave), RESOLVED_SIZE), np.float32)
+    numbers[:, 0] = 1
+    np.multiply(octave, np.float32(0.125), out=numbers[:, 1])
+    numbers[:, 2] = 2 * np.minimum(np.maximum(octave, -1), 1)
+    np.less(np.abs(octave), np.float32(1e-3), out=numbers[:, 3], casting="unsafe")
     # in float64, in which CPUs differ by so little that nearly all results are rounded to the same float32
-    np.exp2(-np.maximum(octave, 0), out=numbers[..., 4], dtype=np.float64)
-    np.exp2(np.minimum(octave, 5) - 4, out=numbers[..., 5], dtype=np.float64)
-    if partly:
-        numbers[missing] = 0
-    return numbers.reshape(len(octave), -1)
+    np.exp2(-np.maximum(octave, 0), out=numbers[:, 4], dtype=np.float64)
+    np.exp2(np.minimum(octave, 5) - 4, out=numbers[:, 5], dtype=np.float64)
+    numbers[missing] = 0
+    return numbers
 
 
 def fit_numbers(quantities: Floats, values: Floats) -> Floats:

@@ -53,8 +53,8 @@ def test_tables_have_the_quantities_that_evaluation_gives(name: str) -> None:
     for space in spaces(name, 2):
         assert space.identity is not None
         names = {**space.device.names(), **space.problem.names()}
-        looked_up = RowValues(kernel(name), names, space.rows[:FEW], tables_of(kernel(name), space.identity))
-        evaluated = RowValues(kernel(name), names, space.rows[:FEW], None)
+        looked_up = RowValues(kernel(name), names, space.rows[:FEW], tables_of(kernel(name), space.identity), {})
+        evaluated = RowValues(kernel(name), names, space.rows[:FEW], None, {})
         for quantity, _ in kernel(name).derived:
             first, second = looked_up.column(quantity), evaluated.column(quantity)
             assert first.dtype.kind == second.dtype.kind

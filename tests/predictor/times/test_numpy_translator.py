@@ -12,6 +12,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.arrays import numpy_translator
 from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
 from seqtune.predictor.times.arrays.word_vectors import shapes
 from seqtune.predictor.times.decoding import TranslatorWords
@@ -55,6 +56,20 @@ def test_a_known_fact_is_remembered_and_changes_nothing() -> None:
     words = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
     first, again = (beam_search_many(words, TASKS[:1], 4, 4) for _ in range(2))
     assert first == again
+
+
+def test_few_sets_of_quantities_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_translator(VOCABULARY)
+    words = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
+    first = beam_search_many(words, TASKS, 4, 4)
+    kept = len(words._matrices)
+    assert 1 < kept <= numpy_translator.MOST_MATRICES
+    monkeypatch.setattr(numpy_translator, "MOST_MATRICES", 1)
+    again = beam_search_many(words, TASKS, 4, 4)
+    assert first == again
+    other = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
+    assert beam_search_many(other, TASKS, 4, 4) == first
+    assert len(other._matrices) == 1
 
 
 def test_a_linear_map_of_no_rows_has_no_rows() -> None:

@@ -1,0 +1,205 @@
+"""Layer text: the LLVM IR of whole layers, and of reading and scoring words.
+
+A prediction has a few rows and many small products; between two of them Python would take as long as the products.
+Each function here makes the calls of `row_text` that NumPy would make, in the same order, so it gives the same bits. It
+takes its matrices as a table, four numbers each: the addresses of weights and offsets, the numbers of inputs and
+outputs.
+"""
+
+from __future__ import annotations
+
+from seqtune.kernels.llvm.text.writer import Writer, copy_floats
+
+from .lane_text import VECTOR, dot, lanes, load, store
+from .product_text import ADD, GELU, UNIT
+
+# Entry -> its parameters. Shapes: H hypotheses, T words of each that are read, D words read before, R words, V target
+# words of a query, W width. `before` (., D, 2 W) and `past` (H, D + T, 2 W) hold keys and values; `parents` (H,) is the
+# index of a hypothesis in `before`, `owners` (H,) that of its query. `finished` is T, or 1: only the last word counts.
+SIGNATURES = {
+    "encode": "ptr %x, i64 %rows, i64 %heads, ptr %matrices, ptr %starts, ptr %counts, ptr %scratch",
+    "decode": "ptr %x, i64 %hypotheses, i64 %length, i64 %finished, i64 %done, i64 %heads, ptr %matrices, ptr %before, "
+              "ptr %parents, ptr %past, ptr %source, i64 %source_pitch, ptr %source_starts, ptr %source_counts, "
+              "ptr %owners, ptr %scratch, ptr %y",
+    "read": "ptr %vectors, i64 %targets, ptr %owners, ptr %words, ptr %sums, i64 %rows, ptr %matrices, ptr %scratch, "
+            "ptr %y",
+    "score": "ptr %last, i64 %hypotheses, ptr %matrices, ptr %gain, ptr %offset, ptr %vectors, i64 %targets, "
+             "ptr %owners, ptr %after, ptr %words, ptr %sums, i64 %rows, ptr %scratch, ptr %scores",
+}
+
+
+def layer_text() -> str:
+    """The functions of `SIGNATURES`; they call those of `row_text`."""
+    return "\n".join([_encode(), _decode(), _read(), _score()])
+
+
+class _Matrix:
+    """Entry `index` of a table of matrices."""
+
+    def __init__(self, write: Writer, index: int) -> None:
+        self._write, entry = write, write.at("%matrices", 4 * index, "i64")
+        self._weight, self._bias = (write.let(f"load ptr, ptr {write.at(entry, part, 'i64')}, align 8")
+                                    for part in (0, 1))
+        self.inputs, self.outputs = (_number(write, entry, part) for part in (2, 3))
+
+    def multiply(self, x: str, pitch: str, rows: str, y: str, flags: int) -> None:
+        """Write the products of rows of x to y."""
+        self._write.do(f"call void @multiply(ptr {x}, i64 {pitch}, i64 {rows}, i64 {self.inputs}, ptr {self._weight}, "
+                       f"ptr {self._bias}, ptr {y}, i64 {self.outputs}, i64 {flags})")
+
+
+def _number(write: Writer, base: str, index: str | int) -> str:
+    return write.let(f"load i64, ptr {write.at(base, index, 'i64')}, align 8")
+
+
+def _function(write: Writer, name: str) -> str:
+    return write.function(f"void @{name}({SIGNATURES[name]})")
+
+
+def _attend(write: Writer, query: str, query_pitch: str, pairs: str, pair_pitch: str, starts: str, counts: str,
+            rows: str, width: str, scratch: str, y: str) -> None:
+    size = write.i64("udiv", width, "%heads")
+    write.do(f"call void @attend(ptr {query}, i64 {query_pitch}, ptr {pairs}, i64 {pair_pitch}, ptr {starts}, "
+             f"ptr {counts}, i64 {rows}, i64 %heads, i64 {size}, ptr {scratch}, ptr {y})")
+
+
+def _feed(write: Writer, inner: _Matrix, outer: _Matrix, x: str, rows: str, scratch: str) -> None:
+    """Add the feed-forward block to the rows of x."""
+    inner.multiply(x, inner.inputs, rows, scratch, UNIT + GELU)
+    outer.multiply(scratch, outer.inputs, rows, x, ADD)
+
+
+def _encode() -> str:
+    """Write a layer of the encoder: rows of x attend to others of x; then the feed-forward block."""
+    write = Writer()
+    words, out, inner, outer = (_Matrix(write, index) for index in range(4))
+    width = words.inputs
+    attended = write.at("%scratch", write.mul("%rows", words.outputs))
+    rest = write.at(attended, write.mul("%rows", width))
+    words.multiply("%x", width, "%rows", "%scratch", UNIT)
+    _attend(write, "%scratch", words.outputs, write.at("%scratch", width), words.outputs, "%starts", "%counts",
+            "%rows", width, rest, attended)
+    out.multiply(attended, width, "%rows", "%x", ADD)
+    _feed(write, inner, outer, "%x", "%rows", rest)
+    return _function(write, "encode")
+
+
+def _decode() -> str:
+    """Write a layer of the decoder: words attend to earlier ones and to the source; then the feed-forward block.
+
+    `x` (H T, W) stays as it is; the result `y` (H finished, W) has the finished words alone.
+    """
+    write = Writer()
+    words, out, cross_query, cross_out, inner, outer = (_Matrix(write, index) for index in range(6))
+    width = words.inputs
+    pair = write.mul(width, 2)
+    rows, kept = write.mul("%hypotheses", "%finished"), write.add("%done", "%length")
+    starts = "%scratch"
+    counts = write.at(starts, rows, "i64")
+    read = write.at(counts, rows, "i64")
+    attended = write.at(read, write.mul(write.mul("%hypotheses", "%length"), words.outputs))
+    rest = write.at(attended, write.mul(rows, width))
+    words.multiply("%x", width, write.mul("%hypotheses", "%length"), read, UNIT)
+    skipped = write.i64("sub", "%length", "%finished")
+    with write.loop(0, "%hypotheses") as hypothesis:
+        parent = _number(write, "%parents", hypothesis)
+        to = write.at("%past", write.mul(hypothesis, write.mul(kept, pair)))
+        before = write.mul("%done", pair)
+        copy_floats(write, to, write.at("%before", write.mul(parent, before)), before)
+        own = write.at(read, write.mul(write.mul(hypothesis, "%length"), words.outputs))
+        with write.loop(0, "%length") as word:
+            copy_floats(write, write.at(write.at(to, before), write.mul(word, pair)),
+                        write.at(write.at(own, write.mul(word, words.outputs)), width), pair)
+        with write.loop(0, "%finished") as word:
+            row = write.add(write.mul(hypothesis, "%finished"), word)
+            position = write.add(word, skipped)
+            copy_floats(write, write.at("%y", write.mul(row, width)), write.at(
+                "%x", write.mul(write.add(write.mul(hypothesis, "%length"), position), width)), width)
+            # a word sees itself and earlier ones
+            for base, number in ((starts, write.mul(hypothesis, kept)),
+                                 (counts, write.add(write.add("%done", position), 1))):
+                write.do(f"store i64 {number}, ptr {write.at(base, row, 'i64')}, align 8")
+    # all words are finished, and their rows follow each other; or only the last one of each hypothesis
+    every = write.let("icmp eq i64 %finished, %length")
+    pitch = write.let(f"select i1 {every}, i64 {words.outputs}, i64 {write.mul('%length', words.outputs)}")
+    query = write.at(read, write.mul(skipped, words.outputs))
+    _attend(write, query, pitch, "%past", pair, starts, counts, rows, width, rest, attended)
+    out.multiply(attended, width, rows, "%y", ADD)
+    with write.loop(0, rows) as row:
+        owner = _number(write, "%owners", write.i64("udiv", row, "%finished"))
+        for base, source in ((starts, "%source_starts"), (counts, "%source_counts")):
+            write.do(f"store i64 {_number(write, source, owner)}, ptr {write.at(base, row, 'i64')}, align 8")
+    cross_query.multiply("%y", width, rows, read, UNIT)
+    _attend(write, read, width, "%source", "%source_pitch", starts, counts, rows, width, rest, attended)
+    cross_out.multiply(attended, width, rows, "%y", ADD)
+    _feed(write, inner, outer, "%y", rows, rest)
+    return _function(write, "decode")
+
+
+def _vector(write: Writer, owner: str, word: str, width: str) -> str:
+    """The vector of a target word for a query."""
+    return write.at("%vectors", write.mul(write.add(write.mul(owner, "%targets"), word), width))
+
+
+def _read() -> str:
+    """Write what the decoder reads of words: their vectors, and an answer to the sums of the prefixes' quantities."""
+    write = Writer()
+    settled = _Matrix(write, 0)
+    width = settled.inputs
+    with write.loop(0, "%rows") as row:
+        begin = write.mul(row, width)
+        vector = _vector(write, _number(write, "%owners", row), _number(write, "%words", row), width)
+        to, sums, total = (write.at(base, begin) for base in ("%y", "%sums", "%scratch"))
+        with lanes(write, width) as (index, mask):
+            value = load(write, vector, index, mask)
+            store(write, value, to, index, mask)
+            added = write.let(f"fadd {VECTOR} {load(write, sums, index, mask)}, {value}")
+            store(write, added, total, index, mask)
+    write.do(f"call void @gelu(ptr %scratch, i64 {write.mul('%rows', width)})")
+    settled.multiply("%scratch", width, "%rows", "%y", ADD)
+    write.do(f"call void @centre(ptr %y, i64 %rows, i64 {width}, ptr %y)")
+    return _function(write, "read")
+
+
+def _score() -> str:
+    """Write the scores of words (R,) after hypotheses: `after` (R,) is the index of the hypothesis.
+
+    The first matrix makes what a hypothesis asks, (W + hidden), the second one the hidden answer of a word.
+    """
+    write = Writer()
+    ask, answer = _Matrix(write, 0), _Matrix(write, 1)
+    width, hidden = answer.inputs, answer.outputs
+    states = write.at("%scratch", write.mul("%hypotheses", ask.outputs))
+    combined = write.at(states, write.mul("%hypotheses", width))
+    answers = write.at(combined, write.mul("%rows", width))
+    ask.multiply("%last", width, "%hypotheses", "%scratch", UNIT)
+    write.do(f"call void @unit(ptr %last, i64 %hypotheses, i64 {width}, ptr {states})")
+    with write.loop(0, "%hypotheses") as hypothesis:
+        state = write.at(states, write.mul(hypothesis, width))
+        with lanes(write, width) as (index, mask):
+            scaled = write.let(f"fmul {VECTOR} {load(write, state, index, mask)}, "
+                               f"{load(write, '%gain', index, mask)}")
+            store(write, write.let(f"fadd {VECTOR} {scaled}, {load(write, '%offset', index, mask)}"), state, index,
+                  mask)
+
+    def rows_of(row: str) -> tuple[str, str, str]:
+        """The row's word's vector, and what its hypothesis asks and is."""
+        after = _number(write, "%after", row)
+        return (_vector(write, _number(write, "%owners", after), _number(write, "%words", row), width),
+                write.at("%scratch", write.mul(after, ask.outputs)), write.at(states, write.mul(after, width)))
+
+    with write.loop(0, "%rows") as row:
+        vector, asked, _ = rows_of(row)
+        begin = write.mul(row, width)
+        sums, to = (write.at(base, begin) for base in ("%sums", combined))
+        with lanes(write, width) as (index, mask):
+            added = write.let(f"fadd {VECTOR} {load(write, sums, index, mask)}, {load(write, vector, index, mask)}")
+            store(write, write.let(f"fadd {VECTOR} {added}, {load(write, asked, index, mask)}"), to, index, mask)
+    write.do(f"call void @gelu(ptr {combined}, i64 {write.mul('%rows', width)})")
+    answer.multiply(combined, width, "%rows", answers, GELU)
+    with write.loop(0, "%rows") as row:
+        vector, asked, state = rows_of(row)
+        told = dot(write, write.at(asked, width), write.at(answers, write.mul(row, hidden)), hidden)
+        score = write.let(f"fadd float {dot(write, state, vector, width)}, {told}")
+        write.store("float", score, write.at("%scores", row))
+    return _function(write, "score")
