@@ -25,8 +25,9 @@ from .problem import Problem
 from .registry import backends_for, kernel, table
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.exclusion import excluding_constraint
+from .spaces.row_cache import KNOWN, Names, RowFinder
 from .spaces.row_values import RowValues
-from .spaces.skeleton import Names, valid_borders, valid_rows
+from .spaces.skeleton import valid_rows
 from .spaces.value_tables import ValueTables, tables_of
 
 FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast
@@ -43,10 +44,10 @@ class NextValue(NamedTuple):
 class SearchSpace:
     """The valid configurations of `kernel` for `problem` on `device`, in sorted order, numbered from 0.
 
-    Raises KernelError if the kernel does not solve the problem.
+    `find` finds them unless they are known. Raises KernelError if the kernel does not solve the problem.
     """
 
-    def __init__(self, kernel: Kernel, problem: Problem, device: Device) -> None:
+    def __init__(self, kernel: Kernel, problem: Problem, device: Device, find: RowFinder = valid_rows) -> None:
         reason = kernel.why_not(problem, device)
         if reason is not None:
             raise KernelError(reason)
@@ -60,11 +61,11 @@ class SearchSpace:
         for name, expression in resolved:
             names[name] = expression(names)
         self.identity: Names | None = tuple((name, names[name]) for name in needed)  # None: another tool gave the rows
-        self._facts = frozenset(facts)
-        self.rows: Rows = valid_rows(kernel, self.identity, self._facts)
+        valid = KNOWN.rows(kernel, self.identity, frozenset(facts), find)
+        self.rows: Rows = valid.rows
         self._whole = True
         self._index: RowIndex | None = None
-        self._borders: PrefixBorders | None = None
+        self._borders: PrefixBorders | None = valid.borders
 
     @classmethod
     def of_rows(cls, kernel: Kernel, problem: Problem, device: Device, rows: Rows) -> SearchSpace:
@@ -72,7 +73,7 @@ class SearchSpace:
         space = cls.__new__(cls)
         space.kernel, space.problem, space.device = kernel, problem, device
         space._names = {**device.names(), **problem.names()}
-        space.identity, space._facts = None, frozenset()
+        space.identity = None
         space.rows = rows[np.lexsort(rows.T[::-1])]
         space.rows.setflags(write=False)
         space._whole = False
@@ -184,8 +185,7 @@ class SearchSpace:
         prefix, the index of the value, and the range of rows that begin with both.
         """
         if self._borders is None:
-            self._borders = (valid_borders(self.kernel, self.identity, self._facts)
-                             if self._whole and self.identity is not None else PrefixBorders(self.rows))
+            self._borders = PrefixBorders(self.rows)
         borders = self._borders.of(column)
         first, last = np.searchsorted(borders, begins), np.searchsorted(borders, ends)
         counts = last - first
@@ -254,14 +254,16 @@ class SearchSpace:
         return RowValues(self.kernel, self._names, rows, self.tables if len(rows) <= FEW_ROWS else None, known or {})
 
 
-def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:
+def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None,
+               find: RowFinder = valid_rows) -> tuple[SearchSpace, ...]:
     """The search spaces of all kernel families that solve the problem on the device, without empty ones.
 
     The families are `kernels`, by default those of the device's backend. Raises KernelError, with each family's reason,
     if no family solves the problem.
     """
     families = list(kernels or map(kernel, table(device.backend)))
-    solving = [SearchSpace(family, problem, device) for family in families if family.why_not(problem, device) is None]
+    solving = [SearchSpace(family, problem, device, find) for family in families
+               if family.why_not(problem, device) is None]
     spaces = tuple(space for space in solving if len(space))
     if not spaces:
         reasons = [_why_empty(space) for space in solving]

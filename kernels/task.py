@@ -20,6 +20,8 @@ from .kernel import Configuration, Kernel, Parameter, Setting
 from .problem import Problem
 from .row_index import Numbers
 from .space import SearchSpace, spaces_for
+from .spaces.row_cache import RowFinder
+from .spaces.skeleton import valid_rows
 
 Floats = NDArray[np.float64]
 
@@ -43,12 +45,14 @@ class Task:
     spaces: tuple[SearchSpace, ...]
 
     @classmethod
-    def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> Task:
+    def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None,
+           find: RowFinder = valid_rows) -> Task:
         """Make the task of a problem on a device, for these kernels or (None) for all registered kernels.
 
-        Raises KernelError if no kernel solves the problem and has a valid configuration.
+        `find` finds the rows of its spaces. Raises KernelError if no kernel solves the problem and has a valid
+        configuration.
         """
-        return cls(problem, device, spaces_for(problem, device, kernels))
+        return cls(problem, device, spaces_for(problem, device, kernels, find))
 
     @cached_property
     def ends(self) -> Numbers:

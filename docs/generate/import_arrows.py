@@ -22,8 +22,8 @@ PUBLIC = {
     "kernels": (
         "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files", "kernel",
         "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup", "membership", "miopen",
-        "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "task", "triton",
-        "version"),
+        "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "spaces", "task",
+        "triton", "version"),
     "data": (
         "builds", "dataset", "device_times", "formats", "journal", "json_content", "labels", "machines",
         "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),

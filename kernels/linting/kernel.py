@@ -18,7 +18,7 @@ from ..libraries.fault import KeyPath
 from ..problem import Problem
 from ..row_index import Rows
 from ..spaces.exclusion import LARGEST_COUNTED, count_rows, excluding_constraint
-from ..spaces.skeleton import Names
+from ..spaces.row_cache import Names
 from ..spaces.value_tables import ValueTables
 from .report import Remark, SpaceSize
 

@@ -12,7 +12,7 @@ from seqtune.errors import KernelError
 from ..enumeration import enumerate_rows
 from ..kernel import Constraint, Kernel
 from ..row_index import Rows
-from .skeleton import Names
+from .row_cache import Names
 from .value_tables import ValueTables
 
 LARGEST_COUNTED = 500_000  # prefixes of one space: a tenth of a second

@@ -2,6 +2,8 @@
 
 The tree is made once for a kernel and a device. A problem then only removes branches: the constraints that depend on
 the problem are tables over a few parameters' values (`seqtune.kernels.spaces.value_tables`), looked up by prefix.
+Predictions find the same rows with compiled code (`seqtune.predictor.sequence.space_program`), which this floor cannot
+make.
 """
 
 from __future__ import annotations
@@ -21,13 +23,12 @@ from ..enumeration import enumerate_rows
 from ..expression import Expression
 from ..kernel import Kernel
 from ..row_index import Numbers, PrefixBorders, Rows
+from .row_cache import Names, ValidRows
 from .value_tables import LARGEST_TABLE, Layout, ValueTables, layout_of, tables_of
 
 LARGEST_GRID = 2_000_000  # prefixes during the enumeration, a tenth of a second
 LARGEST_JOINED = 4096  # cells of a table that several constraints share
 LARGEST_SKELETON = 300_000  # configurations; 30 MB. A larger kernel's spaces are enumerated one by one
-
-Names = tuple[tuple[str, Any], ...]  # names of problem and device that a kernel reads, with their values
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +175,7 @@ def lazy_skeleton(kernel: Kernel, fixed: Names) -> LazySkeleton:
     return LazySkeleton(kernel, fixed)
 
 
-@lru_cache(maxsize=256)
-def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> Rows:
+def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> ValidRows:
     """The valid configurations, as `enumerate_rows` finds them; `device_names` are the names that devices have.
 
     Raises KernelError if there may be too many partial configurations.
@@ -184,10 +184,4 @@ def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> Ro
     if rows is None:
         rows = enumerate_rows(kernel, names)
     rows.setflags(write=False)
-    return rows
-
-
-@lru_cache(maxsize=256)
-def valid_borders(kernel: Kernel, names: Names, device_names: frozenset[str]) -> PrefixBorders:
-    """The borders of the prefixes in the rows of `valid_rows`."""
-    return PrefixBorders(valid_rows(kernel, names, device_names))
+    return ValidRows(rows, PrefixBorders(rows))

@@ -36,6 +36,7 @@ from ..checkpoint_folder import About, CheckpointFolder, facts
 from ..sequence import beam
 from ..sequence.beam import WIDTH, NextWord, beam_search_many
 from ..sequence.mixture import Average
+from ..sequence.space_program import program_rows
 from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import Tensors
@@ -202,7 +203,7 @@ class LabelModel:
         Raises KernelError, ProblemError.
         """
         problem = as_convnd(problem)
-        return Task.of(problem, device, self.kernels_for(problem, device) or None)
+        return Task.of(problem, device, self.kernels_for(problem, device) or None, program_rows)
 
     def next_word(self) -> NextWord[Any]:
         """The source of next words for the beam search: the translator, mixed with the chains if there are any."""

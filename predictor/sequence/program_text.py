@@ -1,4 +1,4 @@
-"""Program text: the LLVM IR of a function that runs programs of arithmetic over rows of a space.
+"""Program text: the LLVM IR of functions that run programs of arithmetic: over rows of a space, or to find its rows.
 
 A kernel's derived quantities are expressions. NumPy would make a call for every operator, each of which takes longer
 than the numbers of a beam; and machine code for each kernel would take longer to compile than a program takes to write.
@@ -11,6 +11,8 @@ NumPy may treat otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from seqtune.kernels.arithmetic import LARGEST_SHIFT
 from seqtune.kernels.llvm.text.writer import Writer, declarations
 
@@ -20,7 +22,12 @@ LANES = 8  # doubles of a vector
 
 SIGNATURES = {
     "run": "ptr %code, i64 %uniform_end, i64 %end, ptr %inputs, i64 %input_count, ptr %registers, ptr %pool, "
-           "ptr %table, i64 %row_pitch, i64 %column_pitch, ptr %rows, i64 %count, ptr %y, ptr %fault"}
+           "ptr %table, i64 %row_pitch, i64 %column_pitch, ptr %rows, i64 %count, ptr %y, ptr %fault",
+    # Prefixes of configurations: `before` (prefix, `quads` of four value indices), each with `saved` numbers.
+    "extend": "ptr %code, i64 %own_end, i64 %own_condition, i64 %end, i64 %condition, ptr %registers, ptr %pool, "
+              "i64 %prefixes, i64 %value_count, i64 %column, i64 %quads, ptr %before, ptr %saved, i64 %saved_pitch, "
+              "ptr %kept, i64 %kept_count, ptr %allowed, ptr %after, ptr %parents, ptr %numbers, i64 %pitch, "
+              "ptr %fault, ptr %found"}
 
 _RELATIONS = {"equal": "oeq", "different": "une", "less": "olt", "at_most": "ole"}
 _LIMITED = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}  # of whole numbers; those of others end with _real
@@ -28,21 +35,29 @@ _BITS = ("gcd", "left", "right", "and", "or", "xor")
 # Operations in the order of their numbers. The truth is 0 or 1.
 OPERATIONS = (
     "load",  # a: offset in the pool, b: column of the table
+    "value",  # a: offset in the pool of the values of the parameter that is added
+    "carry",  # a: a number that is saved with each prefix
     "store",  # a: what is written, b: column of the result
     "truth", "not", "check",  # check: b, where a must be true in every row
     *_LIMITED, *(f"{name}_real" for name in _LIMITED), "divide", "floor", "rest", "minimum", "maximum", *_RELATIONS,
     "choose",  # choose: b where a is true, else c
     *_BITS)
+CODES = {name: number for number, name in enumerate(OPERATIONS)}
 _KIND = f"<{LANES} x double>"
 _SHARED = ("ptr %code", "ptr %registers", "ptr %pool", "ptr %table", "i64 %row_pitch", "i64 %column_pitch",
-           "ptr %rows", "i64 %count", "ptr %y", "ptr %fault")
+           "ptr %rows", "i64 %count", "ptr %y", "ptr %fault", "ptr %owners", "ptr %indices", "ptr %saved",
+           "i64 %saved_pitch")
+_NO_PREFIXES = {"ptr %owners": "ptr null", "ptr %indices": "ptr null", "ptr %saved": "ptr null",
+                "i64 %saved_pitch": "i64 0"}
+_NO_ROWS = {"ptr %table": "ptr null", "i64 %row_pitch": "i64 0", "i64 %column_pitch": "i64 0", "ptr %rows": "ptr null",
+            "i64 %count": "i64 0", "ptr %y": "ptr null"}
 
 
 def program_text(bits: int) -> str:
     """The module; LLVM cuts its vectors into the CPU's own."""
     return "\n".join([
         declarations(), "declare i64 @llvm.abs.i64(i64, i1)", f"declare {_KIND} @llvm.floor.v{LANES}f64({_KIND})",
-        f"declare {_KIND} @llvm.fabs.v{LANES}f64({_KIND})", _gcd(), _part(), _run()])
+        f"declare {_KIND} @llvm.fabs.v{LANES}f64({_KIND})", _gcd(), _part(), _run(), _extend()])
 
 
 def _run() -> str:
@@ -56,15 +71,92 @@ def _run() -> str:
         value = _splat(write, write.let(f"load double, ptr {write.at('%inputs', number, 'i64')}, align 8"))
         with write.loop(0, BLOCK, LANES) as row:
             write.do(f"store {_KIND} {value}, ptr {write.at(register, row, 'i64')}, align 8")
-    write.do("call void @part(" + _arguments("i64 0", "i64 %uniform_end", "i64 0", f"i64 {BLOCK}") + ")")
+    _call(write, _NO_PREFIXES, "0", "%uniform_end", "0", str(BLOCK))
     with write.loop(0, "%count", BLOCK) as begin:
         size = write.i64("smin", write.i64("sub", "%count", begin), BLOCK)
-        write.do("call void @part(" + _arguments("i64 %uniform_end", "i64 %end", f"i64 {begin}", f"i64 {size}") + ")")
+        _call(write, _NO_PREFIXES, "%uniform_end", "%end", begin, size)
     return write.function(f"void @run({SIGNATURES['run']})")
 
 
-def _arguments(*own: str) -> str:
-    return ", ".join([*own, *_SHARED])
+def _call(write: Writer, others: Mapping[str, str], *numbers: str) -> None:
+    """Run a part; the arguments are those of the same names, except the `others`."""
+    given = [f"i64 {number}" for number in numbers] + [others.get(each, each) for each in _SHARED]
+    write.do(f"call void @part({', '.join(given)})")
+
+
+def _extend() -> str:
+    """Write the function that adds a parameter to prefixes: each prefix with each value that constraints allow.
+
+    The constraints on the parameter alone are checked first, by the instructions before %own_end. The registers hold
+    uniform numbers from before. A condition of -1 always holds. `found` gets the number of longer prefixes.
+    """
+    write = Writer()
+    owners, indices = (write.let(f"alloca [{BLOCK} x i64], align 64") for _ in range(2))
+    # numbers that change: allowed values, then the prefix and the value of the next candidate, and the prefixes found
+    allowed, owner, position, found = (write.let("alloca i64, align 8") for _ in range(4))
+    for pointer in (allowed, owner, position, found):
+        _put(write, "0", pointer)
+    others = {**_NO_ROWS, "ptr %owners": f"ptr {owners}", "ptr %indices": f"ptr {indices}"}
+
+    def size_of(begin: str, count: str) -> tuple[str, str]:
+        size = write.i64("smin", write.i64("sub", count, begin), BLOCK)
+        return size, write.mul(write.i64("udiv", write.add(size, LANES - 1), LANES), LANES)
+
+    def holds(condition: str, row: str) -> str:
+        known = write.i64("smax", condition, 0)
+        value = _read(write, _register(write, known), row, "double")
+        always = write.let(f"icmp slt i64 {condition}, 0")
+        return write.let(f"or i1 {always}, {write.let(f'fcmp une double {value}, 0.0')}")
+
+    with write.loop(0, "%value_count", BLOCK) as begin:
+        size, padded = size_of(begin, "%value_count")
+        last = write.i64("sub", "%value_count", 1)
+        with write.loop(0, padded) as row:
+            _put(write, "0", write.at(owners, row, "i64"))
+            _put(write, write.i64("smin", write.add(begin, row), last), write.at(indices, row, "i64"))
+        _call(write, others, "0", "%own_end", "0", size)
+        with write.loop(0, size) as row, write.when(holds("%own_condition", row)):
+            count = _number(write, allowed)
+            _put(write, write.add(begin, row), write.at("%allowed", count, "i64"))
+            _put(write, write.add(count, 1), allowed)
+    width = _number(write, allowed)
+    total = write.mul("%prefixes", width)
+    with write.loop(0, total, BLOCK) as begin:
+        size, padded = size_of(begin, total)
+        with write.loop(0, padded) as row:  # beyond the last candidate, it is repeated
+            prefix, number = _number(write, owner), _number(write, position)
+            _put(write, prefix, write.at(owners, row, "i64"))
+            _put(write, _number(write, write.at("%allowed", number, "i64")), write.at(indices, row, "i64"))
+            following = write.add(number, 1)
+            full = write.let(f"icmp eq i64 {following}, {width}")
+            next_prefix = write.add(prefix, write.let(f"zext i1 {full} to i64"))
+            is_last = write.let(f"icmp eq i64 {next_prefix}, %prefixes")
+            stays = write.let(f"select i1 {is_last}, i64 {number}, i64 0")
+            _put(write, write.let(f"select i1 {full}, i64 {stays}, i64 {following}"), position)
+            _put(write, write.let(f"select i1 {is_last}, i64 {prefix}, i64 {next_prefix}"), owner)
+        _call(write, others, "%own_end", "%end", "0", size)
+        with write.loop(0, size) as row, write.when(holds("%condition", row)):
+            count = _number(write, found)
+            prefix = _number(write, write.at(owners, row, "i64"))
+            to = write.at("%after", write.mul(count, "%quads"), "i64")
+            source = write.at("%before", write.mul(prefix, "%quads"), "i64")
+            with write.loop(0, "%quads") as quad:
+                _put(write, _number(write, write.at(source, quad, "i64")), write.at(to, quad, "i64"))
+            index = write.let(f"trunc i64 {_number(write, write.at(indices, row, 'i64'))} to i16")
+            write.do(f"store i16 {index}, ptr {write.at(to, '%column', 'i16')}, align 2")
+            _put(write, prefix, write.at("%parents", count, "i64"))
+            with write.loop(0, "%kept_count") as kept:
+                register = _register(write, _number(write, write.at("%kept", kept, "i64")))
+                value = _read(write, register, row, "double")
+                number = write.at("%numbers", write.add(write.mul(kept, "%pitch"), count), "i64")
+                write.do(f"store double {value}, ptr {number}, align 8")
+            _put(write, write.add(count, 1), found)
+    _put(write, _number(write, found), "%found")
+    return write.function(f"void @extend({SIGNATURES['extend']})")
+
+
+def _put(write: Writer, number: str, pointer: str) -> None:
+    write.do(f"store i64 {number}, ptr {pointer}, align 8")
 
 
 def _part() -> str:
@@ -80,8 +172,8 @@ def _part() -> str:
             _write_operation(write, each, operands)
             write.do("br label %done")
         write.label("done")
-    return write.function("internal void @part(" + _arguments(
-        "i64 %first", "i64 %last", "i64 %begin", "i64 %size") + ")")
+    parameters = ("i64 %first", "i64 %last", "i64 %begin", "i64 %size", *_SHARED)
+    return write.function(f"internal void @part({', '.join(parameters)})")
 
 
 def _number(write: Writer, pointer: str) -> str:
@@ -98,6 +190,13 @@ def _write_operation(write: Writer, name: str, operands: list[str]) -> None:
     to, a, b, _ = operands
     if name == "load":
         _load(write, to, a, b)
+    elif name in ("value", "carry"):
+        base, numbers = (write.at("%pool", a, "i64"), "%indices") if name == "value" else (
+            write.at("%saved", write.mul(a, "%saved_pitch"), "i64"), "%owners")
+        target = _register(write, to)
+        with write.loop(0, _padded(write)) as row:
+            value = _read(write, base, _number(write, write.at(numbers, row, "i64")), "double")
+            write.do(f"store double {value}, ptr {write.at(target, row, 'i64')}, align 8")
     elif name == "store":
         source, column = _register(write, a), write.at("%y", write.mul(b, "%count"), "i64")
         with write.loop(0, "%size") as row:
@@ -115,7 +214,7 @@ def _write_operation(write: Writer, name: str, operands: list[str]) -> None:
 
 def operands_of(name: str) -> int:
     """The number of operands of an operation that are registers."""
-    return {"load": 0, "store": 1, "truth": 1, "not": 1, "choose": 3}.get(name, 2)
+    return {"load": 0, "value": 0, "carry": 0, "store": 1, "truth": 1, "not": 1, "choose": 3}.get(name, 2)
 
 
 def _register(write: Writer, number: str) -> str:
@@ -126,12 +225,16 @@ def _read(write: Writer, register: str, row: str, kind: str) -> str:
     return write.let(f"load {kind}, ptr {write.at(register, row, 'i64')}, align 8")
 
 
+def _padded(write: Writer) -> str:
+    """The rows of a block up to the end of the last vector."""
+    return write.mul(write.i64("udiv", write.add("%size", LANES - 1), LANES), LANES)
+
+
 def _load(write: Writer, to: str, a: str, b: str) -> None:
     """Write the values of a parameter; those of the last row fill the block's last vector."""
     pool, column = write.at("%pool", a, "i64"), write.at("%table", write.mul(b, "%column_pitch"), "i16")
     target, last = _register(write, to), write.i64("sub", "%count", 1)
-    padded = write.mul(write.i64("udiv", write.add("%size", LANES - 1), LANES), LANES)
-    with write.loop(0, padded) as row:
+    with write.loop(0, _padded(write)) as row:
         number = _number(write, write.at("%rows", write.i64("smin", write.add("%begin", row), last), "i64"))
         index = write.let("load i16, ptr " + write.at(column, write.mul(number, "%row_pitch"), "i16") + ", align 2")
         value = _read(write, pool, write.let(f"zext i16 {index} to i64"), "double")

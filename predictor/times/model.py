@@ -32,6 +32,7 @@ from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoi
 from ..confidence.model import ConfidenceModel
 from ..proposing import ConfidenceEstimator, Evidence, Proposer, combined_slowness
 from ..sequence import beam
+from ..sequence.space_program import program_rows
 from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import Tensors
@@ -209,9 +210,9 @@ class TimesModel:
 
         Where all are new they stay, and `check_kernels` names them. Raises KernelError.
         """
-        task = Task.of(problem, device)
+        task = Task.of(problem, device, find=program_rows)
         known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
-        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known)
+        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known, program_rows)
 
     def next_word(self) -> NumpyTranslator:
         """The source of next words for the beam search."""

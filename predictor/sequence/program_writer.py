@@ -1,0 +1,313 @@
+"""ProgramWriter: writes expressions of a kernel as instructions of a program (see `program_text`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.arithmetic import LARGEST_POWER
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Kernel
+
+from .program_text import LARGEST
+
+MOST_INSTRUCTIONS = 20_000  # of one program; a foreign kernel's may need more, and is evaluated
+_SYMBOLS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor", ast.Mod: "rest",
+            ast.LShift: "left", ast.RShift: "right", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}
+_RELATIONS = {ast.Eq: ("equal", False), ast.NotEq: ("different", False), ast.Lt: ("less", False),
+              ast.LtE: ("at_most", False), ast.Gt: ("less", True), ast.GtE: ("at_most", True)}  # True: turned round
+
+Kinds = tuple[tuple[str, str], ...]  # of the names of problem and device: whole, real or word
+
+
+class Unwritable(Exception):
+    """An expression has no program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Where a program has a value; `is_truth` if it is a boolean."""
+
+    register: int
+    kind: str  # whole, real or word
+    is_truth: bool = False
+
+
+@dataclass
+class Instructions:
+    """Instructions in their order. Equal ones are written once."""
+
+    lines: list[tuple[str, int, int, int]] = field(default_factory=list)  # operation and operands
+    levels: list[int] = field(default_factory=list)  # the last column that the result depends on; -1: uniform
+    known: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
+
+    def add(self, operation: str, *operands: int, level: int) -> int:
+        """Add an instruction; return its number, which stands for its result."""
+        first, second, third = (*operands, 0, 0, 0)[:3]
+        line = operation, first, second, third
+        if line not in self.known:
+            if len(self.lines) >= MOST_INSTRUCTIONS:
+                raise Unwritable
+            self.known[line] = len(self.lines)
+            self.lines.append(line)
+            self.levels.append(level)
+        return self.known[line]
+
+
+class ProgramWriter:
+    """Writes expressions of a kernel. Values that `given` holds come before the program's first instruction."""
+
+    def __init__(self, kernel: Kernel, kinds: Mapping[str, str]) -> None:
+        self.instructions = Instructions()
+        self.given: list[Any] = []  # the uniform numbers that a program gets: names of problem and device, constants
+        self.pool: list[int] = []
+        self.words: dict[str, int] = {"": 0}
+        self._kinds = kinds
+        self._names: dict[str, Value] = {}
+        self._columns = {parameter.name: column for column, parameter in enumerate(kernel.parameters)}
+        self._parameters, self._derived = kernel.by_name, dict(kernel.derived)
+        self._writing: set[str] = set()
+        self._plain = False  # whether the expression that is being written reads no columns
+
+    def name(self, name: str) -> Value:
+        """The value of a parameter, a derived quantity, or a name of problem or device."""
+        if name not in self._names:
+            if name in self._columns:
+                self._names[name] = self._parameter(name)
+            elif name in self._kinds:
+                self._names[name] = self._known(("name", name), self._kinds[name])
+            elif name in self._derived and name not in self._writing:
+                self._writing.add(name)
+                self._names[name] = self._expression(self._derived[name])
+            else:
+                raise Unwritable
+        return self._names[name]
+
+    def condition(self, expression: Expression) -> Value:
+        """Whether a constraint holds."""
+        return self._truth(self._expression(expression))
+
+    def joined(self, conditions: Sequence[Value]) -> Value:
+        """Whether all conditions hold, at least one."""
+        return self._boolean(True, list(conditions))
+
+    def _expression(self, expression: Expression) -> Value:
+        plain = all(self.level(self.name(used)) < 0 for used in expression.names)
+        self._plain, before = plain, self._plain
+        value = self.value(_tree(expression.text))
+        self._plain = before
+        return value
+
+    def _known(self, value: tuple[str, Any], kind: str) -> Value:
+        """A uniform number that is known before: a name's, or a constant."""
+        key = (*value, kind)
+        if key not in self.given:
+            self.given.append(key)
+        return Value(-1 - self.given.index(key), kind)
+
+    def _parameter(self, name: str) -> Value:
+        values = self._parameters[name].values
+        words = [isinstance(value, str) for value in values]
+        if any(words) and not all(words):
+            raise Unwritable  # a column of objects
+        numbers = [self.words.setdefault(value, len(self.words)) if isinstance(value, str) else value
+                   for value in values]
+        if any(abs(number) >= LARGEST for number in numbers):
+            raise Unwritable
+        self.pool += numbers
+        column = self._columns[name]
+        register = self.instructions.add("load", len(self.pool) - len(numbers), column, level=column)
+        return Value(register, "word" if any(words) else "whole")
+
+    def level(self, value: Value) -> int:
+        """The last column that a value depends on; -1 if it is the same for all rows."""
+        return self.instructions.levels[value.register] if value.register >= 0 else -1
+
+    def _written(self, operation: str, kind: str, *operands: Value, is_truth: bool = False) -> Value:
+        level = max(map(self.level, operands))
+        return Value(self.instructions.add(operation, *(operand.register for operand in operands), level=level), kind,
+                     is_truth)
+
+    def value(self, node: ast.expr) -> Value:
+        """Write a node."""
+        match node:
+            case ast.Constant(value=bool() as value):
+                return Value(self._known(("constant", int(value)), "whole").register, "whole", True)
+            case ast.Constant(value=int() | float() | str() as value):
+                if isinstance(value, int) and abs(value) >= LARGEST:
+                    raise Unwritable
+                return self._known(("constant", value), kind_of(value))
+            case ast.Name(id=name):
+                return self.name(name)
+            case ast.BinOp(left=ast.Constant(value=int() as base), op=ast.Pow(), right=ast.Constant(value=int() as by)):
+                if not 0 <= by <= LARGEST_POWER or abs(base) ** by >= LARGEST:
+                    raise Unwritable
+                return self._known(("constant", int(base) ** int(by)), "whole")
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._binary(op, self.value(left), self.value(right))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._written("not", "whole", self._truth(self.value(operand)), is_truth=True)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._binary(ast.Sub(), self._known(("constant", 0), "whole"), self.value(operand))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self._binary(ast.Add(), self._known(("constant", 0), "whole"), self.value(operand))
+            case ast.BoolOp(op=op, values=nodes):
+                return self._boolean(isinstance(op, ast.And), [self.value(part) for part in nodes])
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                nodes = [left, *others]
+                verdicts = [self._compared(op, *pair) for op, *pair in zip(ops, nodes, others, strict=False)]
+                return self._boolean(True, verdicts)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                yes, no = self._alike(self.value(body), self.value(orelse))
+                return self._written("choose", yes.kind, self._truth(self.value(test)), yes, no,
+                                     is_truth=yes.is_truth and no.is_truth)
+            case ast.Subscript(value=ast.Dict(keys=keys, values=values), slice=index):
+                return self._looked_up(self.value(index), keys, values)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return self._call(name, [self.value(argument) for argument in arguments])
+        raise Unwritable
+
+    def _truth(self, value: Value) -> Value:
+        if value.is_truth:
+            return value
+        if value.kind == "word":
+            raise Unwritable
+        return self._written("truth", "whole", value, is_truth=True)
+
+    def _alike(self, *values: Value) -> list[Value]:
+        """The values as values of one kind."""
+        kinds = {value.kind for value in values}
+        if len(kinds) == 1:
+            return list(values)
+        if "word" in kinds:
+            raise Unwritable
+        return [replace(value, kind="real", is_truth=False) for value in values]
+
+    def _boolean(self, every: bool, values: list[Value]) -> Value:
+        result = values[0]
+        for other in values[1:]:
+            if result.is_truth and other.is_truth:
+                result = self._written("minimum" if every else "maximum", "whole", result, other, is_truth=True)
+            else:
+                before, after = self._alike(result, other)
+                result = self._written("choose", before.kind, self._truth(before),
+                                       *((after, before) if every else (before, after)))
+        return result
+
+    def _binary(self, op: ast.operator, left: Value, right: Value) -> Value:
+        if "word" in (left.kind, right.kind):
+            raise Unwritable
+        if isinstance(op, ast.Div):
+            return self._written("divide", "real", left, self._divisor(right))
+        left, right = self._alike(left, right)
+        operation = _SYMBOLS.get(type(op))
+        if operation is None or (left.kind == "real" and operation not in ("add", "subtract", "multiply")):
+            raise Unwritable
+        if operation in ("floor", "rest"):
+            right = self._divisor(right)
+        return self._written(f"{operation}_real" if left.kind == "real" else operation, left.kind, left, right)
+
+    def _divisor(self, value: Value) -> Value:
+        """The value as a divisor. By zero, numbers alone cannot be divided; in columns the quotient is 0."""
+        return self._written("check", value.kind, self._truth(value), value) if self._plain else value
+
+    def _compared(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> Value:
+        if isinstance(op, ast.In | ast.NotIn):
+            return self._contained(self.value(left), right, isinstance(op, ast.In))
+        operation, turned = _RELATIONS[type(op)]
+        first, second = self._alike(self.value(left), self.value(right))
+        if first.kind == "word" and operation not in ("equal", "different"):
+            raise Unwritable
+        if turned:
+            first, second = second, first
+        return self._written(operation, "whole", first, second, is_truth=True)
+
+    def _contained(self, value: Value, listed: ast.expr, wanted: bool) -> Value:
+        match listed:
+            case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
+                members: Sequence[ast.expr] = nodes
+            case ast.Dict(keys=keys):
+                members = [key for key in keys if key is not None]
+            case _:
+                raise Unwritable
+        if not members:
+            raise Unwritable
+        result = self._boolean(False, [self._equal(value, self.value(member)) for member in members])
+        return result if wanted else self._written("not", "whole", result, is_truth=True)
+
+    def _equal(self, left: Value, right: Value) -> Value:
+        return self._written("equal", "whole", *self._alike(left, right), is_truth=True)
+
+    def _looked_up(self, index: Value, keys: Sequence[ast.expr | None], nodes: Sequence[ast.expr]) -> Value:
+        values = self._alike(*map(self.value, nodes))
+        rows = {ast.dump(key): (key, value) for key, value in zip(keys, values, strict=True) if key is not None}
+        if not rows:
+            raise Unwritable
+        equal = [self._equal(index, self.value(key)) for key, _ in rows.values()]
+        result = values[-1]
+        for condition, (_, value) in zip(equal, rows.values(), strict=True):
+            result = self._written("choose", value.kind, condition, value, result)
+        return self._written("check", result.kind, self._boolean(False, equal), result)
+
+    def _call(self, name: str, arguments: list[Value]) -> Value:
+        if name in ("min", "max"):
+            result = arguments[0]
+            operation = {"min": "minimum", "max": "maximum"}[name]
+            for other in arguments[1:]:
+                first, second = self._alike(result, other)
+                if first.kind == "word":
+                    raise Unwritable
+                result = self._written(operation, first.kind, first, second)
+            return result
+        if any(argument.kind != "whole" for argument in arguments):
+            raise Unwritable
+        if name == "gcd":
+            return self._written("gcd", "whole", *arguments)
+        if name not in ("ceil_div", "round_up"):
+            raise Unwritable
+        left, right = arguments
+        one = self._known(("constant", 1), "whole")
+        increased = self._written("subtract", "whole", self._written("add", "whole", left, right), one)
+        blocks = self._written("floor", "whole", increased, self._divisor(right))
+        return blocks if name == "ceil_div" else self._written("multiply", "whole", blocks, right)
+
+    def inputs(self) -> Inputs:
+        """What the instructions read of problem and device, when all of them are written."""
+        return Inputs(tuple(self.given), self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The uniform numbers that programs of a kernel begin with: names of problem and device, and constants."""
+
+    given: tuple[tuple[str, Any, str], ...]  # "name" and a name, or "constant" and its value; and the kind
+    words: Mapping[str, int]  # the numbers of words
+
+    def numbers(self, names: Mapping[str, Any]) -> NDArray[np.float64] | None:
+        """The numbers, given the values of names; None if one is too large."""
+        strange: dict[str, int] = {}  # words that no expression contains
+        numbers = []
+        for source, value, kind in self.given:
+            known = names[value] if source == "name" else value
+            if kind == "word":
+                known = self.words[known] if known in self.words else strange.setdefault(known, -1 - len(strange))
+            elif kind == "whole" and abs(known) >= LARGEST:
+                return None
+            numbers.append(known)
+        return np.array(numbers, np.float64)
+
+
+def kind_of(value: object) -> str:
+    """The kind of a name's value or of a constant."""
+    return "word" if isinstance(value, str) else "real" if isinstance(value, float) else "whole"
+
+
+@lru_cache(maxsize=4096)
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body

@@ -1,0 +1,229 @@
+"""SpaceProgram: finds the valid configurations of a kernel, as `seqtune.kernels.enumeration` does, by a program.
+
+The parameters are added one by one. What depends on a prefix alone is computed once for it and saved with it, so a
+longer prefix computes only what its last parameter changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.row_index import Numbers, PrefixBorders
+from seqtune.kernels.spaces.row_cache import Names, ValidRows
+from seqtune.kernels.spaces.skeleton import valid_rows
+
+from .program import functions
+from .program_text import BLOCK, CODES, operands_of
+from .program_writer import Kinds, ProgramWriter, Unwritable, Value, kind_of
+
+MOST_CANDIDATES = 2_000_000  # of one parameter; larger spaces are enumerated, and perhaps refused
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The program that adds one parameter."""
+
+    value_count: int
+    code: NDArray[np.int64]  # (instruction, 5)
+    own_end: int  # instructions that check the parameter alone; they come first
+    own_condition: int  # its register; -1: none
+    condition: int  # the register of the other conditions; -1: none
+    kept: NDArray[np.int64]  # registers of the numbers that are saved with a prefix
+
+
+class SpaceProgram:
+    """The program of a kernel, for kinds of the names that its spaces depend on. Raises Unwritable without one."""
+
+    def __init__(self, kernel: Kernel, kinds: Kinds) -> None:
+        if not kernel.parameters:
+            raise Unwritable
+        writer = ProgramWriter(kernel, dict(kinds))
+        conditions = [writer.condition(constraint.expression) for constraint in kernel.constraints]
+        by_level: dict[int, list[Value]] = {}
+        for condition in conditions:
+            by_level.setdefault(writer.level(condition), []).append(condition)
+        plan = _Plan(writer, by_level)
+        self._inputs = writer.inputs()
+        self._pool = np.array([*writer.pool, 0], np.float64)
+        self._uniform, self._holds = plan.uniform()
+        self._levels = [plan.level(column, len(parameter.values)) for column, parameter in enumerate(kernel.parameters)]
+        self._registers = plan.most_registers
+
+    def rows(self, names: Names) -> ValidRows | None:
+        """The rows for the values of the names; None if a number is too large, or the prefixes are too many."""
+        inputs = self._inputs.numbers(dict(names))
+        if inputs is None:
+            return None
+        registers, fault, found = np.empty(self._registers), np.zeros(1, np.int64), np.zeros(1, np.int64)
+        run, width = functions(), len(self._levels)
+        run["run"](self._uniform.ctypes.data, len(self._uniform), len(self._uniform), inputs.ctypes.data, len(inputs),
+                   registers.ctypes.data, self._pool.ctypes.data, 0, 0, 0, 0, 0, 0, fault.ctypes.data)
+        count = int(self._holds < 0 or registers[self._holds * BLOCK] != 0)
+        quads = -(-width // 4)
+        rows, saved, pitch = np.zeros((1, 4 * quads), np.int16), np.empty(0), 1
+        parents: list[Numbers] = []
+        for column, level in enumerate(self._levels):
+            most = count * level.value_count
+            if most > MOST_CANDIDATES:
+                return None
+            allowed, owners = np.empty(level.value_count, np.int64), np.empty(most, np.int64)
+            longer, numbers = np.empty((most, 4 * quads), np.int16), np.empty(len(level.kept) * most)
+            run["extend"](level.code.ctypes.data, level.own_end, level.own_condition, len(level.code), level.condition,
+                          registers.ctypes.data, self._pool.ctypes.data, count, level.value_count, column, quads,
+                          rows.ctypes.data, saved.ctypes.data, pitch, level.kept.ctypes.data, len(level.kept),
+                          allowed.ctypes.data, longer.ctypes.data, owners.ctypes.data, numbers.ctypes.data, most,
+                          fault.ctypes.data, found.ctypes.data)
+            count, pitch, saved = int(found[0]), most, numbers
+            rows = longer[:count]
+            parents.append(owners[:count])
+        if fault[0]:
+            return None
+        valid = rows[:, :width] if 2 * count > most else rows[:, :width].copy()
+        valid.setflags(write=False)
+        return ValidRows(valid, PrefixBorders(valid, _borders(parents)))
+
+
+def _borders(parents: Sequence[Numbers]) -> list[Numbers]:
+    """The first rows of the prefixes of each length, given the prefix that each longer one extends."""
+    count = len(parents[-1])
+    starts = np.arange(count + 1)
+    borders, extended = [starts], parents[-1]
+    for before in reversed(parents[:-1]):
+        changed = np.flatnonzero(extended[1:] != extended[:-1])
+        changed += 1
+        first = np.concatenate([np.zeros(min(1, count), np.int64), changed])  # a prefix without rows is left out
+        starts = np.concatenate([starts[first], [count]])
+        borders.append(starts)
+        extended = before[extended[first]]
+    return borders[::-1]
+
+
+class _Plan:
+    """What the levels of a program compute, from the conditions that they check."""
+
+    def __init__(self, writer: ProgramWriter, conditions: dict[int, list[Value]]) -> None:
+        self._instructions, self._given = writer.instructions, len(writer.given)
+        lines, levels = self._instructions.lines, self._instructions.levels
+        self._own: dict[int, list[int]] = {}  # registers of conditions on a parameter alone, by level
+        self._joint: dict[int, list[int]] = {}
+        for level, values in conditions.items():
+            for value in values:
+                own = all(levels[number] in (-1, level) for number in self._closure([value.register]))
+                (self._own if own else self._joint).setdefault(level, []).append(value.register)
+        needed = self._closure([number for numbers in (*self._own.values(), *self._joint.values())
+                                for number in numbers])
+        own_alone = needed - self._closure([number for numbers in self._joint.values() for number in numbers])
+        self._uniforms = sorted(number for number in needed if levels[number] < 0)
+        self._register = {number: self._given + index for index, number in enumerate(self._uniforms)}
+        self._last_use = {number: levels[number] for number in needed}  # the last level that reads a result
+        for number in needed - own_alone:
+            for operand in self._operands(number):
+                if operand >= 0:
+                    self._last_use[operand] = max(self._last_use[operand], levels[number])
+        self._needed = needed
+        self._saved: list[int] = []  # results that are saved with the prefixes of the level before
+        self.most_registers = BLOCK * (self._given + len(self._uniforms) + 1)  # numbers of all registers of a level
+        self._lines = lines
+
+    def _operands(self, number: int) -> Sequence[int]:
+        operation, *operands = self._instructions.lines[number]
+        return operands[:operands_of(operation)]
+
+    def _closure(self, numbers: Sequence[int]) -> set[int]:
+        """The instructions that results depend on, themselves included."""
+        needed: set[int] = set()
+        waiting = [number for number in numbers if number >= 0]
+        while waiting:
+            number = waiting.pop()
+            if number not in needed:
+                needed.add(number)
+                waiting += [operand for operand in self._operands(number) if operand >= 0]
+        return needed
+
+    def uniform(self) -> tuple[NDArray[np.int64], int]:
+        """The uniform instructions, and the register of the condition that must hold; -1: none."""
+        code: list[list[int]] = []
+        register = dict(self._register)
+        self._write(code, self._uniforms, register, -1)
+        condition = self._joined(code, [*self._own.get(-1, []), *self._joint.get(-1, [])], register)
+        return _as_code(code), condition
+
+    def level(self, column: int, value_count: int) -> _Level:
+        """The program of the parameter in a column; the levels are asked for in their order."""
+        register = dict(self._register)
+        code: list[list[int]] = []
+        here = [number for number in sorted(self._needed) if self._instructions.levels[number] == column]
+        own = self._own.get(column, [])
+        closure = self._closure(own)
+        self._write(code, [number for number in here if number in closure], register, column)
+        own_condition = self._joined(code, own, register)
+        own_end = len(code)
+        joint, register = self._joint.get(column, []), dict(self._register)
+        used = {operand for number in here for operand in self._operands(number)} | set(joint)
+        later = [number for number in (*self._saved, *here) if self._last_use[number] > column]
+        carried = [(index, number) for index, number in enumerate(self._saved) if number in used or number in later]
+        for index, number in carried:
+            register[number] = self._fresh(register)
+            code.append([CODES["carry"], register[number], index, 0, 0])
+        wanted = self._closure([*joint, *(number for number in later if number in here)])
+        self._write(code, [number for number in here if number in wanted], register, column)
+        condition = self._joined(code, joint, register)
+        self._saved = later
+        kept = np.array([register[number] for number in later], np.int64)
+        return _Level(value_count, _as_code(code), own_end, own_condition, condition, kept)
+
+    def _fresh(self, register: dict[int, int]) -> int:
+        """A register that no result has."""
+        fresh = self._given + len(register)
+        self.most_registers = max(self.most_registers, BLOCK * (fresh + 1))
+        return fresh
+
+    def _write(self, code: list[list[int]], numbers: Sequence[int], register: dict[int, int], column: int) -> None:
+        for number in numbers:
+            operation, *operands = self._lines[number]
+            if number not in register:
+                register[number] = self._fresh(register)
+            used = operands_of(operation)
+            if operation == "load":
+                operation, operands = "value", [operands[0], 0, 0]
+            code.append([CODES[operation], register[number],
+                         *(register[operand] if operand >= 0 else -1 - operand for operand in operands[:used]),
+                         *operands[used:]])
+
+    def _joined(self, code: list[list[int]], conditions: Sequence[int], register: dict[int, int]) -> int:
+        """The register that holds whether all conditions hold; -1 without conditions."""
+        places = [register[number] if number >= 0 else -1 - number for number in dict.fromkeys(conditions)]
+        if not places:
+            return -1
+        result = places[0]
+        for place in places[1:]:
+            register[-1 - len(register)] = joined = self._fresh(register)  # no result has this number
+            code.append([CODES["minimum"], joined, result, place, 0])
+            result = joined
+        return result
+
+
+def _as_code(lines: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    return np.array(lines, np.int64).reshape(-1, 5)
+
+
+@lru_cache(maxsize=1024)
+def space_program(kernel: Kernel, kinds: Kinds) -> SpaceProgram | None:
+    """The program of a kernel, which is written once; None if it has none."""
+    try:
+        return SpaceProgram(kernel, kinds)
+    except (Unwritable, RecursionError):
+        return None
+
+
+def program_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> ValidRows:
+    """The rows that `valid_rows` finds, by a program if the kernel has one. Raises KernelError as it does."""
+    program = space_program(kernel, tuple([(name, kind_of(value)) for name, value in names]))
+    rows = None if program is None else program.rows(names)
+    return valid_rows(kernel, names, device_names) if rows is None else rows

@@ -1,0 +1,128 @@
+"""Programs find the rows that enumeration finds, with the borders of their prefixes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from seqtune.errors import KernelError, SeqtuneError
+from seqtune.kernels.enumeration import enumerate_rows
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.miopen.solver import SOLVERS, find_solver
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.registry import kernel, names
+from seqtune.kernels.row_index import PrefixBorders
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.spaces.row_cache import Names, ValidRows
+from seqtune.kernels.spaces.skeleton import valid_rows
+from seqtune.predictor.sequence import space_program as module
+from seqtune.predictor.sequence.program_writer import kind_of
+from seqtune.predictor.sequence.space_program import program_rows, space_program
+from tests.support.devices import DEVICES
+
+PARAMETERS = (Parameter("a", (1, 2, 3, 4, 6)), Parameter("b", ("rows", "columns")), Parameter("c", (0, 1, 2, 5, 7)),
+              Parameter("d", (8,)), Parameter("e", (1, 2, 4, 8, 16, 32)))
+CONSTRAINTS = [
+    (), ("n > 3",), ("n > 99",), ("True",), ("a < 4",), ("a < 0",), ("e < 0",), ("a * c <= n",), ("a * e == n",),
+    ("b == 'rows' or a > 2", "n % e == 0", "c < e"), ("n // c > 1",), ("waste < 1.5",), ("lanes % 3 == 0", "c != 2"),
+    ("lanes <= n", "lanes * c < 40", "word == b"), ("d == 8", "a + c + e < 12", "n % 2 == 1 or e > 4"),
+    ("a == 6", "c == 7", "e == 32", "b == 'columns'")]
+
+
+def toy(constraints: tuple[str, ...], parameters: tuple[Parameter, ...] = PARAMETERS) -> Kernel:
+    return Kernel("toy.space", "gemm", ("toy",), parameters, tuple(
+        Constraint.of(text, "so it is") for text in constraints), (), derived=(
+            ("lanes", Expression("a * (c + 1)")), ("waste", Expression("round_up(n, e) / n + lanes * 0"))))
+
+
+def compare(family: Kernel, values: Names) -> ValidRows:
+    """The rows of the program, which must be those of the enumeration."""
+    program = space_program(family, tuple((name, kind_of(value)) for name, value in values))
+    assert program is not None, family.name
+    found, wanted = program.rows(values), enumerate_rows(family, values)
+    assert found is not None, family.name
+    np.testing.assert_array_equal(found.rows, wanted)
+    assert found.rows.dtype == wanted.dtype
+    assert not found.rows.flags.writeable
+    borders = PrefixBorders(wanted)
+    for column in range(len(family.parameters)):
+        np.testing.assert_array_equal(found.borders.of(column), borders.of(column))
+    return found
+
+
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=" & ".join)
+def test_a_program_finds_the_rows_of_a_small_kernel(constraints: tuple[str, ...]) -> None:
+    for n, word, order in itertools.product((1, 12, 64, 97), ("rows", "none"), range(3)):
+        moved = (*PARAMETERS[order:], *PARAMETERS[:order])
+        compare(toy(constraints, moved), (("n", n), ("word", word)))
+
+
+def test_the_rows_of_all_kernels_are_those_of_the_enumeration() -> None:
+    shipped = [*(kernel(name) for name in names() if name.partition(".")[0] in DEVICES),  # no fakes of other tests
+               *(find_solver(name).kernel for name in SOLVERS)]
+    sizes: list[int] = []
+
+    def find(family: Kernel, values: Names, facts: frozenset[str]) -> ValidRows:
+        if math.prod(len(parameter.values) for parameter in family.parameters) > 2_000_000 and len(sizes) % 5:
+            return valid_rows(family, values, facts)  # enumerating takes its time
+        found = compare(family, values)
+        sizes.append(len(found.rows))
+        return found
+
+    for family in shipped:
+        for problem in problems(family.operation):
+            for device in DEVICES.values():
+                try:
+                    SearchSpace(family, problem, device, find)
+                except SeqtuneError:
+                    continue
+    assert len(sizes) >= 50
+    assert 0 in sizes
+
+
+def problems(operation: str) -> list[Problem]:
+    """A few random problems that no other test has asked for, so that their rows are not known."""
+    if operation != "convnd":
+        try:
+            return sample_problems(operation, 4, 31)
+        except SeqtuneError:
+            return []
+    features = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
+    return [Problem.make("convnd", direction=direction, **{name: problem[name] for name in features})
+            for problem in sample_problems("conv2d", 5, 31)
+            for direction in ("forward", "backward_data", "backward_weights")]
+
+
+@pytest.mark.parametrize("text", ["a ** c < 9", "b", "a < missing or n > 0", "n // c % 1.5 < 2"])
+def test_a_kernel_without_a_program_is_enumerated(text: str) -> None:
+    family, values = toy((text,)), (("n", 12), ("word", "rows"), ("missing", 3))
+    assert space_program(family, (("n", "whole"), ("word", "word"))) is None or text.startswith("n")
+    found = program_rows(family, values, frozenset())
+    np.testing.assert_array_equal(found.rows, enumerate_rows(family, values))
+
+
+@pytest.mark.parametrize("text", ["e << (a * 12) > 0", "{1: 1, 2: 2, 3: 3, 4: 4, 6: 6}[a] * n * n * n > 0"])
+def test_rows_with_large_numbers_are_enumerated(text: str) -> None:
+    family, values = toy((text,)), (("n", 1 << 40), ("word", "rows"))
+    program = space_program(family, (("n", "whole"), ("word", "word")))
+    assert program is not None
+    assert program.rows(values) is None
+    found = program_rows(family, values, frozenset())
+    np.testing.assert_array_equal(found.rows, enumerate_rows(family, values))
+
+
+def test_too_many_prefixes_are_refused_as_by_the_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_CANDIDATES", 100)
+    values = (("n", 12), ("word", "rows"))
+    program = space_program(toy(()), (("n", "whole"), ("word", "word")))
+    assert program is not None
+    assert program.rows(values) is None
+    assert len(program_rows(toy(()), values, frozenset()).rows) == 300
+    many = toy((), tuple(Parameter(name, tuple(range(100))) for name in "abcde"))
+    with pytest.raises(KernelError, match="partial configurations"):
+        program_rows(many, values, frozenset())
