@@ -140,13 +140,16 @@ class Kernel:
                    tuple((name, Expression(text)) for name, text in derived), version, conditions["prior"],
                    implementation, None if default_for is None else Expression(default_for))
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        """The reason why this kernel does not solve the problem on the device, or None if it does."""
+    def why_not(self, problem: Problem, device: Device, names: Mapping[str, Any] | None = None) -> str | None:
+        """The reason why this kernel does not solve the problem on the device, or None if it does.
+
+        `names` are `names_of` both, if they are known.
+        """
         if problem.type != self.operation:
             return f"{self.name} solves {self.operation}, not {problem.type}"
         if device.backend not in self.backends:
             return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
-        names = {**device.names(), **problem.names()}
+        names = names_of(problem, device) if names is None else names
         for condition in self.solves:
             for name in condition.expression.names:
                 if names.get(name) is None:
@@ -201,13 +204,18 @@ def _names_read(kernel: Kernel) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
 
 
+def names_of(problem: Problem, device: Device) -> dict[str, Any]:
+    """The values of the names that expressions may read of a problem on a device."""
+    return {**device.names(), **problem.names()}
+
+
 def quantities(derived: Iterable[tuple[str, Expression]], problem: Problem, device: Device,
                configuration: Configuration) -> dict[str, Any]:
     """The values of all names that expressions of a kernel may read, for one configuration. Raises ExpressionError.
 
     These are facts of the device, features and sizes of the problem, parameters, and the kernel's `derived` quantities.
     """
-    values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
+    values: dict[str, Any] = {**names_of(problem, device), **dict(configuration.settings)}
     for name, expression in derived:
         values[name] = expression(values)
     return values

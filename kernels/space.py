@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 
-from .devices.device import Device
+from .devices.device import Device, Fact
 from .enumeration import column_of
-from .kernel import Configuration, Kernel, Setting
+from .kernel import Configuration, Kernel, Setting, names_of
 from .problem import Problem
 from .registry import backends_for, kernel, table
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
@@ -48,20 +49,35 @@ class SearchSpace:
     """
 
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, find: RowFinder = valid_rows) -> None:
-        reason = kernel.why_not(problem, device)
+        names = names_of(problem, device)
+        reason = kernel.why_not(problem, device, names)
         if reason is not None:
             raise KernelError(reason)
+        self._fill(kernel, problem, device, names, find)
+
+    @classmethod
+    def solving(cls, kernel: Kernel, problem: Problem, device: Device, names: dict[str, Any],
+                find: RowFinder) -> SearchSpace | None:
+        """The space of a kernel, given the names of problem and device; None if it does not solve the problem."""
+        if kernel.why_not(problem, device, names) is not None:
+            return None
+        space = cls.__new__(cls)
+        space._fill(kernel, problem, device, names, find)
+        return space
+
+    def _fill(self, kernel: Kernel, problem: Problem, device: Device, names: dict[str, Any], find: RowFinder) -> None:
         self.kernel = kernel
         self.problem = problem
         self.device = device
-        facts = device.names()
-        self._names: dict[str, Any] = {**facts, **problem.names()}
-        names = dict(self._names)
+        self._names = names  # which the spaces of a problem share
         resolved, needed = kernel.split_derived()
-        for name, expression in resolved:
-            names[name] = expression(names)
-        self.identity: Names | None = tuple((name, names[name]) for name in needed)  # None: another tool gave the rows
-        valid = KNOWN.rows(kernel, self.identity, frozenset(facts), find)
+        if resolved:
+            names = dict(names)
+            for name, expression in resolved:
+                names[name] = expression(names)
+        # None if another tool gave the rows
+        self.identity: Names | None = tuple([(name, names[name]) for name in needed])
+        valid = KNOWN.rows(kernel, self.identity, _fact_names(device.extra), find)
         self.rows: Rows = valid.rows
         self._whole = True
         self._index: RowIndex | None = None
@@ -72,7 +88,7 @@ class SearchSpace:
         """Make a space from the valid configurations that another tool lists, in any order and without duplicates."""
         space = cls.__new__(cls)
         space.kernel, space.problem, space.device = kernel, problem, device
-        space._names = {**device.names(), **problem.names()}
+        space._names = names_of(problem, device)
         space.identity = None
         space.rows = rows[np.lexsort(rows.T[::-1])]
         space.rows.setflags(write=False)
@@ -262,8 +278,9 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     if no family solves the problem.
     """
     families = list(kernels or map(kernel, table(device.backend)))
-    solving = [SearchSpace(family, problem, device, find) for family in families
-               if family.why_not(problem, device) is None]
+    names = names_of(problem, device)
+    solving = [space for family in families
+               if (space := SearchSpace.solving(family, problem, device, names, find)) is not None]
     spaces = tuple(space for space in solving if len(space))
     if not spaces:
         reasons = [_why_empty(space) for space in solving]
@@ -272,6 +289,12 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
                           f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, families)}")
     return spaces
+
+
+@lru_cache(maxsize=256)
+def _fact_names(extra: tuple[tuple[str, Fact], ...]) -> frozenset[str]:
+    """The names that a device with these extra facts has."""
+    return frozenset(Device("", "", "", "", extra=extra).names())
 
 
 def _why_empty(space: SearchSpace) -> str:

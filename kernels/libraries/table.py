@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from seqtune.errors import KernelError, MisuseError
 
@@ -39,7 +40,12 @@ def libraries_in_use() -> Iterator[Library]:
 
 
 def _resolved(entry: str | Library) -> Library:
-    value = resolve(entry) if isinstance(entry, str) else entry
+    return _imported(entry) if isinstance(entry, str) else entry
+
+
+@cache
+def _imported(entry: str) -> Library:
+    value = resolve(entry)
     assert isinstance(value, Library)
     return value
 

@@ -13,6 +13,7 @@ Inference for Regression", 2018).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -72,7 +73,7 @@ class RegretModel(BaseModel):
 
     def confidences(self, signals: Floats, is_known: bool, device: str = "") -> list[Confidence]:
         """The confidence of each proposal on a device, given by its `identity`."""
-        factors = np.array(self.known if is_known else self.new)
+        factors = _array(self.known if is_known else self.new)
         shares = np.exp(-np.outer(self.expected(signals, device), factors))  # (proposal, level), descending
         means = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2  # the integral over the quantiles
         ends = [round((1 - level) * (LEVELS - 1)) for level in (LOW, HIGH)]
@@ -111,6 +112,12 @@ class ConfidenceModel(BaseModel):
         return [*self.first.confidences(signals[:1], known, name), *self.other.confidences(signals[1:], known, name)]
 
 
+@lru_cache(maxsize=64)
+def _array(quantiles: tuple[float, ...]) -> Floats:
+    return np.array(quantiles)
+
+
+@lru_cache(maxsize=256)
 def identity(device: Device) -> str:
     """The device and the machine that it is on, as text."""
     return f"{device.key} {device.fingerprint}"[:LONGEST_IDENTITY]

@@ -7,8 +7,9 @@ parameter in its expression has a value. All rows with that prefix then have the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +41,6 @@ class ResolvedByRow:
         self._resolving = _resolving(space.kernel, vocabulary.derived)
         self.by_column = self._resolving.by_column
 
-    @cached_property
-    def _program(self) -> tuple[KernelProgram, NDArray[np.float64] | None]:
-        """The programs of the quantities, and what they read of problem and device; None if they must be evaluated."""
-        program = kernel_program(self._space.kernel, kinds_of(self._space.kernel, self._space.names),
-                                 self._resolving.sets)
-        return program, program.inputs(self._space.names)
-
     def resolve(self, rows: NDArray[np.int64], column: int, quantities: Quantities) -> None:
         """Write what the word in `column` (-1: the kernel's word) resolves into `quantities` (row, derived).
 
@@ -69,12 +63,9 @@ class ResolvedByRow:
     def _values(self, wanted: tuple[str, ...], rows: NDArray[np.int64]
                 ) -> tuple[Sequence[str], NDArray[np.float64]]:
         """The names of the numeric quantities and their values, (quantity, row)."""
-        program, inputs = self._program
-        names = program.names(wanted)
-        if names is not None and inputs is not None:
-            values = program.run(wanted, inputs, self._space.rows, rows)
-            if values is not None:
-                return names, values
+        known = _programmed(self._space, self._resolving, wanted, rows)
+        if known is not None:
+            return known
         columns = {name: column for name, column in self._space.derived_columns(wanted, rows).items()
                    if column.dtype.kind in "biuf"}
         return list(columns), np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
@@ -82,11 +73,28 @@ class ResolvedByRow:
 
 def numeric_quantities(space: SearchSpace, rows: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
     """The derived quantities of some rows that are numbers and have a program, by name."""
-    wanted = tuple(name for name, _ in space.kernel.derived)
-    program = kernel_program(space.kernel, kinds_of(space.kernel, space.names), (wanted,))
-    names, inputs = program.names(wanted), program.inputs(space.names)
-    values = None if names is None or inputs is None else program.run(wanted, inputs, space.rows, rows)
-    return {} if values is None or names is None else dict(zip(names, values, strict=True))
+    resolving = _resolving(space.kernel, tuple(name for name, _ in space.kernel.derived))
+    known = _programmed(space, resolving, tuple(resolving.all), rows)
+    return {} if known is None else dict(zip(*known, strict=True))
+
+
+# The programs of a space's quantities, and what they read of problem and device: None if they must be evaluated
+_PROGRAMS: WeakKeyDictionary[SearchSpace, tuple[KernelProgram, NDArray[np.float64] | None]] = WeakKeyDictionary()
+
+
+def _programmed(space: SearchSpace, resolving: _Resolving, wanted: tuple[str, ...], rows: NDArray[np.int64]
+                ) -> tuple[Sequence[str], NDArray[np.float64]] | None:
+    """The names of the wanted quantities that are numbers, and their values (quantity, row), by a program if it can."""
+    program, inputs = _PROGRAMS.get(space, (None, None))
+    if program is None or program.wanted != resolving.sets:
+        program = kernel_program(space.kernel, kinds_of(space.kernel, space.names), resolving.sets)
+        inputs = program.inputs(space.names)
+        _PROGRAMS[space] = program, inputs
+    names = program.names(wanted)
+    if names is None or inputs is None:
+        return None
+    values = program.run(wanted, inputs, space.rows, rows)
+    return None if values is None else (names, values)
 
 
 class _Resolving(NamedTuple):
@@ -94,11 +102,7 @@ class _Resolving(NamedTuple):
 
     by_column: Mapping[int, Mapping[str, int]]  # by the column whose word resolves them
     all: Mapping[str, int]
-
-    @property
-    def sets(self) -> tuple[tuple[str, ...], ...]:
-        """The names of the quantities that are computed at once."""
-        return tuple(tuple(names) for names in (*self.by_column.values(), self.all))
+    sets: tuple[tuple[str, ...], ...]  # the names of the quantities that are computed at once
 
 
 @lru_cache(maxsize=512)
@@ -109,7 +113,8 @@ def _resolving(kernel: Kernel, derived: tuple[str, ...]) -> _Resolving:
     for name, column in resolving_columns(kernel).items():
         if name in index_of:
             columns.setdefault(column, {})[name] = index_of[name]
-    return _Resolving(columns, {name: index for wanted in columns.values() for name, index in wanted.items()})
+    every = {name: index for wanted in columns.values() for name, index in wanted.items()}
+    return _Resolving(columns, every, tuple(tuple(names) for names in (*columns.values(), every)))
 
 
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:

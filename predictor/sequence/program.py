@@ -6,7 +6,7 @@ expression has no such program, or its numbers leave what is exact in any order 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -67,14 +67,16 @@ class _Part:
 class KernelProgram:
     """The programs of sets of a kernel's derived quantities, for kinds of the names of problem and device."""
 
-    def __init__(self, kernel: Kernel, kinds: Kinds, wanted: Sequence[tuple[str, ...]]) -> None:
+    def __init__(self, kernel: Kernel, kinds: Kinds, wanted: tuple[tuple[str, ...], ...]) -> None:
         writer, written = ProgramWriter(kernel, dict(kinds)), {}
         for names in wanted:
             with suppress(Unwritable, RecursionError):  # the others have programs nevertheless
                 written[names] = {name: writer.name(name) for name in names}
+        self.wanted = wanted
         self._parts = {names: _Part.of(writer, values) for names, values in written.items()}
         self._inputs = writer.inputs()
         self._pool = np.array([*writer.pool, 0], np.float64)
+        self._pool_address = self._pool.ctypes.data
 
     def names(self, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
         """The names of the quantities among the wanted ones that are numbers; None if they have no program."""
@@ -88,14 +90,18 @@ class KernelProgram:
     def run(self, wanted: tuple[str, ...], inputs: NDArray[np.float64], table: Rows,
             rows: Numbers) -> NDArray[np.float64] | None:
         """The quantities (quantity, row) in rows of a table of value indices; None where they must be evaluated."""
-        part = self._parts[wanted]
-        registers = np.empty(part.registers)
-        values, fault = np.empty((len(part.names), len(rows))), np.zeros(1, np.int64)
+        part, count = self._parts[wanted], len(rows)
         rows = np.ascontiguousarray(rows, np.int64)
-        functions()["run"](*part.arguments, inputs.ctypes.data, len(inputs), registers.ctypes.data,
-                            self._pool.ctypes.data, table.ctypes.data, table.strides[0] // 2, table.strides[1] // 2,
-                            rows.ctypes.data, len(rows), values.ctypes.data, fault.ctypes.data)
-        return None if fault[0] else values
+        scratch = np.empty(1 + len(part.names) * count + part.registers)  # the fault, the result and registers
+        scratch[0] = 0  # as bits, too
+        fault = scratch.ctypes.data
+        values = fault + 8
+        functions()["run"](*part.arguments, inputs.ctypes.data, len(inputs), values + 8 * len(part.names) * count,
+                           self._pool_address, table.ctypes.data, table.strides[0] // 2, table.strides[1] // 2,
+                           rows.ctypes.data, count, values, fault)
+        if scratch.view(np.int64)[0]:
+            return None
+        return scratch[1:1 + len(part.names) * count].reshape(len(part.names), count)
 
 
 def kinds_of(kernel: Kernel, names: Mapping[str, Any]) -> Kinds:

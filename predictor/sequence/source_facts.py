@@ -9,6 +9,7 @@ that has the names of ratios uses them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from seqtune.kernels.devices.device import CAPABILITIES, Device
@@ -33,7 +34,12 @@ def source_facts(problem: Problem, device: Device, listed: SourceList, ratios: S
 
 def listed_facts(device: Device, listed: SourceList) -> Facts:
     """The positions that describe the device alone."""
-    return device_facts(device) if listed == "facts" else kept_facts(device)
+    return list(_listed_facts(device, listed))
+
+
+@lru_cache(maxsize=256)
+def _listed_facts(device: Device, listed: SourceList) -> tuple[tuple[str, Value], ...]:
+    return tuple(device_facts(device) if listed == "facts" else kept_facts(device))
 
 
 def problem_facts(problem: Problem) -> Facts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,20 @@ class _Level:
 
     value_count: int
     code: NDArray[np.int64]  # (instruction, 5)
-    own_end: int  # instructions that check the parameter alone; they come first
-    own_condition: int  # its register; -1: none
-    condition: int  # the register of the other conditions; -1: none
     kept: NDArray[np.int64]  # registers of the numbers that are saved with a prefix
+    # the address of the code, the instructions that check the parameter alone (they come first) and the register of
+    # that condition, the number of all instructions and the register of the other conditions; -1: no condition
+    code_arguments: tuple[int, int, int, int, int]
+
+    @property
+    def kept_count(self) -> int:
+        """How many numbers are saved with a prefix."""
+        return len(self.kept)
+
+    @cached_property
+    def kept_arguments(self) -> tuple[int, int]:
+        """The address and the number of the registers that are saved."""
+        return self.kept.ctypes.data, len(self.kept)
 
 
 class SpaceProgram:
@@ -53,38 +63,44 @@ class SpaceProgram:
         self._pool = np.array([*writer.pool, 0], np.float64)
         self._uniform, self._holds = plan.uniform()
         self._levels = [plan.level(column, len(parameter.values)) for column, parameter in enumerate(kernel.parameters)]
-        self._registers = plan.most_registers
+        self._registers, self._most_values = plan.most_registers, max(level.value_count for level in self._levels)
 
     def rows(self, names: Names) -> ValidRows | None:
         """The rows for the values of the names; None if a number is too large, or the prefixes are too many."""
         inputs = self._inputs.numbers(dict(names))
         if inputs is None:
             return None
-        registers, fault, found = np.empty(self._registers), np.zeros(1, np.int64), np.zeros(1, np.int64)
         run, width = functions(), len(self._levels)
-        run["run"](self._uniform.ctypes.data, len(self._uniform), len(self._uniform), inputs.ctypes.data, len(inputs),
-                   registers.ctypes.data, self._pool.ctypes.data, 0, 0, 0, 0, 0, 0, fault.ctypes.data)
-        count = int(self._holds < 0 or registers[self._holds * BLOCK] != 0)
         quads = -(-width // 4)
-        rows, saved, pitch = np.zeros((1, 4 * quads), np.int16), np.empty(0), 1
+        # registers, then allowed values of a parameter, the fault and the number of prefixes: each of 8 bytes
+        scratch = np.zeros(self._registers + self._most_values + 2)
+        registers, pool = scratch.ctypes.data, self._pool.ctypes.data
+        allowed = registers + 8 * self._registers
+        fault, found = allowed + 8 * self._most_values, allowed + 8 * self._most_values + 8
+        run["run"](self._uniform.ctypes.data, len(self._uniform), len(self._uniform), inputs.ctypes.data, len(inputs),
+                   registers, pool, 0, 0, 0, 0, 0, 0, fault)
+        numbers = scratch.view(np.int64)
+        count, pitch = int(self._holds < 0 or scratch[self._holds * BLOCK] != 0), 1
+        block = np.zeros(quads, np.int64)  # of each prefix: its value indices, its parent, and its saved numbers
+        before = saved = block.ctypes.data
         parents: list[Numbers] = []
         for column, level in enumerate(self._levels):
             most = count * level.value_count
             if most > MOST_CANDIDATES:
                 return None
-            allowed, owners = np.empty(level.value_count, np.int64), np.empty(most, np.int64)
-            longer, numbers = np.empty((most, 4 * quads), np.int16), np.empty(len(level.kept) * most)
-            run["extend"](level.code.ctypes.data, level.own_end, level.own_condition, len(level.code), level.condition,
-                          registers.ctypes.data, self._pool.ctypes.data, count, level.value_count, column, quads,
-                          rows.ctypes.data, saved.ctypes.data, pitch, level.kept.ctypes.data, len(level.kept),
-                          allowed.ctypes.data, longer.ctypes.data, owners.ctypes.data, numbers.ctypes.data, most,
-                          fault.ctypes.data, found.ctypes.data)
-            count, pitch, saved = int(found[0]), most, numbers
-            rows = longer[:count]
-            parents.append(owners[:count])
-        if fault[0]:
+            longer = np.empty(most * (quads + 1 + level.kept_count), np.int64)
+            after = longer.ctypes.data
+            owners = after + 8 * most * quads
+            run["extend"](*level.code_arguments, registers, pool, count, level.value_count, column, quads, before,
+                          saved, pitch, *level.kept_arguments, allowed, after, owners, owners + 8 * most, most, fault,
+                          found)
+            block, before, saved, pitch = longer, after, owners + 8 * most, most
+            count = int(numbers[-1])
+            parents.append(longer[most * quads:most * quads + count])
+        if numbers[-2]:
             return None
-        valid = rows[:, :width] if 2 * count > most else rows[:, :width].copy()
+        rows = block[:count * quads].view(np.int16).reshape(count, 4 * quads)
+        valid = rows[:, :width].copy()
         valid.setflags(write=False)
         return ValidRows(valid, PrefixBorders(valid, _borders(parents)))
 
@@ -176,7 +192,8 @@ class _Plan:
         condition = self._joined(code, joint, register)
         self._saved = later
         kept = np.array([register[number] for number in later], np.int64)
-        return _Level(value_count, _as_code(code), own_end, own_condition, condition, kept)
+        lines = _as_code(code)
+        return _Level(value_count, lines, kept, (lines.ctypes.data, own_end, own_condition, len(lines), condition))
 
     def _fresh(self, register: dict[int, int]) -> int:
         """A register that no result has."""

@@ -13,6 +13,7 @@ Shipped forests depend on order and coding bit by bit, so new columns need new c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -54,31 +55,37 @@ def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureLis
 
 def own_features(space: SearchSpace, columns: Columns) -> Table:
     """The features of configurations and problem that do not depend on the device's measured rates."""
-    count, problem = len(space), space.problem
+    count, problem, parameters = len(space), space.problem, space.kernel.parameters
     table: list[NDArray[np.float32]] = []
     numeric: list[NDArray[np.float32]] = []
-    for index, parameter in enumerate(space.kernel.parameters):
-        if parameter.is_numeric:
-            table.append(_float32(columns[parameter.name]))
-            if max(int(value) for value in parameter.values) > 2:
+    with np.errstate(over="ignore"):  # too large numbers become infinite
+        for index, (parameter, kind) in enumerate(zip(parameters, _kinds(space.kernel), strict=True)):
+            values = columns[parameter.name] if kind != "word" else space.rows[:, index]
+            table.append(values.astype(np.float32))
+            if kind == "length":
                 numeric.append(table[-1])
-        else:
-            table.append(space.rows[:, index].astype(np.float32))
-    for name, _ in space.kernel.derived:
-        values = columns[name]
-        codes = values if values.dtype.kind in "biuf" else word_codes(space.kernel, name, values)
-        table.append(_float32(codes))
-    names = problem.names()
-    lengths = np.stack(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
-    for name in operation(problem.type).tiled_sizes:
-        size = names.get(name)
-        if isinstance(size, int) and size > 0:
-            tiles, padded = tiling(size, lengths)
-            table += [column for pair in zip(padded, tiles, strict=True) for column in pair]
-        else:
-            table += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
-    table += [_float32(values) for values in term_columns(space)]
-    return np.nan_to_num(np.stack(table, axis=1), copy=False, nan=UNKNOWN, posinf=LARGEST, neginf=-LARGEST)
+        for name, _ in space.kernel.derived:
+            values = columns[name]
+            codes = values if values.dtype.kind in "biuf" else word_codes(space.kernel, name, values)
+            table.append(codes.astype(np.float32))
+        names = problem.names()
+        lengths = np.array(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
+        for name in operation(problem.type).tiled_sizes:
+            size = names.get(name)
+            if isinstance(size, int) and size > 0:
+                tiles, padded = tiling(size, lengths)
+                table += [column for pair in zip(padded, tiles, strict=True) for column in pair]
+            else:
+                table += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
+        table += [values.astype(np.float32) for values in term_columns(space)]
+    return np.nan_to_num(np.array(table, np.float32).T, copy=False, nan=UNKNOWN, posinf=LARGEST, neginf=-LARGEST)
+
+
+@lru_cache(maxsize=1024)
+def _kinds(kernel: Kernel) -> tuple[str, ...]:
+    """The kind of each parameter: a word, a length that sizes are divided by, or another number."""
+    return tuple("word" if not parameter.is_numeric else "length" if max(map(int, parameter.values)) > 2 else "number"
+                 for parameter in kernel.parameters)
 
 
 def device_features(space: SearchSpace, columns: Columns, device: Device, listed: FeatureList) -> Table:
@@ -87,12 +94,6 @@ def device_features(space: SearchSpace, columns: Columns, device: Device, listed
         return np.hstack([_fixed(encode_features(space.problem, UNKNOWN), len(space)),
                           _device_ratios(space.kernel, space.problem, device, columns, len(space))])
     return _fixed(encode_facts(space.problem, device, "vector_floats", UNKNOWN), len(space))
-
-
-def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers as a column; too large ones become infinite."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
 
 
 def _fixed(numbers: Sequence[float], count: int) -> Table:

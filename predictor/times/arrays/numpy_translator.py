@@ -68,8 +68,8 @@ class FactVectors:
         """
         sources = [self._vocabulary.facts(problem, device) for problem, device in queries]
         remembered = self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
-        return (np.stack([remembered[fact] for facts in sources for fact in facts]),
-                np.array([len(facts) for facts in sources]),
+        vectors = [remembered[fact] for facts in sources for fact in facts]
+        return (np.concatenate(vectors).reshape(len(vectors), -1), np.array([len(facts) for facts in sources]),
                 np.stack([self._vocabulary.fact_quantities(facts) for facts in sources]))
 
     def _remember(self, facts: Mapping[tuple[str, Value], None]) -> Mapping[tuple[str, Value], Floats]:

@@ -53,7 +53,7 @@ def all_rows() -> tuple[np.ndarray, np.ndarray]:
 def computed(text: str) -> tuple[tuple[str, ...] | None, np.ndarray | None]:
     """The names of the program's quantities, and the numbers of the only one."""
     wanted, given = toy(text), {name: value for name, value in NAMES.items() if name in ast.unparse(ast.parse(text))}
-    program = KernelProgram(wanted, kinds_of(wanted, given), [("wanted",)])
+    program = KernelProgram(wanted, kinds_of(wanted, given), (("wanted",),))
     found, inputs = program.names(("wanted",)), program.inputs(given)
     if not found:
         return found, None
@@ -91,7 +91,7 @@ def test_quotients_of_large_numbers_are_exact(a: int, b: int) -> None:
     one = Kernel("toy.one", "conv2d", ("toy",), (Parameter("only", (1,)),), (), (), derived=(
         ("floor", Expression("a * only // b")), ("rest", Expression("a * only % b"))))
     wanted = ("floor", "rest")
-    program = KernelProgram(one, kinds_of(one, {"a": a, "b": b}), [wanted])
+    program = KernelProgram(one, kinds_of(one, {"a": a, "b": b}), (wanted,))
     inputs = program.inputs({"a": a, "b": b})
     if abs(a) >= LARGEST:
         assert inputs is None
@@ -118,7 +118,7 @@ def test_all_kernels_have_programs_for_their_quantities() -> None:
                 if not wanted or not len(space):
                     continue
                 rows = generator.integers(0, len(space), 70)
-                program = KernelProgram(family, kinds_of(family, space.names), [wanted])
+                program = KernelProgram(family, kinds_of(family, space.names), (wanted,))
                 found, inputs = program.names(wanted), program.inputs(space.names)
                 assert found is not None, family.name
                 assert inputs is not None
