@@ -86,6 +86,9 @@ class SpaceProgram:
         parents: list[Numbers] = []
         for column, level in enumerate(self._levels):
             most = count * level.value_count
+            if not most:
+                parents.append(np.empty(0, np.int64))
+                continue
             if most > MOST_CANDIDATES:
                 return None
             longer = np.empty(most * (quads + 1 + level.kept_count), np.int64)
