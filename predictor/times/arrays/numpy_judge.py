@@ -37,7 +37,8 @@ class NumpyJudge:
 
     def slowness(self, task: Task, numbers: Numbers) -> Floats:
         """The estimates for configurations given by their numbers: (configuration,)."""
-        vectors, mean = self._translator.encoded(task.problem, task.device)
+        vectors, mean = self._translator.encoded(
+            task.problem, task.device, [space.kernel.name for space in task.spaces])
         first, second = np.split(self._problem(mean[None])[0], 2)
         estimates = np.empty(len(numbers), np.float32)
         for begin in range(0, len(numbers), LARGEST_PART):

@@ -16,8 +16,9 @@ V target vocabulary, D derived quantities, W width, E layers of the decoder.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
 from ...sequence.beam import Allowed, Scores
-from ...sequence.vocabulary import BEGIN, Vocabulary
+from ...sequence.vocabulary import BEGIN, Vocabulary, Words
 from ...translator.dimensions import Dimensions
 from ...translator.numpy_layers import Linear, NumpyLayer, Tensors
 from ...translator.rows import (
@@ -43,9 +44,10 @@ from ...translator.rows import (
     score,
     unit,
 )
-from .word_vectors import WordVectors, resolved_numbers
+from .word_vectors import Chosen, WordVectors, resolved_numbers
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
+MOST_CHOSEN = 64  # sets of kernels whose words get vectors
 MOST_MATRICES = 256  # sets of quantities that are resolved at once; 6 MB if each has eight
 
 
@@ -131,7 +133,10 @@ class NumpyTranslator:
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._gain = tensors["encoded.weight"] * np.float32(math.sqrt(size.width))
         self._offset = tensors["encoded.bias"]
-        self._last: dict[tuple[Problem, Device], tuple[Floats, Floats]] = {}  # vectors and means of the last queries
+        self._kernels = {kernel.name: vocabulary.kernel(kernel.name) for kernel in vocabulary.kernels}
+        self._chosen = lru_cache(MOST_CHOSEN)(self._choose)
+        # of the last queries: vectors and means, and the kernels whose words have vectors
+        self._last: dict[tuple[Problem, Device], tuple[Floats, Floats, frozenset[int]]] = {}
         self._position = centred(tensors["position.weight"])
         self._quantity = tensors["settled.quantity"]
         self._matrices: dict[bytes, Matrix] = {}  # by the indices of quantities: their weights
@@ -152,7 +157,7 @@ class NumpyTranslator:
         count, derived, width = len(queries), self._size.derived, self._size.width
         begin, none = np.arange(count), np.zeros((count, 0, 2 * width), np.float32)
         state = NumpyDecoding(
-            self._read_source(queries), begin, (none,) * self._size.depth, begin,
+            self._read_source(queries, frozenset(allowed.words.tolist())), begin, (none,) * self._size.depth, begin,
             np.zeros((count, 0, width), np.float32), np.zeros((count, width), np.float32),
             np.zeros((count, derived), np.bool_))
         return self.advance(state, Allowed(begin, np.full(count, BEGIN), np.full((count, derived), np.nan, np.float32)),
@@ -177,18 +182,33 @@ class NumpyTranslator:
         return replace(state, past=past, parents=np.arange(len(last)), waiting=state.waiting[:, :0],
                        offered=sums), scores
 
-    def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
+    def encoded(self, problem: Problem, device: Device, kernels: Iterable[str] | None = None) -> tuple[Floats, Floats]:
         """The vectors (V, W) of the target words for a query, and the mean (W,) of the encoder's states.
 
-        The queries that were encoded last are remembered, so after a search of these tasks this costs nothing.
+        Only words of these kernels have vectors (None: those of all). The queries that were encoded last are
+        remembered, so after a search of these tasks this costs nothing.
         """
+        known = self._kernels
+        wanted = frozenset(known.values() if kernels is None else [known[name] for name in kernels if name in known])
         encoded = self._last.get((problem, device))  # read once: other threads replace the dictionary
-        if encoded is None:
-            memory = self._read_source([(problem, device)])
-            encoded = memory.vectors[0], memory.mean[0]
-        return encoded
+        if encoded is None or not wanted <= encoded[2]:
+            memory = self._read_source([(problem, device)], wanted)
+            return memory.vectors[0], memory.mean[0]
+        return encoded[:2]
 
-    def _read_source(self, queries: Sequence[tuple[Problem, Device]]) -> SourceMemory:
+    def _choose(self, kernels: frozenset[int]) -> Chosen:
+        """The words of kernels, given by their own words, and the first one of all sentences; all words of all kernels.
+        """
+        if len(kernels) == len(self._kernels):
+            return self._words.choose(np.arange(len(self.vocabulary.targets)))
+        parts: list[Words] = [np.array([BEGIN, *kernels], np.int64)]
+        for name, word in self._kernels.items():
+            if word in kernels:
+                parts += self.vocabulary.value_words(name)
+        return self._words.choose(np.unique(np.concatenate(parts)))
+
+    def _read_source(self, queries: Sequence[tuple[Problem, Device]], kernels: frozenset[int]) -> SourceMemory:
+        """Encode queries; only the words of these kernels, which are given by their own words, get vectors."""
         x, counts, quantities = self._facts.read(queries)
         width, ends = x.shape[1], np.cumsum(counts)
         starts = ends - counts
@@ -201,8 +221,10 @@ class NumpyTranslator:
         pairs = self._pairs(x)
         layers = tuple(Attended(pairs[:, 2 * width * number:2 * width * (number + 1)], starts, counts)
                        for number in range(len(self._decoder)))
-        memory = SourceMemory(layers, self._words.vectors(quantities), mean * self._gain + self._offset)
-        self._last = dict(zip(queries, zip(memory.vectors, memory.mean, strict=True), strict=True))
+        memory = SourceMemory(layers, self._words.vectors(quantities, self._chosen(kernels)),
+                              mean * self._gain + self._offset)
+        self._last = {query: (vectors, mean, kernels) for query, vectors, mean
+                      in zip(queries, memory.vectors, memory.mean, strict=True)}
         return memory
 
     def _resolve(self, words: Allowed, before: NDArray[np.bool_], sums: Floats) -> Floats:

@@ -7,13 +7,13 @@ the numbers of resolved quantities are made here, too.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...sequence.numeric_codes import codes
-from ...sequence.vocabulary import Vocabulary
+from ...sequence.vocabulary import Vocabulary, Words
 from ...translator.dimensions import Dimensions
 from ...translator.numpy_layers import Linear, Tensors, layer_shapes, with_biases
 from ...translator.rows import Floats, Matrix, gelu
@@ -104,27 +104,48 @@ def fit_numbers(quantities: Floats, values: Floats) -> Floats:
     return numbers.reshape(*ratio.shape[:2], -1)
 
 
+class Chosen(NamedTuple):
+    """Some target words, and what their vectors are made of."""
+
+    words: Words  # (word,) those without a number; their vectors are the same for all problems
+    numeric: Words  # (number,) the others
+    values: Floats  # (value,) their different values
+    inverse: Words  # (number,) the index of the value
+    base: Floats  # (number, W)
+    inputs: Floats  # (number, W)
+
+
 class WordVectors:
-    """The vectors of all target words for the quantities of a problem."""
+    """The vectors of target words for the quantities of a problem."""
 
     def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
         described = described_arrays(vocabulary)
         group = tensors["target.group.weight"][described["target.groups"]]
-        inputs = Linear.of(tensors, "target.code")(described["target.codes"]) + group
+        self._inputs = Linear.of(tensors, "target.code")(described["target.codes"]) + group
         self._mix = Linear.of(tensors, "target.mix")
-        base = tensors["target.word.weight"] + group
-        self._constant = base + self._mix(gelu(inputs))  # right for words without a number
-        self._numeric = np.flatnonzero(described["target.values"] > 0)
-        self._values, self._inverse = np.unique(described["target.values"][self._numeric], return_inverse=True)
-        self._base, self._inputs = base[self._numeric], inputs[self._numeric]
+        self._base = tensors["target.word.weight"] + group
+        self._constant = self._base + self._mix(gelu(self._inputs))  # right for words without a number
+        self._values = described["target.values"]
         self._fit = Matrix(tensors["target.fit.weight"].T)
 
-    def vectors(self, quantities: Floats) -> Floats:
-        """The vectors (problem, word, W) for quantities (problem, quantity)."""
-        result = np.repeat(self._constant[None], len(quantities), axis=0)
-        if len(self._numeric):
-            numbers = fit_numbers(quantities, self._values)  # (problem, value, number)
+    def choose(self, words: Words) -> Chosen:
+        """Prepare the computation of the vectors of some words, given by their distinct numbers."""
+        numeric = words[self._values[words] > 0]
+        values, inverse = np.unique(self._values[numeric], return_inverse=True)
+        return Chosen(words[self._values[words] <= 0], numeric, values, inverse, self._base[numeric],
+                       self._inputs[numeric])
+
+    def vectors(self, quantities: Floats, chosen: Chosen) -> Floats:
+        """The vectors (problem, word, W) for quantities (problem, quantity); those of words not chosen are undefined.
+        """
+        result = np.empty((len(quantities), *self._constant.shape), np.float32)
+        result[:, chosen.words] = self._constant[chosen.words]
+        if len(chosen.numeric):
+            numbers = fit_numbers(quantities, chosen.values)  # (problem, value, number)
             fits = self._fit.multiply(numbers.reshape(-1, numbers.shape[2])).reshape(*numbers.shape[:2], -1)
-            inputs = fits[:, self._inverse] + self._inputs
-            result[:, self._numeric] = self._base + self._mix(gelu(inputs))
+            inputs = fits[:, chosen.inverse]
+            inputs += chosen.inputs
+            made = self._mix(gelu(inputs))
+            made += chosen.base
+            result[:, chosen.numeric] = made
         return result
