@@ -203,10 +203,11 @@ class SearchSpace:
         if self._borders is None:
             self._borders = PrefixBorders(self.rows)
         borders = self._borders.of(column)
-        first, last = np.searchsorted(borders, begins), np.searchsorted(borders, ends)
+        first, last = borders.searchsorted(begins), borders.searchsorted(ends)
         counts = last - first
-        parents = np.repeat(np.arange(len(begins)), counts)
-        indices = np.arange(len(parents)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        parents = np.arange(len(begins)).repeat(counts)
+        indices = (first - (counts.cumsum() - counts)).repeat(counts)
+        indices += np.arange(len(parents))
         starts = borders[indices]
         return parents, self.rows[starts, column].astype(np.int64), starts, borders[indices + 1]
 

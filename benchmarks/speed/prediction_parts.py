@@ -61,7 +61,6 @@ def warm_parts(model: TimesModel, device: Device, problems: Sequence[Problem], c
     """The median milliseconds of each part of `count` proposals for new problems, on one device."""
     import numpy as np
 
-    from seqtune.kernels.task import Task
     from seqtune.predictor.proposing import Proposals
     from seqtune.predictor.sequence.beam import WIDTH, search_numbers_many
     from seqtune.predictor.trees.ranker import PROPOSALS
@@ -71,7 +70,7 @@ def warm_parts(model: TimesModel, device: Device, problems: Sequence[Problem], c
     for problem in problems:
         times = [time.perf_counter()]
         try:
-            task = Task.of(problem, device)
+            task = model.task(problem, device)
         except KernelError:
             continue
         times.append(time.perf_counter())

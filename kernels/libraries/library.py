@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,18 +50,14 @@ class Library:
         """The kernels by their full names: each a Kernel, or "module:attribute"."""
         if not isinstance(self.kernels, str):
             return self.kernels
-        table = resolve(self.kernels)
-        assert isinstance(table, Mapping)
-        return table
+        return _table(self.kernels)
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of this full name. Raises KernelError."""
         entry = self.table.get(name)
         if entry is None:
             raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(self.table)} (seqtune kernels lists them)")
-        kernel = resolve(entry) if isinstance(entry, str) else entry
-        assert isinstance(kernel, Kernel)
-        return kernel
+        return _kernel(entry) if isinstance(entry, str) else entry
 
     def check_allowed(self, kernel: Kernel) -> None:
         """Check that the code and commands that this kernel needs may run. Raises MisuseError."""
@@ -71,3 +68,24 @@ class Library:
     def may_run_on(self, backend: str) -> bool:
         """Whether a kernel of the library may run on the backend; no kernel is resolved to find out."""
         return not self.backends or backend in self.backends
+
+
+# A library's own modules may be replaced in a process; those of this package are imported once.
+@cache
+def _table(reference: str) -> Mapping[str, str | Kernel]:
+    table = resolve(reference)
+    assert isinstance(table, Mapping)
+    return table
+
+
+def _kernel(reference: str) -> Kernel:
+    return _own_kernel(reference) if reference.startswith("seqtune.") else _imported(reference)
+
+
+def _imported(reference: str) -> Kernel:
+    kernel = resolve(reference)
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+_own_kernel = cache(_imported)

@@ -187,11 +187,11 @@ class _Beam(NamedTuple):
 
     def live(self) -> Numbers:
         """The indices of the hypotheses that are not complete."""
-        return np.flatnonzero(self.prefixes.end - self.prefixes.begin > 1)
+        return (self.prefixes.end - self.prefixes.begin > 1).nonzero()[0]
 
     def joined(self, before: _Beam) -> _Beam:
         """These hypotheses and the complete ones of the step before."""
-        complete = np.flatnonzero(before.prefixes.end - before.prefixes.begin == 1)
+        complete = (before.prefixes.end - before.prefixes.begin == 1).nonzero()[0]
         if not len(complete):
             return self
         kept = before.prefixes.select(complete)
@@ -205,7 +205,8 @@ class _Beam(NamedTuple):
     def best(self, task: Numbers, width: int) -> _Beam:
         """The `width` best hypotheses of each task, sorted by space."""
         chosen = first_of_each(self.order(task), task[self.prefixes.space], width)
-        chosen = chosen[np.argsort(self.prefixes.space[chosen], kind="stable")]
+        if len(task) > 1:
+            chosen = chosen[self.prefixes.space[chosen].argsort(kind="stable")]
         return _Beam(self.cost[chosen], self.prefixes.select(chosen), self.word[chosen])
 
     def results(self, grammar: BatchGrammar, tasks: int, count: int) -> list[tuple[Numbers, Floats]]:
@@ -222,7 +223,7 @@ def _costs(scores: Scores, lengths: Numbers) -> Floats:
     finite = scores.astype(np.float64)
     if not np.isfinite(finite).all():
         finite = np.nan_to_num(finite, nan=MIN_SCORE, posinf=-MIN_SCORE, neginf=MIN_SCORE)
-    starts = np.cumsum(lengths) - lengths
-    finite -= np.repeat(np.maximum.reduceat(finite, starts), lengths)
-    costs: Floats = np.repeat(np.log(np.add.reduceat(np.exp(finite), starts)), lengths) - finite
+    starts = lengths.cumsum() - lengths
+    finite -= np.maximum.reduceat(finite, starts).repeat(lengths)
+    costs: Floats = np.log(np.add.reduceat(np.exp(finite), starts)).repeat(lengths) - finite
     return costs

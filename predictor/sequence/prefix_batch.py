@@ -97,6 +97,10 @@ class BatchGrammar:
                                              for number in spaces))), np.int64)
 
 
+_FIRST = np.zeros(1, np.int64)
+_FIRST.setflags(write=False)
+
+
 def first_of_each(order: NDArray[np.int64], group: Numbers, width: int) -> NDArray[np.int64]:
     """The first `width` indices of each group in an order that is sorted by group."""
     groups = group[order]
@@ -109,4 +113,6 @@ def first_of_each(order: NDArray[np.int64], group: Numbers, width: int) -> NDArr
 
 def _starts(groups: Numbers) -> Numbers:
     """The indices at which a new group begins in an array that is not empty."""
-    return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
+    changed = (groups[1:] != groups[:-1]).nonzero()[0]
+    changed += 1
+    return np.concatenate((_FIRST, changed)) if len(changed) else _FIRST

@@ -114,7 +114,7 @@ def _borders(parents: Sequence[Numbers]) -> list[Numbers]:
     starts = np.arange(count + 1)
     borders, extended = [starts], parents[-1]
     for before in reversed(parents[:-1]):
-        changed = np.flatnonzero(extended[1:] != extended[:-1])
+        changed = (extended[1:] != extended[:-1]).nonzero()[0]
         changed += 1
         first = np.concatenate([np.zeros(min(1, count), np.int64), changed])  # a prefix without rows is left out
         starts = np.concatenate([starts[first], [count]])

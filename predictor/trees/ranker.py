@@ -87,7 +87,7 @@ class Ranker:
         for number, task in enumerate(tasks):
             for space, part in task.parts():
                 name = space.kernel.name
-                indices = np.flatnonzero((numbers[number] >= part.start) & (numbers[number] < part.stop))
+                indices = ((numbers[number] >= part.start) & (numbers[number] < part.stop)).nonzero()[0]
                 if len(indices) and name in self.forests:
                     rows = numbers[number][indices] - part.start
                     table = features(space, rows, self.listed, numeric_quantities(space, rows))

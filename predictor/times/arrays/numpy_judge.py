@@ -55,7 +55,7 @@ class NumpyJudge:
         sums = np.empty((len(numbers), vectors.shape[1]), np.float32)
         added = np.empty((len(numbers), len(self._bias)), np.float32)
         for space, part in task.parts():
-            chosen = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            chosen = ((numbers >= part.start) & (numbers < part.stop)).nonzero()[0]
             if len(chosen):
                 name, rows = space.kernel.name, numbers[chosen] - part.start
                 indices, quantities = ResolvedByRow(space, vocabulary).complete(rows)
