@@ -150,12 +150,9 @@ class Kernel:
         if device.backend not in self.backends:
             return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
         names = names_of(problem, device) if names is None else names
-        for condition in self.solves:
-            for name in condition.expression.names:
-                if names.get(name) is None:
-                    return f"{self.name} needs to know {name}"
-            if not condition.expression(names):
-                return f"{self.name}: {condition.reason}"
+        reason = _unsolved(self, tuple([names.get(name) for name in _names_asked(self)]))
+        if reason is not None:
+            return reason
         for name in self.names_read():
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
@@ -194,6 +191,25 @@ def _split_derived(kernel: Kernel) -> tuple[tuple[tuple[str, Expression], ...], 
     for constraint in kernel.constraints:
         needed.update(dict.fromkeys(constraint.expression.names))
     return tuple(resolved), tuple(name for name in needed if name not in own)
+
+
+@lru_cache(maxsize=1024)
+def _names_asked(kernel: Kernel) -> tuple[str, ...]:
+    """The names that the conditions on problems and devices read."""
+    return tuple(dict.fromkeys(name for condition in kernel.solves for name in condition.expression.names))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _unsolved(kernel: Kernel, values: tuple[Any, ...]) -> str | None:
+    """The reason of a condition that does not hold for these values of `_names_asked`; None if all hold."""
+    names = dict(zip(_names_asked(kernel), values, strict=True))
+    for condition in kernel.solves:
+        for name in condition.expression.names:
+            if names[name] is None:
+                return f"{kernel.name} needs to know {name}"
+        if not condition.expression(names):
+            return f"{kernel.name}: {condition.reason}"
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -17,16 +17,21 @@ def names() -> tuple[str, ...]:
 
 
 def table(backend: str) -> tuple[str, ...]:
-    """The names of the kernel families that run on a backend, library by library.
+    """The names of the kernel families that run on a backend, library by library."""
+    return tuple(family.name for family in families(backend))
+
+
+def families(backend: str) -> tuple[Kernel, ...]:
+    """The kernel families that run on a backend, library by library.
 
     No family of a library for other backends is imported. The families of a library that stands `alone` replace the
     others for its operations.
     """
     libraries = _libraries_for(backend)
     taken = {library.kernel(name).operation for library in libraries if library.alone for name in library.table}
-    return tuple(name for library in libraries for name in library.table
-                 if backend in (family := library.kernel(name)).backends
-                 and (library.alone or family.operation not in taken))
+    return tuple([family for library in libraries for name in library.table
+                  if backend in (family := library.kernel(name)).backends
+                  and (library.alone or family.operation not in taken)])
 
 
 def _libraries_for(backend: str) -> list[Library]:
@@ -63,17 +68,15 @@ def can_run(backend: str) -> bool:
 
 def backends_for(operation: str) -> tuple[str, ...]:
     """The backends of the kernel families that run here and solve problems of an operation, in table order."""
-    families = (family for family in map(kernel, names()) if family.operation == operation)
-    return tuple(dict.fromkeys(backend for family in families for backend in family.backends))
+    solving = (family for family in map(kernel, names()) if family.operation == operation)
+    return tuple(dict.fromkeys(backend for family in solving for backend in family.backends))
 
 
 def can_compile(device: Device) -> bool:
     """Whether a kernel family with an implementation is for the device."""
-    families = map(kernel, table(device.backend))
-    return any(family.implementation is not None and family.is_for(device) for family in families)
+    return any(family.implementation is not None and family.is_for(device) for family in families(device.backend))
 
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
     """All kernel families that solve the problem on the device, in table order; there may be none."""
-    candidates = [kernel(name) for name in table(device.backend)]
-    return tuple(family for family in candidates if family.why_not(problem, device) is None)
+    return tuple(family for family in families(device.backend) if family.why_not(problem, device) is None)

@@ -23,7 +23,7 @@ from .devices.device import Device, Fact
 from .enumeration import column_of
 from .kernel import Configuration, Kernel, Setting, names_of
 from .problem import Problem
-from .registry import backends_for, kernel, table
+from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.exclusion import excluding_constraint
 from .spaces.row_cache import KNOWN, Names, RowFinder
@@ -278,17 +278,17 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     The families are `kernels`, by default those of the device's backend. Raises KernelError, with each family's reason,
     if no family solves the problem.
     """
-    families = list(kernels or map(kernel, table(device.backend)))
+    chosen = list(kernels or families(device.backend))
     names = names_of(problem, device)
-    solving = [space for family in families
+    solving = [space for family in chosen
                if (space := SearchSpace.solving(family, problem, device, names, find)) is not None]
     spaces = tuple(space for space in solving if len(space))
     if not spaces:
         reasons = [_why_empty(space) for space in solving]
-        reasons += [reason for family in families if family.operation == problem.type
+        reasons += [reason for family in chosen if family.operation == problem.type
                     and (reason := family.why_not(problem, device)) is not None]
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
-                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, families)}")
+                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, chosen)}")
     return spaces
 
 
@@ -311,9 +311,9 @@ def _why_empty(space: SearchSpace) -> str:
             f"{'all' if alone else 'the last'}{'' if reason == text else f' ({reason})'}")
 
 
-def _elsewhere(problem: Problem, families: Sequence[Kernel]) -> str:
+def _elsewhere(problem: Problem, chosen: Sequence[Kernel]) -> str:
     """A hint at the backends with kernels for the problem's operation, if none of these families solves it."""
-    if any(family.operation == problem.type for family in families):
+    if any(family.operation == problem.type for family in chosen):
         return ""
     backends = backends_for(problem.type)
     devices = " or ".join(f"--device {backend}:0" for backend in backends)

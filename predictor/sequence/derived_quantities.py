@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 
-from .program import KernelProgram, kernel_program, kinds_of
+from .program import KernelProgram, kernel_program, types_of
 from .vocabulary import Vocabulary
 
 MIN_LOG2, MAX_LOG2 = -14.0, 48.0  # log2 is cut here; quantities that are not positive have the minimum
@@ -87,7 +87,7 @@ def _programmed(space: SearchSpace, resolving: _Resolving, wanted: tuple[str, ..
     """The names of the wanted quantities that are numbers, and their values (quantity, row), by a program if it can."""
     program, inputs = _PROGRAMS.get(space, (None, None))
     if program is None or program.wanted != resolving.sets:
-        program = kernel_program(space.kernel, kinds_of(space.kernel, space.names), resolving.sets)
+        program = kernel_program(space.kernel, types_of(space.kernel, space.names), resolving.sets)
         inputs = program.inputs(space.names)
         _PROGRAMS[space] = program, inputs
     names = program.names(wanted)

@@ -20,7 +20,7 @@ from seqtune.kernels.row_index import Numbers, Rows
 
 from ..compiled import Functions, compiled
 from .program_text import BLOCK, CODES, SIGNATURES, operands_of, program_text
-from .program_writer import Kinds, ProgramWriter, Unwritable, Value, kind_of
+from .program_writer import ProgramWriter, Types, Unwritable, Value, kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,10 @@ class _Part:
 
 
 class KernelProgram:
-    """The programs of sets of a kernel's derived quantities, for kinds of the names of problem and device."""
+    """The programs of sets of a kernel's derived quantities, for types of the names of problem and device."""
 
-    def __init__(self, kernel: Kernel, kinds: Kinds, wanted: tuple[tuple[str, ...], ...]) -> None:
-        writer, written = ProgramWriter(kernel, dict(kinds)), {}
+    def __init__(self, kernel: Kernel, types: Types, wanted: tuple[tuple[str, ...], ...]) -> None:
+        writer, written = ProgramWriter(kernel, kinds(_read(kernel), types)), {}
         for names in wanted:
             with suppress(Unwritable, RecursionError):  # the others have programs nevertheless
                 written[names] = {name: writer.name(name) for name in names}
@@ -104,9 +104,9 @@ class KernelProgram:
         return scratch[1:1 + len(part.names) * count].reshape(len(part.names), count)
 
 
-def kinds_of(kernel: Kernel, names: Mapping[str, Any]) -> Kinds:
-    """The kinds of the names of problem and device that a kernel's derived quantities read, where they are known."""
-    return tuple([(name, kind_of(value)) for name in _read(kernel) if (value := names.get(name)) is not None])
+def types_of(kernel: Kernel, names: Mapping[str, Any]) -> Types:
+    """The types of the names of problem and device that a kernel's derived quantities read."""
+    return tuple([type(names.get(name)) for name in _read(kernel)])
 
 
 @lru_cache(maxsize=1024)
@@ -118,9 +118,9 @@ def _read(kernel: Kernel) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def kernel_program(kernel: Kernel, kinds: Kinds, wanted: tuple[tuple[str, ...], ...]) -> KernelProgram:
+def kernel_program(kernel: Kernel, types: Types, wanted: tuple[tuple[str, ...], ...]) -> KernelProgram:
     """The programs of a kernel, which are written once."""
-    return KernelProgram(kernel, kinds, wanted)
+    return KernelProgram(kernel, types, wanted)
 
 
 @cache

@@ -23,7 +23,9 @@ _SYMBOLS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Floor
 _RELATIONS = {ast.Eq: ("equal", False), ast.NotEq: ("different", False), ast.Lt: ("less", False),
               ast.LtE: ("at_most", False), ast.Gt: ("less", True), ast.GtE: ("at_most", True)}  # True: turned round
 
-Kinds = tuple[tuple[str, str], ...]  # of the names of problem and device: whole, real or word
+_KINDS: dict[type, str] = {int: "whole", bool: "whole", float: "real", str: "word"}
+
+Types = tuple[type, ...]  # of the values of the names of problem and device that a kernel reads
 
 
 class Unwritable(Exception):
@@ -142,6 +144,8 @@ class ProgramWriter:
             case ast.Constant(value=int() | float() | str() as value):
                 if isinstance(value, int) and abs(value) >= LARGEST:
                     raise Unwritable
+                if isinstance(value, str):
+                    self.words.setdefault(value, len(self.words))
                 return self._known(("constant", value), kind_of(value))
             case ast.Name(id=name):
                 return self.name(name)
@@ -282,30 +286,46 @@ class ProgramWriter:
         return Inputs(tuple(self.given), self.words)
 
 
-@dataclass(frozen=True, slots=True)
 class Inputs:
-    """The uniform numbers that programs of a kernel begin with: names of problem and device, and constants."""
+    """The uniform numbers that programs of a kernel begin with: names of problem and device, and constants.
 
-    given: tuple[tuple[str, Any, str], ...]  # "name" and a name, or "constant" and its value; and the kind
-    words: Mapping[str, int]  # the numbers of words
+    `given` has "name" and a name, or "constant" and its value, and the kind of each; `words` the numbers of words.
+    """
+
+    def __init__(self, given: tuple[tuple[str, Any, str], ...], words: Mapping[str, int]) -> None:
+        self._words = words
+        self._constants = np.array([0 if source == "name" else words[value] if kind == "word" else value
+                                    for source, value, kind in given], np.float64)
+        named = [(index, value, kind) for index, (source, value, kind) in enumerate(given) if source == "name"]
+        self._numbers = [(index, name) for index, name, kind in named if kind != "word"]
+        self._places = np.array([index for index, _ in self._numbers], np.int64)
+        self._wholes = np.array([index for index, _, kind in named if kind == "whole"], np.int64)
+        self._named_words = [(index, name) for index, name, kind in named if kind == "word"]
 
     def numbers(self, names: Mapping[str, Any]) -> NDArray[np.float64] | None:
         """The numbers, given the values of names; None if one is too large."""
+        numbers = self._constants.copy()
+        try:
+            numbers[self._places] = [names[name] for _, name in self._numbers]
+        except OverflowError:
+            return None
+        if np.abs(numbers[self._wholes]).max(initial=0) >= LARGEST:
+            return None
         strange: dict[str, int] = {}  # words that no expression contains
-        numbers = []
-        for source, value, kind in self.given:
-            known = names[value] if source == "name" else value
-            if kind == "word":
-                known = self.words[known] if known in self.words else strange.setdefault(known, -1 - len(strange))
-            elif kind == "whole" and abs(known) >= LARGEST:
-                return None
-            numbers.append(known)
-        return np.array(numbers, np.float64)
+        for index, name in self._named_words:
+            word = names[name]
+            numbers[index] = self._words[word] if word in self._words else strange.setdefault(word, -1 - len(strange))
+        return numbers
 
 
 def kind_of(value: object) -> str:
-    """The kind of a name's value or of a constant."""
-    return "word" if isinstance(value, str) else "real" if isinstance(value, float) else "whole"
+    """The kind of a constant."""
+    return _KINDS[type(value)]
+
+
+def kinds(names: Sequence[str], types: Sequence[type]) -> dict[str, str]:
+    """The kinds of names of problem and device, given the types of their values; those of other types are unknown."""
+    return {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
 
 
 @lru_cache(maxsize=4096)

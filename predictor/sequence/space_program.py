@@ -20,7 +20,7 @@ from seqtune.kernels.spaces.skeleton import valid_rows
 
 from .program import functions
 from .program_text import BLOCK, CODES, operands_of
-from .program_writer import Kinds, ProgramWriter, Unwritable, Value, kind_of
+from .program_writer import ProgramWriter, Types, Unwritable, Value, kinds
 
 MOST_CANDIDATES = 2_000_000  # of one parameter; larger spaces are enumerated, and perhaps refused
 
@@ -48,12 +48,12 @@ class _Level:
 
 
 class SpaceProgram:
-    """The program of a kernel, for kinds of the names that its spaces depend on. Raises Unwritable without one."""
+    """The program of a kernel, for types of the names that its spaces depend on. Raises Unwritable without one."""
 
-    def __init__(self, kernel: Kernel, kinds: Kinds) -> None:
+    def __init__(self, kernel: Kernel, types: Types) -> None:
         if not kernel.parameters:
             raise Unwritable
-        writer = ProgramWriter(kernel, dict(kinds))
+        writer = ProgramWriter(kernel, kinds(kernel.split_derived()[1], types))
         conditions = [writer.condition(constraint.expression) for constraint in kernel.constraints]
         by_level: dict[int, list[Value]] = {}
         for condition in conditions:
@@ -234,16 +234,16 @@ def _as_code(lines: Sequence[Sequence[int]]) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=1024)
-def space_program(kernel: Kernel, kinds: Kinds) -> SpaceProgram | None:
+def space_program(kernel: Kernel, types: Types) -> SpaceProgram | None:
     """The program of a kernel, which is written once; None if it has none."""
     try:
-        return SpaceProgram(kernel, kinds)
+        return SpaceProgram(kernel, types)
     except (Unwritable, RecursionError):
         return None
 
 
 def program_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> ValidRows:
     """The rows that `valid_rows` finds, by a program if the kernel has one. Raises KernelError as it does."""
-    program = space_program(kernel, tuple([(name, kind_of(value)) for name, value in names]))
+    program = space_program(kernel, tuple([type(value) for _, value in names]))
     rows = None if program is None else program.rows(names)
     return valid_rows(kernel, names, device_names) if rows is None else rows

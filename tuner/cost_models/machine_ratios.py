@@ -31,7 +31,7 @@ RATIOS = (
 )
 SPREAD = 0.07  # standard deviation of the log of a jittered rate: two machines of one model differ by 5 to 10 %
 
-Ratios = dict[str, float | None]
+Ratios = Mapping[str, float | None]
 
 
 def workers(device: Device) -> int:
@@ -39,10 +39,11 @@ def workers(device: Device) -> int:
     return max(1, device.threads or device.compute_units)
 
 
+@lru_cache(maxsize=1024)
 def machine_ratios(problem: Problem, device: Device) -> Ratios:
     """The ratios of a problem on a device, by the names in RATIOS, in their order."""
     tensors, several = tensor_bytes(problem), workers(device)
-    ratios: Ratios = {}
+    ratios: dict[str, float | None] = {}
     for tensor in TENSORS:
         for cache, size in zip(CACHES, cache_bytes(device), strict=True):
             ratios[f"{tensor}_in_{cache}"] = quotient(tensors[tensor], size * (1 if cache == "l3" else several))

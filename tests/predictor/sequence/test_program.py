@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.program import KernelProgram, kinds_of
+from seqtune.predictor.sequence.program import KernelProgram, types_of
 from seqtune.predictor.sequence.program_text import LARGEST
 from tests.support.devices import DEVICES
 
@@ -53,7 +53,7 @@ def all_rows() -> tuple[np.ndarray, np.ndarray]:
 def computed(text: str) -> tuple[tuple[str, ...] | None, np.ndarray | None]:
     """The names of the program's quantities, and the numbers of the only one."""
     wanted, given = toy(text), {name: value for name, value in NAMES.items() if name in ast.unparse(ast.parse(text))}
-    program = KernelProgram(wanted, kinds_of(wanted, given), (("wanted",),))
+    program = KernelProgram(wanted, types_of(wanted, given), (("wanted",),))
     found, inputs = program.names(("wanted",)), program.inputs(given)
     if not found:
         return found, None
@@ -91,7 +91,7 @@ def test_quotients_of_large_numbers_are_exact(a: int, b: int) -> None:
     one = Kernel("toy.one", "conv2d", ("toy",), (Parameter("only", (1,)),), (), (), derived=(
         ("floor", Expression("a * only // b")), ("rest", Expression("a * only % b"))))
     wanted = ("floor", "rest")
-    program = KernelProgram(one, kinds_of(one, {"a": a, "b": b}), (wanted,))
+    program = KernelProgram(one, types_of(one, {"a": a, "b": b}), (wanted,))
     inputs = program.inputs({"a": a, "b": b})
     if abs(a) >= LARGEST:
         assert inputs is None
@@ -118,7 +118,7 @@ def test_all_kernels_have_programs_for_their_quantities() -> None:
                 if not wanted or not len(space):
                     continue
                 rows = generator.integers(0, len(space), 70)
-                program = KernelProgram(family, kinds_of(family, space.names), (wanted,))
+                program = KernelProgram(family, types_of(family, space.names), (wanted,))
                 found, inputs = program.names(wanted), program.inputs(space.names)
                 assert found is not None, family.name
                 assert inputs is not None
