@@ -30,6 +30,7 @@ _ORDERED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 # Operators that `binary` and `compare` apply without checks to plain numbers, and to columns in the mode SMALL.
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul}
 _QUOTIENTS: dict[str, Callable[[Any, Any], Any]] = {"/": truediv, "//": floordiv, "%": mod}
+PLAIN_OPERATORS = {**_ARITHMETIC, **_QUOTIENTS}  # of two plain numbers, of which the second is not 0
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {**_ORDERED, ast.Eq: eq, ast.NotEq: ne}
 
 FEW = 16  # values in a column up to which Python's max is faster than NumPy's
@@ -190,6 +191,9 @@ def call(name: str, arguments: list[Any], columns: int) -> Any:
         case "lcm":
             return np.lcm(*map(as_number, arguments)) if columns else math.lcm(*arguments)
     left, right = arguments
+    if not columns and type(left) is int is type(right) and right:
+        blocks = (left + right - 1) // right
+        return blocks if name == "ceil_div" else blocks * right
     if columns == SMALL and type(right) is int:
         increased = left + (right - 1)
     elif columns == SMALL and type(left) is int:

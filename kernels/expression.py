@@ -19,7 +19,20 @@ import numpy as np
 
 from seqtune.errors import ExpressionError
 
-from .arithmetic import CHECKED, PLAIN, SMALL, Bound, as_number, as_truth, binary, bound_of, call, compare, magnitude
+from .arithmetic import (
+    CHECKED,
+    PLAIN,
+    PLAIN_OPERATORS,
+    SMALL,
+    Bound,
+    as_number,
+    as_truth,
+    binary,
+    bound_of,
+    call,
+    compare,
+    magnitude,
+)
 
 Evaluator = Callable[[Mapping[str, Any], int], Any]
 
@@ -28,6 +41,7 @@ DEEPEST_EXPRESSION = 60
 
 SAFE_BOUND = 2.0**61  # up to which integers are computed without checks for more than 64 bits
 
+_NUMBERS = (int, float)
 _WARNED = re.compile(r"[0-9.][A-Za-z]|\\")  # numbers before words and odd escapes, of which Python's parser warns
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -65,14 +79,11 @@ class Expression:
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
-        columns = [values.get(name) for name in self.names]
-        mode = PLAIN
-        for column in columns:
-            if isinstance(column, np.ndarray):
-                small = self._most(dict(zip(self.names, map(magnitude, columns), strict=True))) < SAFE_BOUND
-                mode = SMALL if small else CHECKED
-                break
-        return self._value(values, mode)
+        for name in self.names:
+            if isinstance(values.get(name), np.ndarray):
+                small = self._most({name: magnitude(values.get(name)) for name in self.names}) < SAFE_BOUND
+                return self._value(values, SMALL if small else CHECKED)
+        return self._value(values, PLAIN)
 
     def bounded(self, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any:
         """The value over columns and plain numbers; None if integers may exceed 64 bits.
@@ -193,8 +204,7 @@ def _compiled(node: ast.expr, text: str) -> Evaluator:
         case ast.Name(id=name):
             return _named(name, text)
         case ast.BinOp(left=left_node, op=op, right=right_node):
-            left, right, symbol = _compiled(left_node, text), _compiled(right_node, text), _BINARY[type(op)]
-            return lambda values, mode: binary(symbol, left(values, mode), right(values, mode), text, mode)
+            return _operation(_BINARY[type(op)], _compiled(left_node, text), _compiled(right_node, text), text)
         case ast.UnaryOp(op=op1, operand=operand_node):
             return _unary(op1, _compiled(operand_node, text))
         case ast.BoolOp(op=op3, values=nodes):
@@ -224,6 +234,19 @@ def _named(name: str, text: str) -> Evaluator:
         if value is None:
             raise ExpressionError(f"{name} is unknown in {text[:80]!r}")
         return value
+
+    return evaluate
+
+
+def _operation(symbol: str, left: Evaluator, right: Evaluator, text: str) -> Evaluator:
+    """The evaluator of a binary operator; Python's own arithmetic on numbers takes a tenth of the time."""
+    plain = PLAIN_OPERATORS.get(symbol)
+
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        first, second = left(values, mode), right(values, mode)
+        if not mode and plain is not None and second and type(first) in _NUMBERS and type(second) in _NUMBERS:
+            return plain(first, second)
+        return binary(symbol, first, second, text, mode)
 
     return evaluate
 
