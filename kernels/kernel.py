@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +20,7 @@ from seqtune.errors import ConfigurationError, KernelError
 from .arithmetic import LARGEST_NUMBER
 from .devices.device import Device
 from .expression import Expression
-from .problem import Problem
+from .problem import Problem, names_of
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
@@ -113,13 +114,16 @@ class Kernel:
     implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
     default_for: Expression | None = None  # holds for the problems whose task takes its safe default from this kernel
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)  # many caches have kernels as keys
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
+        # of the few fields that differ between kernels; the same in all processes, which may send each other kernels
+        few = f"{self.name} {self.version} {len(self.constraints)} {len(self.derived)}"
+        object.__setattr__(self, "_hash", zlib.crc32(few.encode()))
 
     def __hash__(self) -> int:
-        """A hash of the few fields that differ between kernels; it is fast because many caches have kernels as keys."""
-        return hash((self.name, self.version, len(self.constraints), len(self.derived)))
+        return self._hash
 
     @classmethod
     def of(cls, *, name: str, operation: str, meaning: str, parameters: Sequence[Parameter],
@@ -140,19 +144,19 @@ class Kernel:
                    tuple((name, Expression(text)) for name, text in derived), version, conditions["prior"],
                    implementation, None if default_for is None else Expression(default_for))
 
-    def why_not(self, problem: Problem, device: Device, names: Mapping[str, Any] | None = None) -> str | None:
-        """The reason why this kernel does not solve the problem on the device, or None if it does.
-
-        `names` are `names_of` both, if they are known.
-        """
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        """The reason why this kernel does not solve the problem on the device, or None if it does."""
         if problem.type != self.operation:
             return f"{self.name} solves {self.operation}, not {problem.type}"
         if device.backend not in self.backends:
             return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
-        names = names_of(problem, device) if names is None else names
-        reason = _unsolved(self, tuple([names.get(name) for name in _names_asked(self)]))
-        if reason is not None:
-            return reason
+        names = names_of(problem, device)
+        for condition in self.solves:
+            for name in condition.expression.names:
+                if names.get(name) is None:
+                    return f"{self.name} needs to know {name}"
+            if not names.satisfy(condition.expression):
+                return f"{self.name}: {condition.reason}"
         for name in self.names_read():
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
@@ -194,35 +198,11 @@ def _split_derived(kernel: Kernel) -> tuple[tuple[tuple[str, Expression], ...], 
 
 
 @lru_cache(maxsize=1024)
-def _names_asked(kernel: Kernel) -> tuple[str, ...]:
-    """The names that the conditions on problems and devices read."""
-    return tuple(dict.fromkeys(name for condition in kernel.solves for name in condition.expression.names))
-
-
-@lru_cache(maxsize=4096, typed=True)
-def _unsolved(kernel: Kernel, values: tuple[Any, ...]) -> str | None:
-    """The reason of a condition that does not hold for these values of `_names_asked`; None if all hold."""
-    names = dict(zip(_names_asked(kernel), values, strict=True))
-    for condition in kernel.solves:
-        for name in condition.expression.names:
-            if names[name] is None:
-                return f"{kernel.name} needs to know {name}"
-        if not condition.expression(names):
-            return f"{kernel.name}: {condition.reason}"
-    return None
-
-
-@lru_cache(maxsize=1024)
 def _names_read(kernel: Kernel) -> tuple[str, ...]:
     resolved, identity = kernel.split_derived()
     derived = {name for name, _ in resolved}
     read = [name for _, expression in resolved for name in expression.names]
     return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
-
-
-def names_of(problem: Problem, device: Device) -> dict[str, Any]:
-    """The values of the names that expressions may read of a problem on a device."""
-    return {**device.names(), **problem.names()}
 
 
 def quantities(derived: Iterable[tuple[str, Expression]], problem: Problem, device: Device,

@@ -12,10 +12,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from seqtune.errors import ProblemError, json_fault, shown
 
+from .devices.device import Device
 from .devices.element_types import ElementType, element_type
+from .expression import Expression
 from .operations.feature import Value
 from .operations.operation import Operation
 from .operations.table import operation
@@ -134,9 +137,34 @@ def _names(problem: Problem) -> Mapping[str, Value]:
     return values
 
 
+class NameValues(dict[str, Any]):
+    """The values of the names that expressions may read of a problem on a device, and which conditions hold for them.
+    """
+
+    __slots__ = ("_truths",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._truths: dict[str, bool] = {}  # by text: kernels of a library have many conditions in common
+
+    def satisfy(self, condition: Expression) -> bool:
+        """Whether a condition on these names holds. Raises ExpressionError."""
+        truth = self._truths.get(condition.text)
+        if truth is None:
+            truth = self._truths[condition.text] = bool(condition(self))
+        return truth
+
+
+@lru_cache(maxsize=64)
+def names_of(problem: Problem, device: Device) -> NameValues:
+    """The values of the names of a problem on a device; they must not be changed."""
+    return NameValues({**device.names(), **_names(problem)})
+
+
 def forget_names() -> None:
     """Forget the derived quantities of all problems: an operation has been replaced by another of its name."""
     _names.cache_clear()
+    names_of.cache_clear()
 
 
 def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:

@@ -21,8 +21,8 @@ from seqtune.errors import ConfigurationError, KernelError
 
 from .devices.device import Device, Fact
 from .enumeration import column_of
-from .kernel import Configuration, Kernel, Setting, names_of
-from .problem import Problem
+from .kernel import Configuration, Kernel, Setting
+from .problem import Problem, names_of
 from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.exclusion import excluding_constraint
@@ -49,26 +49,13 @@ class SearchSpace:
     """
 
     def __init__(self, kernel: Kernel, problem: Problem, device: Device, find: RowFinder = valid_rows) -> None:
-        names = names_of(problem, device)
-        reason = kernel.why_not(problem, device, names)
+        reason = kernel.why_not(problem, device)
         if reason is not None:
             raise KernelError(reason)
-        self._fill(kernel, problem, device, names, find)
-
-    @classmethod
-    def solving(cls, kernel: Kernel, problem: Problem, device: Device, names: dict[str, Any],
-                find: RowFinder) -> SearchSpace | None:
-        """The space of a kernel, given the names of problem and device; None if it does not solve the problem."""
-        if kernel.why_not(problem, device, names) is not None:
-            return None
-        space = cls.__new__(cls)
-        space._fill(kernel, problem, device, names, find)
-        return space
-
-    def _fill(self, kernel: Kernel, problem: Problem, device: Device, names: dict[str, Any], find: RowFinder) -> None:
         self.kernel = kernel
         self.problem = problem
         self.device = device
+        names: dict[str, Any] = names_of(problem, device)
         self._names = names  # which the spaces of a problem share
         resolved, needed = kernel.split_derived()
         if resolved:
@@ -279,9 +266,8 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     if no family solves the problem.
     """
     chosen = list(kernels or families(device.backend))
-    names = names_of(problem, device)
-    solving = [space for family in chosen
-               if (space := SearchSpace.solving(family, problem, device, names, find)) is not None]
+    solving = [SearchSpace(family, problem, device, find) for family in chosen
+               if family.why_not(problem, device) is None]
     spaces = tuple(space for space in solving if len(space))
     if not spaces:
         reasons = [_why_empty(space) for space in solving]

@@ -3,6 +3,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,6 +19,7 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE, libraries_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
+from tests.support.paths import ROOT
 
 DEVICE = Device("recorded:test", "recorded", "none", "none")
 KERNEL = Kernel(
@@ -113,3 +117,12 @@ def test_every_family_is_declared_in_the_same_order(reference: str) -> None:
     assert len(calls) == 1
     fields = [str(keyword.arg) for keyword in calls[0].keywords]
     assert fields == sorted(fields, key=order.index)
+
+
+def test_a_kernel_keeps_its_hash_in_other_processes() -> None:
+    program = ("from seqtune.kernels.registry import kernel; import pickle, sys; "
+               "sys.stdout.buffer.write(pickle.dumps((hash(kernel('llvm.gemm')), kernel('llvm.gemm'))))")
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT)
+    number, family = pickle.loads(other.stdout)
+    assert number == hash(family) == hash(kernel("llvm.gemm"))
+    assert {kernel("llvm.gemm"): 1}[family] == 1

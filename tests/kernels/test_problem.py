@@ -5,8 +5,10 @@ import json
 import pytest
 
 from seqtune.errors import ProblemError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Value
-from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem import Problem, forget_names, names_of
 from seqtune.kernels.problem_sets.networks import NETWORKS, network
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
@@ -115,3 +117,16 @@ def test_bad_json_is_refused(text: str) -> None:
 def test_a_recorded_problem_has_names_and_finite_values(given: dict[str, Value]) -> None:
     with pytest.raises(ProblemError):
         Problem.make("recorded", **given)
+
+
+def test_the_names_of_a_problem_on_a_device_remember_which_conditions_hold() -> None:
+    problem, device = Problem.make("gemm", m=4, n=6, k=8), Device("toy:0", "toy", "none", "none", threads=3)
+    names = names_of(problem, device)
+    assert names == {**device.names(), **problem.names()}
+    assert names_of(problem, device) is names
+    condition = Expression("m * threads == 12")
+    assert names.satisfy(condition)
+    assert names.satisfy(Expression("m * threads == 12"))
+    assert not names.satisfy(Expression("m * threads == 11"))
+    forget_names()
+    assert names_of(problem, device) is not names
