@@ -20,7 +20,7 @@ from seqtune.errors import ConfigurationError, KernelError
 from .arithmetic import LARGEST_NUMBER
 from .devices.device import Device
 from .expression import Expression
-from .problem import Problem, names_of
+from .problem import NameValues, Problem, names_of
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
@@ -151,6 +151,12 @@ class Kernel:
         if device.backend not in self.backends:
             return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
         names = names_of(problem, device)
+        if self not in names.reasons:
+            names.reasons[self] = self._unmet(names)
+        return names.reasons[self]
+
+    def _unmet(self, names: NameValues) -> str | None:
+        """The first condition that does not hold or whose names are unknown, as a reason; None if there is none."""
         for condition in self.solves:
             for name in condition.expression.names:
                 if names.get(name) is None:

@@ -141,11 +141,12 @@ class NameValues(dict[str, Any]):
     """The values of the names that expressions may read of a problem on a device, and which conditions hold for them.
     """
 
-    __slots__ = ("_truths",)
+    __slots__ = ("_truths", "reasons")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)
         self._truths: dict[str, bool] = {}  # by text: kernels of a library have many conditions in common
+        self.reasons: dict[object, str | None] = {}  # why a kernel does not solve the problem, where that was asked
 
     def satisfy(self, condition: Expression) -> bool:
         """Whether a condition on these names holds. Raises ExpressionError."""
