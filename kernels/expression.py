@@ -77,6 +77,11 @@ class Expression:
         self._evaluate: Evaluator | None = None  # made by the first call: a process calls few of all expressions
         self._limit: Bound | None = None
 
+    @property
+    def tree(self) -> ast.expr:
+        """The checked syntax tree, which must not be changed."""
+        return self._tree
+
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
         for name in self.names:

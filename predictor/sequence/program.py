@@ -117,7 +117,7 @@ def _read(kernel: Kernel) -> tuple[str, ...]:
                                if name not in own))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def kernel_program(kernel: Kernel, types: Types, wanted: tuple[tuple[str, ...], ...]) -> KernelProgram:
     """The programs of a kernel, which are written once."""
     return KernelProgram(kernel, types, wanted)

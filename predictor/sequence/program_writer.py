@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,8 @@ class ProgramWriter:
 
     def __init__(self, kernel: Kernel, kinds: Mapping[str, str]) -> None:
         self.instructions = Instructions()
-        self.given: list[Any] = []  # the uniform numbers that a program gets: names of problem and device, constants
+        # the uniform numbers that a program gets, names of problem and device and constants, by their kinds
+        self.given: dict[tuple[str, Any, str], int] = {}
         self.pool: list[int] = []
         self.words: dict[str, int] = {"": 0}
         self._kinds = kinds
@@ -102,16 +102,13 @@ class ProgramWriter:
     def _expression(self, expression: Expression) -> Value:
         plain = all(self.level(self.name(used)) < 0 for used in expression.names)
         self._plain, before = plain, self._plain
-        value = self.value(_tree(expression.text))
+        value = self.value(expression.tree)
         self._plain = before
         return value
 
     def _known(self, value: tuple[str, Any], kind: str) -> Value:
         """A uniform number that is known before: a name's, or a constant."""
-        key = (*value, kind)
-        if key not in self.given:
-            self.given.append(key)
-        return Value(-1 - self.given.index(key), kind)
+        return Value(-1 - self.given.setdefault((*value, kind), len(self.given)), kind)
 
     def _parameter(self, name: str) -> Value:
         values = self._parameters[name].values
@@ -326,8 +323,3 @@ def kind_of(value: object) -> str:
 def kinds(names: Sequence[str], types: Sequence[type]) -> dict[str, str]:
     """The kinds of names of problem and device, given the types of their values; those of other types are unknown."""
     return {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
-
-
-@lru_cache(maxsize=4096)
-def _tree(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body

@@ -233,7 +233,7 @@ def _as_code(lines: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return np.array(lines, np.int64).reshape(-1, 5)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def space_program(kernel: Kernel, types: Types) -> SpaceProgram | None:
     """The program of a kernel, which is written once; None if it has none."""
     try:
