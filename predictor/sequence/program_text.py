@@ -43,7 +43,7 @@ OPERATIONS = (
     "choose",  # choose: b where a is true, else c
     *_BITS)
 CODES = {name: number for number, name in enumerate(OPERATIONS)}
-_KIND = f"<{LANES} x double>"
+_KIND, _MASK = f"<{LANES} x double>", f"<{LANES} x i1>"
 _SHARED = ("ptr %code", "ptr %registers", "ptr %pool", "ptr %table", "i64 %row_pitch", "i64 %column_pitch",
            "ptr %rows", "i64 %count", "ptr %y", "ptr %fault", "ptr %owners", "ptr %indices", "ptr %saved",
            "i64 %saved_pitch")
@@ -203,13 +203,24 @@ def _write_operation(write: Writer, name: str, operands: list[str]) -> None:
             value = _read(write, source, row, "double")
             write.do(f"store double {value}, ptr {write.at(column, write.add('%begin', row), 'i64')}, align 8")
     else:
-        registers = [_register(write, number) for number in operands]
-        bits = name in _BITS
-        with write.loop(0, "%size", 1 if bits else LANES) as row:
-            values = [_read(write, register, row, "double" if bits else _KIND)
-                      for register in registers[1:1 + operands_of(name)]]
-            result = _bits(write, name, values) if bits else _computed(write, name, values)
-            write.do(f"store {'double' if bits else _KIND} {result}, ptr {write.at(registers[0], row, 'i64')}, align 8")
+        target, *registers = (_register(write, number) for number in operands[:1 + operands_of(name)])
+        if name in _BITS:
+            with write.loop(0, "%size") as row:
+                result = _bits(write, name, [_read(write, register, row, "double") for register in registers])
+                write.do(f"store double {result}, ptr {write.at(target, row, 'i64')}, align 8")
+            return
+
+        def step(carried: list[str]) -> list[str]:
+            row, fault = carried
+            result, failed = _computed(write, name, [_read(write, register, row, _KIND) for register in registers])
+            write.do(f"store {_KIND} {result}, ptr {write.at(target, row, 'i64')}, align 8")
+            return [write.add(row, LANES), write.let(f"or {_MASK} {fault}, {failed}") if failed else fault]
+
+        vectors = write.i64("udiv", write.add("%size", LANES - 1), LANES)
+        fault = write.repeat(vectors, [("i64", "0"), (_MASK, "zeroinitializer")], step)[1]
+        if name == "check" or name in _LIMITED:
+            bits = write.let(f"bitcast {_MASK} {fault} to i{LANES}")
+            _set(write, write.let(f"zext i{LANES} {bits} to i64"))
 
 
 def operands_of(name: str) -> int:
@@ -241,8 +252,8 @@ def _load(write: Writer, to: str, a: str, b: str) -> None:
         write.do(f"store double {value}, ptr {write.at(target, row, 'i64')}, align 8")
 
 
-def _computed(write: Writer, name: str, values: list[str]) -> str:
-    """Write the result of an operation on vectors."""
+def _computed(write: Writer, name: str, values: list[str]) -> tuple[str, str]:
+    """Write the result of an operation on vectors, and the lanes in which it fails; empty if it never does."""
     zero = "zeroinitializer"
     first, second = values[0], values[1] if len(values) > 1 else ""
 
@@ -253,34 +264,33 @@ def _computed(write: Writer, name: str, values: list[str]) -> str:
         return write.let(f"fcmp {relation} {_KIND} {left}, {right}")
 
     def select(condition: str, yes: str, no: str) -> str:
-        return write.let(f"select <{LANES} x i1> {condition}, {_KIND} {yes}, {_KIND} {no}")
+        return write.let(f"select {_MASK} {condition}, {_KIND} {yes}, {_KIND} {no}")
 
     def truth(condition: str) -> str:
-        return write.let(f"uitofp <{LANES} x i1> {condition} to {_KIND}")
+        return write.let(f"uitofp {_MASK} {condition} to {_KIND}")
 
     if name in ("truth", "not"):
-        return truth(compare("une" if name == "truth" else "oeq", first, zero))
+        return truth(compare("une" if name == "truth" else "oeq", first, zero)), ""
     if name == "check":
-        _fail(write, compare("oeq", first, zero))
-        return second
+        return second, compare("oeq", first, zero)
     if name in _RELATIONS:
-        return truth(compare(_RELATIONS[name], first, second))
+        return truth(compare(_RELATIONS[name], first, second)), ""
     if name == "choose":
-        return select(compare("une", first, zero), second, values[2])
+        return select(compare("une", first, zero), second, values[2]), ""
     if name in ("minimum", "maximum"):
-        return select(compare("olt" if name == "minimum" else "ogt", first, second), first, second)
+        return select(compare("olt" if name == "minimum" else "ogt", first, second), first, second), ""
     plain = name.removesuffix("_real")
     if plain in _LIMITED:
         result = real(_LIMITED[plain], first, second)
-        if plain == name:
-            size = write.let(f"call {_KIND} @llvm.fabs.v{LANES}f64({_KIND} {result})")
-            _fail(write, compare("uge", size, f"splat (double {float(LARGEST):.1f})"))
-        return result
+        if plain != name:
+            return result, ""
+        size = write.let(f"call {_KIND} @llvm.fabs.v{LANES}f64({_KIND} {result})")
+        return result, compare("uge", size, f"splat (double {float(LARGEST):.1f})")
     by_zero, one = compare("oeq", second, zero), "splat (double 1.0)"
     divisor = select(by_zero, one, second)
     quotient = real("fdiv", first, divisor)
     if name == "divide":
-        return select(by_zero, zero, quotient)
+        return select(by_zero, zero, quotient), ""
     # the quotient may be rounded to the next whole number: the rest tells
     down = write.let(f"call {_KIND} @llvm.floor.v{LANES}f64({_KIND} {quotient})")
     rest = real("fsub", first, real("fmul", down, divisor))
@@ -292,7 +302,7 @@ def _computed(write: Writer, name: str, values: list[str]) -> str:
     else:
         result = select(too_large, real("fadd", rest, divisor),
                         select(too_small, real("fsub", rest, divisor), rest))
-    return select(by_zero, zero, result)
+    return select(by_zero, zero, result), ""
 
 
 def _bits(write: Writer, name: str, values: list[str]) -> str:
@@ -312,11 +322,6 @@ def _bits(write: Writer, name: str, values: list[str]) -> str:
     else:
         result = write.i64(name, first, second)
     return write.let(f"sitofp i64 {result} to double")
-
-
-def _fail(write: Writer, condition: str) -> None:
-    """Set the fault where a condition holds in a lane."""
-    _set(write, write.let(f"zext i{LANES} {write.let(f'bitcast <{LANES} x i1> {condition} to i{LANES}')} to i64"))
 
 
 def _set(write: Writer, flags: str) -> None:

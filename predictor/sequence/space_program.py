@@ -6,6 +6,7 @@ longer prefix computes only what its last parameter changes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,7 +23,26 @@ from .program import functions
 from .program_text import BLOCK, CODES, operands_of
 from .program_writer import ProgramWriter, Types, Unwritable, Value, kinds
 
+MOST_KEPT = 1 << 20  # numbers of a buffer that a thread keeps; 8 MB
 MOST_CANDIDATES = 2_000_000  # of one parameter; larger spaces are enumerated, and perhaps refused
+
+
+class _Buffers(threading.local):
+    """Two buffers for each thread, for the prefixes of a level and of the one before; new memory costs far more."""
+
+    def __init__(self) -> None:
+        self._kept = [np.empty(0, np.int64), np.empty(0, np.int64)]
+
+    def buffer(self, number: int, size: int) -> Numbers:
+        """A buffer of at least this size, which the next call with the same number overwrites."""
+        if size > MOST_KEPT:
+            return np.empty(size, np.int64)
+        if len(self._kept[number]) < size:
+            self._kept[number] = np.empty(size, np.int64)
+        return self._kept[number]
+
+
+_BUFFERS = _Buffers()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +111,7 @@ class SpaceProgram:
                 continue
             if most > MOST_CANDIDATES:
                 return None
-            longer = np.empty(most * (quads + 1 + level.kept_count), np.int64)
+            longer = _BUFFERS.buffer(column % 2, most * (quads + 1 + level.kept_count))
             after = longer.ctypes.data
             owners = after + 8 * most * quads
             run["extend"](*level.code_arguments, registers, pool, count, level.value_count, column, quads, before,
@@ -99,7 +119,7 @@ class SpaceProgram:
                           found)
             block, before, saved, pitch = longer, after, owners + 8 * most, most
             count = int(numbers[-1])
-            parents.append(longer[most * quads:most * quads + count])
+            parents.append(longer[most * quads:most * quads + count].copy())
         if numbers[-2]:
             return None
         rows = block[:count * quads].view(np.int16).reshape(count, 4 * quads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -137,3 +138,24 @@ def test_too_many_prefixes_are_refused_as_by_the_enumeration(monkeypatch: pytest
     many = toy((), tuple(Parameter(name, tuple(range(100))) for name in "abcde"))
     with pytest.raises(KernelError, match="partial configurations"):
         program_rows(many, values, frozenset())
+
+
+def test_threads_find_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_KEPT", 500)  # some buffers are kept, some are not
+    families = [toy(constraints) for constraints in CONSTRAINTS]
+    wrong: list[str] = []
+
+    def find(seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        for _ in range(60):
+            family = families[int(generator.integers(len(families)))]
+            values = identity(family, n=int(generator.integers(1, 100)), word="rows")
+            if not np.array_equal(program_rows(family, values, frozenset()).rows, enumerate_rows(family, values)):
+                wrong.append(family.constraints[0].expression.text)
+
+    threads = [threading.Thread(target=find, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
