@@ -54,7 +54,7 @@ class Config(BaseModel):
     derived: int = Field(ge=0, le=MAX_DERIVED)
     longest: int = Field(ge=1, le=1000)
     code: int = Field(ge=1, le=10_000)
-    quantities: int = Field(ge=1, le=10_000)
+    quantities: int = Field(ge=0, le=10_000)  # 0: target words are fixed
     width: int = Field(ge=1, le=8192)
     layers: int = Field(ge=1, le=100)
     decoder_layers: int = Field(default=0, ge=0, le=100)  # older checkpoints have as many as in the encoder
@@ -64,6 +64,7 @@ class Config(BaseModel):
     word_dropout: float = Field(ge=0, lt=1)
     number_dropout: float = Field(ge=0, lt=1)
     judge: int = Field(default=0, ge=0, le=4096)  # checkpoints before the judge have none
+    facts: int = Field(default=0, ge=0, le=1000)
 
 
 class _Kind(BaseModel):
@@ -263,7 +264,8 @@ def _check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
     needed = Dimensions.of(vocabulary)
     for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):
         actual, wanted = getattr(size, name), getattr(needed, name)
-        if actual != wanted and not (name == "longest" and actual > wanted):
+        if actual != wanted and not (name == "longest" and actual > wanted) and not (
+                name == "quantities" and size.fixed_words):
             raise CheckpointError(f"{folder}: config.json has {name}={actual}, its vocabulary needs {wanted}")
     if size.width % size.heads:
         raise CheckpointError(f"{folder}: width {size.width} is not a multiple of heads {size.heads}")

@@ -1,8 +1,8 @@
-"""Model: a trained predictor that is kept in a checkpoint folder, and the table of the kinds of models.
+"""Model: a trained predictor that is kept in a checkpoint folder, and the tables of models and of what they learn from.
 
-A new kind of model is a class that follows `Model`, a class that follows `Learning`, and one entry in MODELS; a
-predictor that is not trained is one class that follows `TaskPredictor` and one line in UNTRAINED. The kind of a
-checkpoint is its config.json's `model_type`.
+A new kind of model is a class that follows `Model` and one line in MODELS; a new kind of data to learn from is a class
+that follows `Learning` and one line in LEARNINGS; a predictor that is not trained is one class that follows
+`TaskPredictor` and one line in UNTRAINED. The kind of a checkpoint is its config.json's `model_type`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,12 @@ if TYPE_CHECKING:
     from .trees.ranker import Ranker
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of models: what a model of it is, and how one is trained and evaluated."""
-
-    model: str  # "module:attribute" of a class that follows `Model`
-    learning: str  # "module:attribute" of a class without arguments that follows `Learning`
-
-
-# `model_type` in config.json -> the kind
-MODELS: dict[str, Kind] = {
-    "seqtune-translator": Kind("seqtune.predictor.times.model:TimesModel",
-                               "seqtune.predictor.times.learning:TimesLearning"),
-    "seqtune-label-translator": Kind("seqtune.predictor.labels.model:LabelModel",
-                                     "seqtune.predictor.labels.learning:LabelLearning"),
+# `model_type` in config.json -> "module:attribute" of a class that follows `Model`
+MODELS: dict[str, str] = {"seqtune-translator": "seqtune.predictor.times.model:Checkpoint"}
+# What a model learns from -> "module:attribute" of a class without arguments that follows `Learning`
+LEARNINGS: dict[str, str] = {
+    "times": "seqtune.predictor.times.learning:TimesLearning",
+    "choices": "seqtune.predictor.learning.choices.learning:ChoiceLearning",
 }
 # Name of a checkpoint shipped with seqtune -> the backends that it predicts for
 SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": ("miopen",)}
@@ -173,6 +165,11 @@ class Model(TaskPredictor, Protocol):
     metrics: Mapping[str, Any]  # results at the end of the training
 
     @property
+    def learned_from(self) -> str:
+        """The kind of data that it has learned from, in LEARNINGS."""
+        ...
+
+    @property
     def libraries(self) -> Collection[str]:
         """The libraries of the model's kernels: the part of their names before the dot."""
         ...
@@ -196,10 +193,10 @@ M = TypeVar("M", bound=Model)
 
 
 class Learning(Protocol[M]):
-    """The training, retraining and evaluation of one kind of models, as users request them."""
+    """The training, retraining and evaluation of models on one kind of data, as users request them."""
 
     def learns_from(self, data: Dataset) -> bool:
-        """Return whether this kind of model can be trained and evaluated on the data set."""
+        """Return whether the data set is of this kind."""
         ...
 
     def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
@@ -227,7 +224,10 @@ def load_model(name: str | Path) -> Model:
     from .checkpoint_folder import find, model_type
 
     folder = find(name)
-    model_class: Any = resolve(_kind(model_type(folder)).model)
+    kind = model_type(folder)
+    if kind not in MODELS:
+        raise CheckpointError(f"no model type {kind!r:.60} is known here; there are {', '.join(MODELS)}")
+    model_class: Any = resolve(MODELS[kind])
     model: Model = model_class.load(folder)
     return model
 
@@ -253,23 +253,20 @@ def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Model:
     return load_model(Path(folder))
 
 
-def learning_of(model_type: str) -> Learning[Any]:
-    """The training and evaluation of a kind of models. Raises CheckpointError if MODELS does not contain the name."""
-    learning_class: Any = resolve(_kind(model_type).learning)
+def learning_of(model: Model) -> Learning[Any]:
+    """The training and evaluation of models on data like those that a model has learned from."""
+    return _learning(model.learned_from)
+
+
+def _learning(name: str) -> Learning[Any]:
+    learning_class: Any = resolve(LEARNINGS[name])
     learning: Learning[Any] = learning_class()
     return learning
 
 
-def _kind(model_type: str) -> Kind:
-    if model_type not in MODELS:
-        raise CheckpointError(f"no model type {model_type!r:.60} is known here; there are {', '.join(MODELS)}")
-    return MODELS[model_type]
-
-
 def learner(data: Dataset) -> Learning[Any]:
-    """The training of the kind of models that learns from a data set. Raises MisuseError if there is none."""
-    for name in MODELS:
-        learning = learning_of(name)
+    """The training of models on data of a data set's kind. Raises MisuseError if there is none."""
+    for learning in map(_learning, LEARNINGS):
         if learning.learns_from(data):
             return learning
     raise MisuseError("no model learns from this data set: it holds neither measurements nor another tuner's choices")
@@ -303,10 +300,8 @@ def untrained_predictor(name: str) -> TaskPredictor:
 
 
 def shipped_learner(data: Dataset) -> str:
-    """The name of the shipped checkpoint whose kind of model can be trained on a data set. Raises CheckpointError."""
-    from .checkpoint_folder import find, model_type
-
+    """The name of the shipped checkpoint that has learned from data of a data set's kind. Raises CheckpointError."""
     for name in SHIPPED:
-        if learning_of(model_type(find(name))).learns_from(data):
+        if learning_of(cached_model(name)).learns_from(data):
             return name
     raise CheckpointError("no shipped checkpoint learns from such a data set; train one and name it (--checkpoint)")

@@ -18,7 +18,7 @@ from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.probing import Probing
 
 if TYPE_CHECKING:
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.trees.ranker import Ranker
 
 PROBES = 600  # what three minutes suffice for on a slow machine, most of them for builds
@@ -29,7 +29,7 @@ PROBLEMS = 39  # the number of problems in `problem_sets.probes`
 class Corrected:
     """A checkpoint, or trees that rank whole spaces, corrected by the probes of each device."""
 
-    predictor: TimesModel | Ranker
+    predictor: Checkpoint | Ranker
     corrections: Mapping[str, Correction]  # key of a device -> its correction
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -49,7 +49,7 @@ class Corrected:
         return [Candidate(task[number]) for number in np.argsort(slowness, kind="stable")[:count].tolist()]
 
 
-def calibrated(predictor: TimesModel | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int
+def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int
                ) -> tuple[Corrected, dict[str, CorrectionFit]]:
     """Calibrate every device of the tasks; return the predictor that is corrected, and the fits by device name."""
     from seqtune.predictor.trees.ranker import Ranker

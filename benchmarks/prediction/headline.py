@@ -111,14 +111,14 @@ def page(results: Results) -> Page:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
 
     parser = OneLineParser(__doc__)
     add_out(parser)
     given = parser.parse_args(arguments)
     check_ready(given.out)
     data = sample(read_dataset(None))
-    cases = evaluated_cases(data, TimesModel.load("default"))
+    cases = evaluated_cases(data, Checkpoint.load("default"))
     if not cases:
         raise MisuseError("the shipped data has no held-out problem that a kernel here solves")
     print(table(cases))

@@ -48,11 +48,11 @@ def fitted_methods(checkpoint: str, device: Device) -> dict[str, Predictor]:
     """The methods; the baselines learn from devices of the same name only."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.evaluation import fitted
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
 
     data = read_dataset(None)
     training = replace(data, rows=data.rows[data.rows["device"].isin(data.named(device.name))])
-    return fitted(measured_tasks(training, held_out=False), TimesModel.load(checkpoint), METHODS, say)
+    return fitted(measured_tasks(training, held_out=False), Checkpoint.load(checkpoint), METHODS, say)
 
 
 def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:

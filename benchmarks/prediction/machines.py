@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.training.loop import Progress
 
 NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
@@ -77,7 +77,7 @@ def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row]
     return rows, training
 
 
-def methods(predictor: TimesModel | Ranker) -> dict[str, Predictor]:
+def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
     """A predictor and its parts, by the names of their methods."""
     from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
 
@@ -96,20 +96,20 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
     return Ranker.of(Trees(training, options)), {"cases": len(training)}
 
 
-def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict[str, Any]]:
+def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.examples import held_out_problems
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.times.options import TrainingOptions
     from seqtune.predictor.times.training import train_model
 
     if given.checkpoint is not None:
-        return TimesModel.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
+        return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
     depends_on = checksum({"seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()})
     folder = given.work / f"without {split.name} {depends_on}".replace(":", "-").replace(" ", "-")
     if folder.exists():
-        return TimesModel.load(folder), {"checkpoint": folder.name}
+        return Checkpoint.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"{folder.name}-training")
     training = measured_tasks(split.without, held_out=False)
@@ -120,8 +120,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[TimesModel, dict
     return checkpoint, {name: report[name] for name in ("problems", "cases", "epochs", "seconds")}
 
 
-def adapted_to(given: argparse.Namespace, predictor: TimesModel | Ranker, few: Dataset,
-               old: Dataset) -> tuple[TimesModel | Ranker, dict[str, Any]]:
+def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
+               old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
     from seqtune.predictor.times.adaptation.report import OLD
     from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain

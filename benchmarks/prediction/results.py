@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.api.evaluating import read_measurements
     from seqtune.predictor.times.evaluation import check_methods, outcomes
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.times.shares import rows as rows_of
     from seqtune.predictor.translator.threads import one_thread
 
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_methods(methods)
     data = read_measurements(given.data)
     with one_thread():
-        evaluated = outcomes(data, TimesModel.load(given.checkpoint), methods, COUNTS, progress=say)
+        evaluated = outcomes(data, Checkpoint.load(given.checkpoint), methods, COUNTS, progress=say)
     rows = [row.to_json() for row in rows_of(evaluated)]
     keys = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
     results = {"machine": machine([device for key, device in data.devices.items() if key in keys]), "rows": rows,

@@ -228,11 +228,11 @@ def run(given: argparse.Namespace) -> None:
 def measure(given: argparse.Namespace) -> None:
     """Measure, and write the results."""
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 
-    model = TimesModel.load(given.checkpoint)
+    model = Checkpoint.load(given.checkpoint)
     words = model.vocabulary.words
     names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in words]
     if not names:

@@ -15,7 +15,7 @@ from seqtune.errors import KernelError, SeqtuneError
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
-    from seqtune.predictor.times.model import TimesModel
+    from seqtune.predictor.times.model import Checkpoint
 
 # The steps of `seqtune predict` in a new process; each line prints nothing, the last one prints all seconds as JSON.
 STEPS = """
@@ -57,7 +57,7 @@ def cold_parts(checkpoint: str, device: str, problem: str, times: int) -> dict[s
     return {name: (max if name == "memory_mb" else min)(run[name] for run in runs) for name in runs[0]}
 
 
-def warm_parts(model: TimesModel, device: Device, problems: Sequence[Problem], count: int) -> Row:
+def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], count: int) -> Row:
     """The median milliseconds of each part of `count` proposals for new problems, on one device."""
     import numpy as np
 

@@ -10,6 +10,41 @@ from .operation import Operation
 _FORWARD = "direction == 'forward'"
 
 
+def _size(axis: str, filter_size: str) -> str:
+    """The input's size along an axis. A backward pass has the smallest one with its output, even where it is known:
+    MIOpen's keys do not have it."""
+    return (f"(x_{axis} if {_FORWARD} else (out_{axis} - 1) * stride_{axis} + dilation_{axis} * ({filter_size} - 1) + 1"
+            f" - 2 * pad_{axis})")
+
+
+_READ, _WRITTEN = (f"({first} if {_FORWARD} else {second})" for first, second in (
+    ("read_pixels", "write_pixels"), ("write_pixels", "read_pixels")))  # of the forward pass
+# A pass reads one image and writes the other. The weight gradient reads both and counts as a backward pass.
+_SENTENCE = {
+    "batch": {"n": "n"},
+    "read channels": {"from_c": "from_c", "from_c_group": "from_c // groups"},
+    "written channels": {"to_c": "to_c", "to_c_group": "to_c // groups", "groups": "groups"},
+    "read image": {"read_h": f"{_size('h', 'r')} if {_FORWARD} else out_h",
+                   "read_w": f"{_size('w', 's')} if {_FORWARD} else out_w", "read_pixels": "read_h * read_w"},
+    "written image": {"write_h": f"out_h if {_FORWARD} else {_size('h', 'r')}",
+                      "write_w": f"out_w if {_FORWARD} else {_size('w', 's')}", "write_pixels": "write_h * write_w"},
+    "products": {"points": f"n * out_d * {_WRITTEN}", "images": f"n * {_READ}",  # sides of the matrix products
+                 "taps": "(c // groups) * t * r * s", "filters": "(k // groups) * t * r * s"},  # that it comes down to
+    "filter": {name: name for name in ("r", "s", "t", "pad_h", "pad_w", "stride_h", "stride_w", "dilation_h",
+                                       "dilation_w", "out_d")},
+    "work": {"weights": "k * taps", "input": "c * images", "output": f"n * k * {_WRITTEN}",
+             "flop": "2 * points * weights",
+             "ambiguous": f"0 if {_FORWARD} or (stride_h == 1 and stride_w == 1) else 1",
+             "shape": "(from_c * 1.0) / to_c", "aspect": "(read_h * 1.0) / read_w", "element_bytes": "element_bytes",
+             **{f"{name}_per_unit": f"{name} * 1.0 / compute_units"
+                for name in ("flop", "output", "weights", "points")}},
+    "device": {name: name for name in (
+        "compute_units", "wave_size", "vector_registers", "scalar_registers", "local_memory", "l3_bytes",
+        "peak_gflops", "bandwidth_gbs", "generation", "dot2", "matrix_units", "legacy")},
+    "words": {name: name for name in ("direction", "dtype", "layout", "bias", "architecture")},
+}
+
+
 class ConvNd(Operation):
     """2-D or 3-D convolution in any direction."""
 
@@ -66,6 +101,8 @@ class ConvNd(Operation):
         (Expression("out_d >= 1 and out_h >= 1 and out_w >= 1"), "the filter is larger than the padded input"),
         (Expression("x_h >= 1 and x_w >= 1"), "no input has so small an output"),
     )
+    sentence = {position: {name: Expression(text) for name, text in facts.items()}  # noqa: RUF012
+                for position, facts in _SENTENCE.items()}
     shorthands = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"),  # noqa: RUF012
                   "dilation": ("dilation_h", "dilation_w"), "filter": ("r", "s"), "size": ("h", "w")}
     repeated = {"s": "r", "w": "h"}  # noqa: RUF012

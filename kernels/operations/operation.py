@@ -71,6 +71,9 @@ class Operation:
     # Models.
     quantities: tuple[str, ...] = ()  # sizes that the translator compares with the values of tuning parameters
     tiled_sizes: tuple[str, ...] = ()  # sizes that tiles divide; cost trees read the share wasted in the last tile
+    sentence: Mapping[str, Mapping[str, Expression]] = {}  # the positions of the translator's source sentence, and the
+    #             facts that share each, from names of problem and device and from earlier facts; without it every name
+    #             has a position of its own
 
     # Running.
     has_output: bool = True  # whether `output` has a shape to compare

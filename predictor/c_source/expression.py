@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ TEXT_LIMIT = 200_000  # characters of one expression in C; chained comparisons r
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_SMALL, _DIGITS = re.compile(r"INT64_C\((\d{1,9})\)"), r"\1"  # what needs no type
 _CHECKED = {ast.Add: "sq_add", ast.Sub: "sq_sub", ast.Mult: "sq_mul"}
 
 
@@ -218,7 +220,7 @@ class _Writer:
             if not equality:
                 raise self._refusal("an order of words")
             return "0" if isinstance(op, ast.Eq) else "1"  # a word never equals a number
-        return f"({first} {_SYMBOLS[type(op)]} {second})"
+        return f"({first} {_SYMBOLS[type(op)]} {_SMALL.sub(_DIGITS, second)})"
 
     def _contained(self, left: ast.expr, right: ast.expr, wanted: bool) -> str:
         match right:

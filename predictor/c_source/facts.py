@@ -3,62 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from seqtune.tuner.cost_models.machine_ratios import CACHES, RATIOS, TENSORS
 
-from ..sequence.source_facts import RATIO_NAMES
-from ..sequence.vocabulary import UNKNOWN
+from ..sequence.source_facts import RATIO_NAMES, own_facts, own_positions
+from ..sequence.vocabulary import PAD, UNKNOWN
+from ..translator.dimensions import Dimensions
+from ..translator.rows import Floats
+from .code_maps import ORDER, folded, rows_of_numbers
 from .library import CLibrary
 from .names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable
 
 NUMBER, RATE, WORD, FIXED, RATIO, WORK_GROUP, LOCAL = range(7)  # kinds of facts in C
+_KINDS = {"i": NUMBER, "d": RATE, "w": WORD}  # of values that are read as they are
 _SHORT = ("threads", "compute_units", "vector_floats", "vector_registers", "local_memory", "max_work_group")
+
+
+class Fact(NamedTuple):
+    """A fact of a source sentence."""
+
+    name: int  # index of its name in `FactTables.names`
+    kind: int
+    slot: int  # of its value; for FIXED the word, for RATIO the number of the ratio
+    position: int = 0
 
 
 class FactTables:
     """The facts of each operation's problems, and their possible words."""
 
-    def __init__(self, library: CLibrary) -> None:
-        self._library, self._vocabulary = library, library.vocabulary
-        self._name = {name: index for index, name in enumerate(self._vocabulary.names)}
-        self._pairs: list[tuple[int, int, int]] = []
+    def __init__(self, library: CLibrary, size: Dimensions) -> None:
+        self._library, self._vocabulary, self._size = library, library.vocabulary, size
+        self.names: dict[int, int] = {}  # the indices of names by their numbers in the vocabulary: those of the facts
+        self.words = {PAD: 0, UNKNOWN: 1}  # the same of words
+        self._pairs: dict[tuple[int, int, int], None] = {}
+        self.slots = library.sizes()["SLOTS"]  # those of an operation's own sentence follow
+        self._statements: list[str] = []
+        self._map_rows: list[int] = []  # of each fact of an own sentence
+        self._facts = {name: self._own_facts(name) or self._listed_facts(name) for name in library.works}
 
+    @property
     def positions(self) -> int:
         """The number of positions of the longest source sentence."""
-        return max(len(self._facts(name)) for name in self._library.works)
+        return 1 + max(facts[-1].position for facts in self._facts.values())
+
+    def maps(self, maps: Floats) -> list[Floats]:
+        """The maps (row, width) of each fact's codes in the order of code_maps, from the maps (fact, code, width)."""
+        return [rows[:count] for count, rows in zip(self._map_rows, folded(maps), strict=True)]
 
     def text(self) -> str:
-        """The tables, and the function that computes machine ratios."""
+        """The tables, and the functions that compute an own sentence's facts and machine ratios."""
         lines = []
-        for name in self._library.works:
-            facts = ", ".join(f"{{{index}, {kind}, {slot}}}" for index, kind, slot in self._facts(name))
-            lines.append(f"static const sq_fact sq_facts_{name}[] = {{{facts}, {{-1, 0, 0}}}};")
-        tables = ", ".join(f"sq_facts_{name}" for name in self._library.works)
+        for name, facts in self._facts.items():
+            entries = ",\n    ".join(f"{{{', '.join(map(str, fact))}}}" for fact in (*facts, Fact(-1, 0, 0)))
+            lines.append(f"static const sq_fact sq_facts_{name}[] = {{\n    {entries}\n}};")
+        tables = ", ".join(f"sq_facts_{name}" for name in self._facts)
         lines.append(f"static const sq_fact *const sq_facts[] = {{{tables}}};")
-        pairs = ", ".join(f"{{{fact}, {word}, {number}}}" for fact, word, number in dict.fromkeys(self._pairs))
+        pairs = ", ".join(f"{{{fact}, {word}, {number}}}" for fact, word, number in self._pairs)
         lines.append(f"static const sq_word_pair sq_source_words[] = {{{pairs + ', ' if pairs else ''}"
                      "{-1, 0, 0}};")
-        rows = [f"    {{{', '.join(str(slot) for slot in self._quantities(name)) or '-1'}}}"
-                for name in self._library.works]
-        size = max(1, len(self._vocabulary.quantities))
-        lines.append(f"static const int sq_quantity_slots[][{size}] = {{\n" + ",\n".join(rows) + "\n};")
+        if not self._size.fixed_words:
+            rows = [f"    {{{', '.join(str(slot) for slot in self._quantities(name)) or '-1'}}}"
+                    for name in self._library.works]
+            size = max(1, len(self._vocabulary.quantities))
+            lines.append(f"static const int sq_quantity_slots[][{size}] = {{\n" + ",\n".join(rows) + "\n};")
+        lines.append("\n".join(["static void sq_evaluate(sq_state *s) {", "    (void)s;",
+                                *(f"    {line}" for line in self._statements), "}"]))
         lines.append(_RATIO.format(**{f"{name}_slot": self._library.device.number[f"device.{name}"]
                                       for name in RATE_FACTS},
                                    **{f"{name}_slot": self._library.device.number[name] for name in NUMBER_FACTS},
                                    tensors=len(TENSORS) * len(CACHES), caches=len(CACHES)))
         return "\n\n".join(lines)
 
-    def _facts(self, operation: str) -> list[tuple[int, int, int]]:
-        """The index of the name, the kind and the slot of each fact."""
+    def _own_facts(self, operation: str) -> list[Fact]:
+        """The facts of an operation's own sentence; none if it has no such sentence.
+
+        Their expressions get slots and statements; a fact that is only a name needs none. A fact is known if all names
+        in its expression are.
+        """
+        positions = own_positions(operation)
+        if positions is None:
+            return []
+        table = self._library.works[operation].table.copy()
+        for name in RATE_FACTS:
+            table.names[name], table.number[name] = table.names[f"device.{name}"], table.number[f"device.{name}"]
+        table.slots = self.slots
+        facts: list[Fact] = []
+        for (name, expression), position in zip(own_facts(operation).items(), positions.tolist(), strict=True):
+            value = f"{operation}.{name}"
+            if expression.text in table.names:
+                value = expression.text
+            else:
+                known = table.known(expression.names)
+                statements = table.assign(value, expression)
+                slot = table.number[value]
+                self._statements += [f"s->known[{slot}] = (unsigned char)({known});", f"if (s->known[{slot}]) {{",
+                                     *(f"    {line}" for line in statements), "}"]
+                table.names[name], table.number[name] = table.names[value], slot  # later facts may name it
+            kind, index = table.names[value].kind, self._index(f"{operation}.{name}")
+            facts.append(Fact(index, _KINDS[kind], table.number[value], position))
+            if kind == "w":
+                self._add_words(index, name)
+                self._map_rows.append(1)  # the code of a word has nothing but the flag for unknown ones
+            else:
+                self._map_rows.append(len(ORDER) if kind == "d" else rows_of_numbers(table.names[value].bound))
+        self.slots = table.slots
+        return facts
+
+    def _listed_facts(self, operation: str) -> list[Fact]:
+        """The facts of a sentence in which each has a position of its own."""
         work = self._library.works[operation]
         table, facts = work.table, [(self._index("type"), FIXED, self._word("type", operation))]
         for name in work.listed:
             kind = table.names[name].kind
             index = self._index(f"{operation}.{name}")
-            facts.append((index, {"i": NUMBER, "d": RATE, "w": WORD}[kind], table.number[name]))
+            facts.append((index, _KINDS[kind], table.number[name]))
             if kind == "w":
                 self._add_words(index, name)
-        return facts + self._device_facts(table) + self._ratios()
+        facts += self._device_facts(table) + self._ratios()
+        return [Fact(*fact, position) for position, fact in enumerate(facts)]
 
     def _device_facts(self, table: NameTable) -> list[tuple[int, int, int]]:
         ratios = self._vocabulary.listed == "ratios"
@@ -80,18 +143,20 @@ class FactTables:
                 for name in self._vocabulary.ratios]
 
     def _index(self, name: str) -> int:
-        return self._name.get(name, UNKNOWN)
+        return self.names.setdefault(self._vocabulary.name(name), len(self.names))
 
     def _word(self, name: str, word: str) -> int:
-        text = f"{name}={word}"
-        return self._vocabulary.words.index(text) if text in self._vocabulary.words else UNKNOWN
+        return self._word_index(self._vocabulary.word(name, word))
+
+    def _word_index(self, number: int) -> int:
+        return self.words.setdefault(number, len(self.words))
 
     def _add_words(self, index: int, name: str) -> None:
         """Remember which words of a fact the source vocabulary has."""
         for number, text in enumerate(self._vocabulary.words):
             fact, equals, word = text.partition("=")
             if equals and fact == name:
-                self._pairs.append((index, self._library.words.number(word), number))
+                self._pairs[index, self._library.words.number(word), self._word_index(number)] = None
 
     def _quantities(self, operation: str) -> Sequence[int]:
         """The slots of the quantities that parameters' values are compared with; -1 for other operations'."""

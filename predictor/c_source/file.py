@@ -14,21 +14,18 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.registry import is_registered, kernel, table
 
-from ..labels.inputs import FACTS
-from ..labels.model import LabelModel
 from ..model import Model
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
-from ..times.model import TimesModel
+from ..times.model import Checkpoint
 from ..translator.dimensions import Dimensions
 from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
 from .facts import FactTables
 from .header import MOST_PROPOSALS, header
-from .label_tables import OPERATION, LabelInputs, label_tables
 from .library import CLibrary
-from .times_tables import times_tables
-from .weights import BASE, OFFSET, PANEL, STRING, Weights
+from .network_tables import network_tables
+from .weights import BASE, OFFSET, PANEL, STRING
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
@@ -62,77 +59,53 @@ class CFile:
 
 
 def c_file(model: Model, libraries: Sequence[str] = ()) -> CFile:
-    """Write a model of any kind that has a form in C; `libraries` are those whose kernels are wanted, by default all.
+    """Write a checkpoint's translator and judge; `libraries` are those whose kernels are wanted, by default all.
 
-    Raises MisuseError, CheckpointError, ExpressionError.
+    Its trees are left out. Raises MisuseError, CheckpointError, ExpressionError.
     """
-    if isinstance(model, LabelModel):
-        return labels_file(model, libraries)
-    if isinstance(model, TimesModel):
-        return times_file(model, libraries)
-    raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
-
-
-def times_file(checkpoint: TimesModel, libraries: Sequence[str] = ()) -> CFile:
-    """Write a translator of measured times with its judge. Its trees are left out. Raises as `c_file` does."""
-    size, vocabulary = checkpoint.size, checkpoint.vocabulary
-    kernels = _wanted([kernel(name) for name in _registered(checkpoint)], libraries, checkpoint.libraries)
-    checkpoint.check_kernels(kernels)
-    library = CLibrary.of(vocabulary, kernels)
-    facts = FactTables(library)
-    tables, weights = facts.text(), times_tables(size, checkpoint.state, vocabulary)
-    usual = PROPOSALS if size.judge else WIDTH
-    constants = {
-        **_network_sizes(size), "POSITIONS": facts.positions(), "DERIVED": size.derived,
-        "QUANTITIES": max(1, size.quantities), "USUAL": usual, "SUMS": size.width, "BEGIN_STAYS": 1}
-    answers = "the translator" + (" and its judge" if size.judge else "")
-    pieces = ["codes", "times_source", "times_words", "beam", "judge" if size.judge else "beam_order"]
-    model = """typedef struct {
-    float codes[SQ_POSITIONS * SQ_NUMBER_CODE], mean[SQ_WIDTH], quantities[SQ_QUANTITIES];
-    unsigned char have[SQ_TARGETS]; /* whether the word's vector is computed */
-    float vectors[SQ_TARGETS * SQ_WIDTH], asked[SQ_BEAM * (SQ_WIDTH + SQ_HIDDEN)], states[SQ_BEAM * SQ_WIDTH];
-    const sq_quantity *resolved; /* the first one of those whose weights are in `rows` */
-    float rows[(SQ_FRESH + 1) * 6 * SQ_WIDTH], numbers[SQ_BATCH * (SQ_FRESH + 1) * 6];
-} sq_model;"""
-    missing = "" if checkpoint.ranker is None else (
-        "; the boosted trees of the checkpoint are left out: it answers as `evaluate` does with the method transformer")
-    return _file(library, constants, weights, tables, model, pieces, answers + missing, True)
-
-
-def labels_file(checkpoint: LabelModel, libraries: Sequence[str] = ()) -> CFile:
-    """Write a label translator. Its chains of boosted trees are left out. Raises as `c_file` does."""
-    size, vocabulary = checkpoint.size, checkpoint.vocabulary
-    kernels = _wanted([family for family in checkpoint.kernels().values() if family.operation == OPERATION], libraries,
-                      checkpoint.libraries)
-    library = CLibrary.of(vocabulary, kernels, FACTS)
-    inputs, weights = LabelInputs(library), label_tables(size, checkpoint.state, vocabulary)
-    constants = {**_network_sizes(size), **inputs.sizes(), "USUAL": WIDTH, "SUMS": 1, "BEGIN_STAYS": 0}
-    constants["SLOTS"] = max(library.sizes()["SLOTS"], inputs.slots)
-    model = "typedef struct { float codes[SQ_MOST_SIZES * SQ_SIZE_CODE]; } sq_model;"
-    missing = "; the boosted trees of the checkpoint are left out" if checkpoint.chains else ""
-    pieces = ["codes", "labels_source", "labels_words", "beam", "beam_order"]
-    return _file(library, constants, weights, inputs.text(), model, pieces, f"the label translator{missing}", False)
-
-
-def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weights, tables: str, model: str,
-          pieces: Sequence[str], answers: str, tensors: bool) -> CFile:
-    names = ", ".join(written.kernel.name for written in library.kernels)
-    title = (f"Predicts tuning parameters of {names}. Made by seqtune from a checkpoint; what answers: {answers}.")
-    interface = header(title, library.operations, library.extras, library.parameters)
-    own = library.sizes()
-    sizes = {**own, **constants, "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
-             "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(library.kernels))}
+    if not isinstance(model, Checkpoint):
+        raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
+    size = model.size
+    kernels = _wanted(_kernels(model), libraries, model.libraries)
+    model.check_kernels(kernels)
+    library = CLibrary.of(model.vocabulary, kernels)
+    facts = FactTables(library, size)
+    weights = network_tables(size, model.state, library, facts)
     if weights.deepest > 2048:
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
+    own = library.sizes()
+    sizes = {
+        **own, **_network_sizes(size), "SLOTS": facts.slots, "POSITIONS": facts.positions, "MAPS": size.facts,
+        "TARGETS": len(library.targets), "BEGIN": library.targets[BEGIN],
+        "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if size.judge else WIDTH,
+        "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
+        "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(kernels))}
+    answers = _answers(model)
+    interface = header(f"Predicts tuning parameters of {', '.join(family.name for family in kernels)}. Made by seqtune "
+                       f"from a checkpoint; what answers: {answers}.", library.operations, library.extras,
+                       library.parameters)
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
-    listed = library.text(tensors)  # last: it lists all words
+    tables = facts.text()
+    listed = library.text()  # last: it lists all words
+    pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
+              "judge" if size.judge else "beam_order", "predict"]
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
-             weights.text(), _math(), *weights.lines, weights.kept_table(), tables, model, runtime("layers"),
-             *map(runtime, pieces), runtime("predict")]
+             weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *map(runtime, pieces)]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
-    report: dict[str, str | int] = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL,
+    report: dict[str, str | int] = {"kernels": len(kernels), "weights": weights.quads * 4 * PANEL,
                                     "bytes": len(source), "answers": answers}
     return CFile(source, interface + "\n", report, tuple(library.operations), library.extras, library.parameters)
+
+
+def _answers(checkpoint: Checkpoint) -> str:
+    """What of a checkpoint answers in C, for readers."""
+    answers = "the translator" + (" and its judge" if checkpoint.size.judge else "")
+    if checkpoint.ranker is not None:
+        answers += ("; the boosted trees of the checkpoint are left out: it answers as `evaluate` does with the method "
+                    "transformer")
+    if checkpoint.choices is not None and checkpoint.choices.trees is not None:
+        answers += "; the boosted trees of the checkpoint are left out"
+    return answers
 
 
 def _math() -> str:
@@ -161,15 +134,18 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
             for number, coefficient in enumerate(GELU_TAIL)}
     return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
             "ROWS_OF_BEAM": _ROWS_OF_BEAM, "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden,
-            "LAYERS": size.layers, "DEPTH": size.depth, "TARGETS": size.targets, "NUMBER_CODE": size.code,
-            "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU), **tail}
+            "LAYERS": size.layers, "DEPTH": size.depth, "NUMBER_CODE": size.code,
+            "JUDGE": size.judge, "FIXED_WORDS": int(size.fixed_words), "SUMS": 1 if size.fixed_words else size.width,
+            "QUANTITIES": max(1, size.quantities), "TAU": str(TAU), **tail}
 
 
-def _registered(checkpoint: TimesModel) -> list[str]:
-    """The names of the vocabulary's kernels, in the order in which tasks have them."""
+def _kernels(checkpoint: Checkpoint) -> list[Kernel]:
+    """The kernels that a checkpoint configures, in the order in which tasks have them."""
+    if checkpoint.choices is not None:
+        return list(checkpoint.kernels.values())
     known = [declared.name for declared in checkpoint.vocabulary.kernels if is_registered(declared.name)]
     ordered = [name for backend in checkpoint.vocabulary.backends for name in table(backend) if name in known]
-    return list(dict.fromkeys(ordered))
+    return [kernel(name) for name in dict.fromkeys(ordered)]
 
 
 def _wanted(kernels: Sequence[Kernel], libraries: Sequence[str], known: Sequence[str]) -> list[Kernel]:

@@ -7,7 +7,7 @@ back to the last of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seqtune.errors import MisuseError
@@ -16,6 +16,7 @@ from seqtune.kernels.kernel import Kernel
 
 from ..sequence.derived_quantities import resolving_columns
 from .names import NameTable, OperationNames, comment, literal
+from .weights import whole_numbers
 
 MOST_PARAMETERS = 31  # of a kernel: sets of parameters are bits of 32
 
@@ -28,11 +29,11 @@ class CKernel:
     number: int
     table: NameTable
     functions: list[str]
-    quantities: dict[str, tuple[int, int]]  # numeric derived quantities: their columns and slots
+    quantities: dict[str, tuple[int, int]]  # numeric derived quantities that models read: their columns and slots
 
     @classmethod
-    def of(cls, kernel: Kernel, number: int, work: OperationNames) -> CKernel:
-        """Write a kernel. Raises ExpressionError, MisuseError."""
+    def of(cls, kernel: Kernel, number: int, work: OperationNames, read: Collection[str]) -> CKernel:
+        """Write a kernel; `read` are the derived quantities that models read. Raises ExpressionError, MisuseError."""
         if len(kernel.parameters) > MOST_PARAMETERS:
             raise MisuseError(f"{kernel.name} has {len(kernel.parameters)} parameters; in C there are at most "
                               f"{MOST_PARAMETERS}")
@@ -47,11 +48,11 @@ class CKernel:
                 raise MisuseError(f"{kernel.name}: {parameter.name} mixes words and numbers, which C cannot compare")
             bound = 0.0 if any(words) else float(max(abs(int(value)) for value in parameter.values))
             table.add(parameter.name, "w" if any(words) else "i", bound)
-        check, quantities = _Check(kernel, table), {}
+        check, quantities = _Check(kernel, table, read), {}
         columns = resolving_columns(kernel)
         check.write()
         for name, _ in kernel.derived:
-            if table.names[name].kind != "w":
+            if name in read and table.names[name].kind != "w":
                 quantities[name] = columns[name], table.number[name]
         return cls(kernel, number, table, [solves, check.function(number), check.resolving(number)], quantities)
 
@@ -60,9 +61,8 @@ class CKernel:
         words = self.table.words
         lines = []
         for column, parameter in enumerate(self.kernel.parameters):
-            numbers = ", ".join(f"INT64_C({words.number(value) if isinstance(value, str) else value})"
-                                for value in parameter.values)
-            lines.append(f"static const int64_t sq_values_{self.number}_{column}[] = {{{numbers}}};")
+            numbers = [words.number(value) if isinstance(value, str) else int(value) for value in parameter.values]
+            lines.append(whole_numbers("int64_t", f"sq_values_{self.number}_{column}", numbers))
         entries = ",\n".join(
             f"    {{{literal(parameter.name)}, sq_values_{self.number}_{column}, {len(parameter.values)}, "
             f"{self.table.number[parameter.name]}, {int(not parameter.is_numeric)}}}"
@@ -75,11 +75,13 @@ class CKernel:
 class _Check:
     """The statements that follow each parameter: derived quantities and constraints whose names all have values."""
 
-    def __init__(self, kernel: Kernel, table: NameTable) -> None:
+    def __init__(self, kernel: Kernel, table: NameTable, read: Collection[str]) -> None:
         self._kernel, self._table = kernel, table
         self._column = {parameter.name: column for column, parameter in enumerate(kernel.parameters)}
         self._reads: dict[str, int] = {name: 1 << column for name, column in self._column.items()}
         self._derived = dict(kernel.derived)
+        self._used = self._closure({*read, *(name for constraint in kernel.constraints
+                                             for name in constraint.expression.names)})
         self._columns = {**self._column, **resolving_columns(kernel)}
         self._statements: dict[str, list[str]] = {}
         self._checks: dict[int, list[str]] = {}
@@ -87,14 +89,15 @@ class _Check:
 
     def write(self) -> None:
         """Write all statements."""
-        for name, expression in self._kernel.derived:
+        for name in self._used:
+            expression = self._derived[name]
             self._statements[name] = self._table.assign(name, expression)
             self._reads[name] = self._bits(expression)
             self._resolved.setdefault(self._columns[name], []).extend(self._statements[name])
         written: set[str] = set()
         for constraint in sorted(self._kernel.constraints, key=lambda constraint: self._last(constraint.expression)):
             lines = self._checks.setdefault(self._last(constraint.expression), [])
-            for name in self._needed(constraint.expression):
+            for name in self._closure(constraint.expression.names):
                 if name not in written:
                     written.add(name)
                     self._checks.setdefault(self._columns[name], []).extend(self._statements[name])
@@ -111,9 +114,9 @@ class _Check:
     def _last(self, expression: Expression) -> int:
         return max((self._columns.get(name, -1) for name in expression.names), default=-1)
 
-    def _needed(self, expression: Expression) -> Sequence[str]:
-        """The derived quantities that an expression is computed from, in the order of declaration."""
-        wanted = {name for name in expression.names if name in self._derived}
+    def _closure(self, names: Iterable[str]) -> Sequence[str]:
+        """The derived quantities among these names, and those that they are computed from, in declared order."""
+        wanted = {name for name in names if name in self._derived}
         for name, derived in reversed(self._kernel.derived):
             if name in wanted:
                 wanted.update(used for used in derived.names if used in self._derived)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
 
-from ..sequence.vocabulary import Vocabulary
+from ..sequence.source_facts import own_facts
+from ..sequence.vocabulary import BEGIN, Vocabulary
 from .expression import Words
 from .header import constant
 from .kernel import CKernel
@@ -33,21 +35,19 @@ class CLibrary:
     kernels: Sequence[CKernel]
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, kernels: Sequence[Kernel], facts: Sequence[str] = ()) -> CLibrary:
-        """Write the kernels, which the vocabulary knows; `facts` are further facts of devices that models read.
-
-        Raises MisuseError, ExpressionError.
-        """
+    def of(cls, vocabulary: Vocabulary, kernels: Sequence[Kernel]) -> CLibrary:
+        """Write the kernels, which the vocabulary knows. Raises MisuseError, ExpressionError."""
         words = Words()
         words.number("")  # the word of an empty device
         operations = [operation(name) for name in dict.fromkeys(kernel.operation for kernel in kernels)]
         for work in operations:
             if work.is_open:
                 raise MisuseError(f"problems of {work.name} have any features; in C they must be declared")
-        extras = _extras(vocabulary, kernels, operations, facts)
+        extras = _extras(vocabulary, kernels, operations)
         device = device_names(words, extras)
         works = {work.name: OperationNames.of(work, device) for work in operations}
-        written = [CKernel.of(kernel, number, works[kernel.operation]) for number, kernel in enumerate(kernels)]
+        written = [CKernel.of(kernel, number, works[kernel.operation], vocabulary.derived)
+                   for number, kernel in enumerate(kernels)]
         return cls(vocabulary, words, extras, device, works, written)
 
     @property
@@ -57,7 +57,7 @@ class CLibrary:
 
     def sizes(self) -> dict[str, int]:
         """The sizes that C code needs as constants, by their names without the prefix."""
-        fresh = [sum(self._column(kernel, name) == column for name in kernel.quantities if name in self._index)
+        fresh = [sum(resolved == column for resolved, _ in kernel.quantities.values())
                  for kernel in self.kernels for column in range(-1, len(kernel.kernel.parameters))]
         values = [len(parameter.values) for kernel in self.kernels for parameter in kernel.kernel.parameters]
         return {
@@ -73,16 +73,24 @@ class CLibrary:
         """The number of parameters of the kernel that has most; 1 at least."""
         return max([1, *(len(kernel.kernel.parameters) for kernel in self.kernels)])
 
+    @cached_property
+    def targets(self) -> Mapping[int, int]:
+        """The indices of target words by their numbers in the vocabulary: <begin> and those of the kernels."""
+        words = {BEGIN: 0}
+        for kernel in self.kernels:
+            name = kernel.kernel.name
+            for word in (self.vocabulary.kernel(name), *(
+                    word for values in self.vocabulary.value_words(name) for word in values.tolist())):
+                words.setdefault(word, len(words))
+        return words
+
     @property
     def _index(self) -> Mapping[str, int]:
         return {name: index for index, name in enumerate(self.vocabulary.derived)}
 
-    def _column(self, kernel: CKernel, name: str) -> int:
-        return kernel.quantities[name][0]
-
-    def text(self, tensors: bool) -> str:
-        """The functions and tables; with `tensors`, the bytes of a problem's tensors are computed, too."""
-        readers = [operation_reader(work, tensors) for work in self.works.values()]
+    def text(self) -> str:
+        """The functions and tables."""
+        readers = [operation_reader(work) for work in self.works.values()]
         readers = [device_reader(self.device, self.extras), *readers, problem_reader(self.operations)]
         functions = [function for kernel in self.kernels for function in kernel.functions]
         tables = [kernel.values() for kernel in self.kernels]
@@ -95,7 +103,8 @@ class CLibrary:
     def _words_of(self, kernel: CKernel) -> str:
         """The target words of the values of each parameter."""
         listed = self.vocabulary.value_words(kernel.kernel.name)
-        lines = [whole_numbers("uint16_t", f"sq_words_{kernel.number}_{column}", words.tolist())
+        lines = [whole_numbers("uint16_t", f"sq_words_{kernel.number}_{column}",
+                               [self.targets[word] for word in words.tolist()])
                  for column, words in enumerate(listed)]
         names = ", ".join(f"sq_words_{kernel.number}_{column}" for column in range(len(listed))) or "0"
         return "\n".join([*lines, f"static const uint16_t *const sq_words_{kernel.number}[] = {{{names}}};"])
@@ -103,16 +112,15 @@ class CLibrary:
     def _quantities(self, kernel: CKernel) -> str:
         """The numeric derived quantities that the vocabulary knows."""
         rows = [f"{{{column}, {slot}, {int(kernel.table.names[name].kind == 'd')}, {self._index[name]}}}"
-                for name, (column, slot) in kernel.quantities.items() if name in self._index]
+                for name, (column, slot) in kernel.quantities.items()]
         return f"static const sq_quantity sq_quantities_{kernel.number}[] = {{{', '.join(rows) or '{0, 0, 0, 0}'}}};"
 
     def _table(self) -> str:
         rows = []
         for kernel in self.kernels:
-            number = kernel.number
-            known = sum(name in self._index for name in kernel.quantities)
-            rows.append(f"    {{{literal(kernel.kernel.name)}, {len(kernel.kernel.parameters)}, {known}, "
-                        f"{self.vocabulary.kernel(kernel.kernel.name)}, sq_parameters_{number}, "
+            name, number = kernel.kernel.name, kernel.number
+            rows.append(f"    {{{literal(name)}, {len(kernel.kernel.parameters)}, {len(kernel.quantities)}, "
+                        f"{self.targets[self.vocabulary.kernel(name)]}, sq_parameters_{number}, "
                         f"sq_quantities_{number}, sq_words_{number}, sq_solves_{number}, sq_check_{number}, "
                         f"sq_resolve_{number}}}")
         operations = [constant(self.works[kernel.kernel.operation].operation) for kernel in self.kernels]
@@ -120,12 +128,15 @@ class CLibrary:
                           "static const sq_kernel sq_kernels[] = {", ",\n".join(rows), "};"])
 
 
-def _extras(vocabulary: Vocabulary, kernels: Sequence[Kernel], operations: Sequence[Operation],
-            facts: Sequence[str]) -> tuple[str, ...]:
+def _extras(vocabulary: Vocabulary, kernels: Sequence[Kernel], operations: Sequence[Operation]) -> tuple[str, ...]:
     """The facts of devices that only some devices have and that kernels or the model read, sorted by name."""
     own = {"backend", *NUMBER_FACTS, "instruction_set", "architecture", "peak_gflops", "bandwidth_gbs"}
     given = {work.name: {*work.by_name, *(name for name, _ in work.derived)} for work in operations}
-    wanted = {name.removeprefix("device.") for name in vocabulary.names if name.startswith("device.")} | set(facts)
+    wanted = {name.removeprefix("device.") for name in vocabulary.names if name.startswith("device.")}
+    for work in operations:
+        facts = own_facts(work.name)
+        computed = {name for name, fact in facts.items() if fact.text != name}  # which later facts may name
+        wanted |= {name for fact in facts.values() for name in fact.names} - given[work.name] - computed
     for kernel in kernels:
         wanted |= set(kernel.names_read()) - given[kernel.operation]
         wanted |= {name for condition in kernel.solves for name in condition.expression.names} - given[kernel.operation]

@@ -58,13 +58,13 @@ def device_reader(table: NameTable, extras: Sequence[str]) -> str:
         *(f"    {line}" for line in lines), "    return 0;", "}"])
 
 
-def operation_reader(work: OperationNames, tensors: bool) -> str:
+def operation_reader(work: OperationNames) -> str:
     """The functions that initialise and read the problems of one operation."""
     name, table = identifier(work.operation.name), work.table
     lines: list[str] = []
     for feature in work.operation.features:
         lines += _feature(feature, table)
-    body = [*lines, *work.derived, *work.rules, *(_tensors(work) if tensors else ())]
+    body = [*lines, *work.derived, *work.rules, *_tensors(work)]
     start = [f"features->{identifier(feature.name)} = {_default(feature)};" for feature in work.operation.features]
     return "\n".join([
         f"static void sq_init_{name}(seqtune_{name} *features) {{", *(f"    {line}" for line in start), "}", "",

@@ -7,6 +7,7 @@ that C99 guarantees. The order of the digits is described in `runtime/math_start
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,8 @@ def floats(name: str, values: NDArray[np.float32]) -> str:
 
 def whole_numbers(kind: str, name: str, values: Sequence[int]) -> str:
     """A constant array of whole numbers of the type `kind`."""
-    return f"static const {kind} {name}[] = {{{', '.join(map(str, values))}}};"
+    texts = [str(value) if abs(value) < 2**31 else f"INT64_C({value})" for value in values]
+    return f"static const {kind} {name}[] = {{{', '.join(texts)}}};"
 
 
 @dataclass
@@ -87,6 +89,15 @@ class Weights:
         self.lines += [floats(f"{name}_scale", scale),
                        f"static const sq_table {name} = {{{quad}, {name}_scale}};"]
 
+    def maps(self, name: str, maps: Sequence[Floats]) -> None:
+        """Declare maps (row, number), each with one scale, of which a few rows are needed at a time."""
+        initial = []
+        for rows in maps:
+            scale = _scale(np.abs(rows).max(keepdims=True))
+            quad = self._add(_numbers(rows, scale).reshape(len(rows), -1, PANEL))
+            initial.append(f"{{{quad}, {len(rows)}, {scale[0, 0]!s}f}}")
+        self.lines.append(f"static const sq_map {name}[] = {{{', '.join(initial)}}};")
+
     def layers(self, name: str, layers: Sequence[NumpyLayer], cross: bool) -> None:
         """Declare the layers of the encoder or, with `cross` attention, of the decoder."""
         empty = "{0, 0, 0, -1, 0, 0}"
@@ -113,7 +124,8 @@ class Weights:
         digits = np.concatenate([digits, np.zeros((-len(digits) % STRING, 12 * PANEL), np.uint8)])
         strings = []
         for row in digits.reshape(-1, STRING * 12 * PANEL) + FIRST:
-            line = row.astype(np.uint8).tobytes().decode("ascii").replace("\\", "\\\\").replace("?", "\\?")
+            line = row.astype(np.uint8).tobytes().decode("ascii").replace("\\", "\\\\")
+            line = re.sub(r"(?<=\?)\?", r"\\?", line)  # no trigraphs
             strings.append(f'"{line}"')
         return (f"static const char sq_text[][{STRING * 12 * PANEL + 1}] = {{\n" + ",\n".join(strings) + "\n};")
 

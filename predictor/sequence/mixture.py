@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Queries
-
 from .beam import Allowed, NextWord, Scores
 from .vocabulary import Vocabulary
 
@@ -46,7 +44,6 @@ class Average:
 
     def start(self, queries: Any, allowed: Allowed) -> tuple[Blend, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
-        queries = Queries.of(queries)
         return _blend([part.start(queries, allowed) for part in self._parts],
                       np.tile(self._usual, (len(queries), 1)), allowed, False)
 
@@ -60,14 +57,15 @@ class Average:
 
 def _blend(results: Sequence[tuple[Any, Scores]], weights: NDArray[np.float64], allowed: Allowed,
            named: bool) -> tuple[Blend, Scores]:
-    starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
-    lengths = np.diff(np.append(starts, len(allowed.after)))
-    total, counted = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
+    after = allowed.after
+    borders = np.concatenate(([0], (after[1:] != after[:-1]).nonzero()[0] + 1, [len(after)]))
+    starts, lengths = borders[:-1], borders[1:] - borders[:-1]
+    total, counted = np.zeros(len(after)), np.zeros(len(after))
     for part, (_, scores) in enumerate(results):
-        shifted = (scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)).astype(np.float64)
-        logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
-        weight = weights[allowed.after, part]
-        total += np.where(np.isnan(logs), 0, weight * logs)
-        counted += weight * ~np.isnan(logs)
+        shifted = (scores - np.maximum.reduceat(scores, starts).repeat(lengths)).astype(np.float64)
+        logs = shifted - np.log(np.add.reduceat(np.exp(shifted), starts)).repeat(lengths)
+        weight, known = weights[after, part], logs == logs  # NaN is not equal to itself
+        total += np.where(known, weight * logs, 0)
+        counted += weight * known
     return Blend(tuple(state for state, _ in results), weights, named), np.asarray(
         total / np.maximum(counted, 1e-6), np.float32)

@@ -38,6 +38,16 @@ def codes(values: Sequence[Value]) -> Codes:
     return rows
 
 
+def column_codes(numbers: NDArray[np.float64]) -> Codes:
+    """The codes (..., CODE_SIZE) of numbers (...), NaN for unknown ones; equal numbers are coded once."""
+    distinct, index = np.unique(numbers, return_inverse=True)  # NaNs are equal here, and come last
+    rows = _codes(distinct).astype(np.float32)
+    if len(distinct) and np.isnan(distinct[-1]):
+        rows[-1] = 0.0
+        rows[-1, 0] = 1.0
+    return rows[index.reshape(numbers.shape)]
+
+
 def _codes(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     numbers = np.nan_to_num(numbers, posinf=2.0**60, neginf=-(2.0**60))
     size = np.abs(numbers)

@@ -4,16 +4,22 @@ There are two lists. `facts` has the raw facts of a device: for labels, whose de
 for older checkpoints. `ratios` has ratios of problem and device instead of cache sizes, measured rates and the word for
 the architecture, so that a device outside of the training data needs no word outside of the vocabulary. A vocabulary
 that has the names of ratios uses them.
+An operation with a `sentence` of its own says itself which facts stand in its positions, and several share one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import CAPABILITIES, Device
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
 
@@ -29,7 +35,39 @@ LARGEST_WORK_GROUP = 1024  # no kernel's parameter is larger; more on a CPU says
 
 def source_facts(problem: Problem, device: Device, listed: SourceList, ratios: Sequence[str]) -> Facts:
     """The positions of the source sentence of a problem on a device; the named ratios are the last ones."""
+    own = own_values(problem, device)
+    if own:
+        return [(f"{problem.type}.{name}", value) for name, value in own.items()]
     return [*problem_facts(problem), *listed_facts(device, listed), *ratio_facts(problem, device, ratios)]
+
+
+@lru_cache(maxsize=64)
+def own_facts(type_name: str) -> Mapping[str, Expression]:
+    """The facts of an operation's own sentence by name, in order; empty if it has none."""
+    return {name: expression for facts in operation(type_name).sentence.values() for name, expression in facts.items()}
+
+
+@lru_cache(maxsize=256)
+def own_values(problem: Problem, device: Device) -> Mapping[str, Value]:
+    """The values of the facts of an operation's own sentence by name, in order; empty if it has none."""
+    names: dict[str, Any] = {**problem.names(), **device_names(device)}
+    values: dict[str, Value] = {}
+    for name, expression in own_facts(problem.type).items():
+        known = all(names.get(used) is not None for used in expression.names)
+        values[name] = names[name] = expression(names) if known else None
+    return values
+
+
+@lru_cache(maxsize=64)
+def own_positions(type_name: str) -> NDArray[np.int64] | None:
+    """The position in which each fact of an operation's own sentence stands, (fact,); None if it has none."""
+    lengths = [len(facts) for facts in operation(type_name).sentence.values()]
+    return np.repeat(np.arange(len(lengths)), lengths) if lengths else None
+
+
+def device_names(device: Device) -> Mapping[str, Any]:
+    """The facts of a device that an operation's own sentence can name."""
+    return {**device.names(), "peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
 
 
 def listed_facts(device: Device, listed: SourceList) -> Facts:

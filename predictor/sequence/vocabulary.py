@@ -1,8 +1,8 @@
 """Vocabulary: the words of source and target sentences, and the kernels that target sentences can name.
 
-A source sentence has one position for each fact of the problem and the device (see `source_facts`). A position has a
-name (`conv2d.out_w`, `machine.weights_in_l2`), a word if the fact is one (`dtype=fp32`, else <pad>), and the numeric
-code of a number.
+A source sentence lists facts of the problem and the device (see `source_facts`). A fact has a name (`conv2d.out_w`,
+`machine.weights_in_l2`), a word if it is one (`dtype=fp32`, else <pad>), and the numeric code of a number. It has a
+position of its own, or shares one with other facts where the operation says so.
 A target sentence is `kernel:llvm.direct`, then `parameter=value` for each of the kernel's parameters in order. Kernels
 share the words of parameters with the same name. There is no end word: the kernel determines the sentence's length.
 """
@@ -26,7 +26,16 @@ from seqtune.kernels.problem import Problem
 
 from .declaration import Declaration, differences
 from .numeric_codes import CODE_SIZE, Codes, codes
-from .source_facts import RATIO_NAMES, SourceList, listed_facts, problem_facts, ratio_facts, source_facts
+from .source_facts import (
+    RATIO_NAMES,
+    SourceList,
+    listed_facts,
+    own_facts,
+    own_positions,
+    problem_facts,
+    ratio_facts,
+    source_facts,
+)
 
 PAD, UNKNOWN, BEGIN = 0, 1, 1  # <pad> everywhere; <unknown> in the source; <begin> in the target
 MAX_WORDS = 100_000  # limits the memory that a checkpoint of unknown origin can request
@@ -38,37 +47,49 @@ _DEVICE_QUANTITIES = ("threads", "compute_units", "vector_floats", "vector_regis
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A source sentence: arrays with one entry for each position, and the quantities."""
+    """A source sentence: arrays with one entry for each fact, and the quantities."""
 
-    names: Words  # (position,)
-    words: Words  # (position,) <pad> for a number
-    codes: Codes  # (position, CODE_SIZE) zeros for a word
+    names: Words  # (fact,)
+    words: Words  # (fact,) <pad> for a number
+    codes: Codes  # (fact, CODE_SIZE) zeros for a word
     quantities: NDArray[np.float32]  # (quantity,) 0 if the problem lacks it or it is unknown
+    positions: Words | None = None  # (fact,) ascending from 0; None: each fact has a position of its own
+
+    @property
+    def length(self) -> int:
+        """The number of positions."""
+        return len(self.names) if self.positions is None else 1 + int(self.positions[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
     """Several source sentences, padded to the same length; `mask` is False at padding."""
 
-    names: Words  # (sentence, position)
-    words: Words  # (sentence, position)
-    codes: Codes  # (sentence, position, CODE_SIZE)
+    names: Words  # (sentence, fact)
+    words: Words  # (sentence, fact)
+    codes: Codes  # (sentence, fact, CODE_SIZE)
     mask: NDArray[np.bool_]  # (sentence, position)
     quantities: NDArray[np.float32]  # (sentence, quantity)
+    positions: Words | None = None  # (sentence, fact) as many as there are positions: padding; None: as in Sentence
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> SourceBatch:
         """Pad the sentences to the length of the longest."""
         count, longest = len(sentences), max(len(sentence.names) for sentence in sentences)
+        positions = max(sentence.length for sentence in sentences)
+        shared = any(sentence.positions is not None for sentence in sentences)
         batch = cls(np.zeros((count, longest), np.int64), np.zeros((count, longest), np.int64),
-                    np.zeros((count, longest, CODE_SIZE), np.float32), np.zeros((count, longest), np.bool_),
-                    np.stack([sentence.quantities for sentence in sentences]))
+                    np.zeros((count, longest, CODE_SIZE), np.float32), np.zeros((count, positions), np.bool_),
+                    np.stack([sentence.quantities for sentence in sentences]),
+                    np.full((count, longest), positions) if shared else None)
         for row, sentence in enumerate(sentences):
             length = len(sentence.names)
             batch.names[row, :length] = sentence.names
             batch.words[row, :length] = sentence.words
             batch.codes[row, :length] = sentence.codes
-            batch.mask[row, :length] = True
+            batch.mask[row, :sentence.length] = True
+            if batch.positions is not None:
+                batch.positions[row, :length] = np.arange(length) if sentence.positions is None else sentence.positions
         return batch
 
 
@@ -124,7 +145,7 @@ class Vocabulary:
                 names.setdefault(f"{operation.name}.{feature.name}")
                 for choice in feature.choices:
                     words.setdefault(f"{feature.name}={choice}")
-            for name, _ in operation.derived:
+            for name in (*(name for name, _ in operation.derived), *own_facts(operation.name)):
                 names.setdefault(f"{operation.name}.{name}")
         for facts in [*map(problem_facts, problems), *(listed_facts(device, self.listed) for device in devices)]:
             for name, value in facts:
@@ -143,18 +164,26 @@ class Vocabulary:
 
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence of a problem on a device. Unknown names and words become <unknown>."""
-        return self.sentence(self.facts(problem, device))
+        return replace(self.sentence(self.facts(problem, device)), positions=own_positions(problem.type))
 
     def facts(self, problem: Problem, device: Device) -> list[tuple[str, Value]]:
         """The names and values of the facts of a problem on a device, in the order of the source sentence."""
         return source_facts(problem, device, self.listed, self.ratios)
 
+    def word(self, name: str, value: str) -> int:
+        """The number of the source word of a fact; <unknown> if the vocabulary lacks it."""
+        return self._word.get(_source_word(name, value), UNKNOWN)
+
+    def name(self, name: str) -> int:
+        """The number of the name of a fact; <unknown> if the vocabulary lacks it."""
+        return self._name.get(name, UNKNOWN)
+
     def sentence(self, facts: Sequence[tuple[str, Value]]) -> Sentence:
         """The source sentence of some facts."""
         return Sentence(
-            np.array([self._name.get(name, UNKNOWN) for name, _ in facts], dtype=np.int64),
-            np.array([self._word.get(_source_word(name, value), UNKNOWN) if isinstance(value, str) else PAD
-                      for name, value in facts], dtype=np.int64),
+            np.array([self.name(name) for name, _ in facts], dtype=np.int64),
+            np.array([self.word(name, value) if isinstance(value, str) else PAD for name, value in facts],
+                     dtype=np.int64),
             codes([value for _, value in facts]), self.fact_quantities(facts))
 
     def fact_quantities(self, facts: Iterable[tuple[str, Value]]) -> NDArray[np.float32]:
@@ -165,9 +194,9 @@ class Vocabulary:
     def with_ratios(self, sentence: Sentence, problem: Problem, device: Device) -> Sentence:
         """The sentence with the ratios of another device, of which only measured rates differ.
 
-        A vocabulary without ratios returns the sentence as it is.
+        A sentence without ratios is returned as it is.
         """
-        if not self.ratios:
+        if not self.ratios or sentence.positions is not None:
             return sentence
         changed = sentence.codes.copy()
         changed[-len(self.ratios):] = codes([value for _, value in ratio_facts(problem, device, self.ratios)])

@@ -19,7 +19,7 @@ from ..model import Predictor
 from ..trees.ranker import Ranker
 
 if TYPE_CHECKING:
-    from .model import TimesModel
+    from .model import Checkpoint
 
 
 class RankerAlone:
@@ -38,7 +38,7 @@ class RankerAlone:
 class CheckpointTrees:
     """The trees of a checkpoint, all of whose layers have trees: each task is ranked by the layer that answers."""
 
-    def __init__(self, checkpoint: TimesModel) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -58,9 +58,9 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
     """
     if predictor is None:
         return {}
-    from .model import TimesModel
+    from .model import Checkpoint
 
-    if not isinstance(predictor, TimesModel):
+    if not isinstance(predictor, Checkpoint):
         return {}
     parts: dict[str, Predictor] = {"transformer": _without_trees(predictor)}
     if all(layer.ranker is not None for layer in predictor.layers):
@@ -68,6 +68,6 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
     return parts
 
 
-def _without_trees(checkpoint: TimesModel) -> TimesModel:
+def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
     former = None if checkpoint.former is None else _without_trees(checkpoint.former)
     return replace(checkpoint, ranker=None, former=former)

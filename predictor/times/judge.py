@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..translator.dimensions import Dimensions
+from ..translator.transformer import ByteDropout
 from .arrays.word_vectors import RESOLVED_SIZE
 from .quantity_codes import resolved_numbers
 
@@ -36,7 +37,7 @@ class Judge(nn.Module):
         self.inner = nn.Linear(size.judge, size.judge)
         self.outer = nn.Linear(size.judge, size.judge)
         self.slowness = nn.Linear(size.judge, 1)
-        self.drop = nn.Dropout(size.dropout)
+        self.drop = ByteDropout(size.dropout)
 
     def forward(self, sums: Tensor, quantities: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         """Estimate the slowness of configurations: (B, N).

@@ -17,7 +17,7 @@ from seqtune.kernels.task import Task
 from ..model import EvaluationRequest, TrainingRequest
 from ..say import Say
 from ..translator.threads import one_thread
-from .model import TimesModel
+from .model import Checkpoint
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -72,7 +72,7 @@ class TimesLearning:
         return not holds_labels(data)
 
     def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[TimesModel, dict[str, Any]]:
+              say: Say) -> tuple[Checkpoint, dict[str, Any]]:
         """Train a model; see `Learning.train`. `progress` is called after every epoch.
 
         The options follow from the number of problems; few problems are also cross-validated.
@@ -99,8 +99,8 @@ class TimesLearning:
         report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
         return model, report
 
-    def retrain(self, model: TimesModel, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[TimesModel, dict[str, Any]]:
+    def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
+                progress: Callable[[Any], None] | None) -> tuple[Checkpoint, dict[str, Any]]:
         """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
@@ -109,7 +109,7 @@ class TimesLearning:
         adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
         return adapted, report.to_json()
 
-    def evaluate(self, model: TimesModel, data: Dataset, request: EvaluationRequest, progress: Say,
+    def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
                  warn: Say) -> Sequence[EvaluationRow]:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
 
@@ -135,7 +135,7 @@ def _requested(options: Options, request: TrainingRequest) -> Options:
                    extra=options.extra if request.extra_problems is None else request.extra_problems)
 
 
-def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], progress: Say,
+def _cross_validated(model: Checkpoint, data: Dataset, methods: Sequence[str], progress: Say,
                      warn: Say) -> Sequence[EvaluationRow] | None:
     """The rows of a cross-validation of a model's training; None if it was another training or a large one."""
     from seqtune.data.measured_tasks import measured_tasks
@@ -161,7 +161,7 @@ def _cross_validated(model: TimesModel, data: Dataset, methods: Sequence[str], p
     return [row for row in validated.rows() if row.method in methods]
 
 
-def _evaluate_live(model: TimesModel, data: Dataset, methods: Sequence[str],
+def _evaluate_live(model: Checkpoint, data: Dataset, methods: Sequence[str],
                    queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say,
                    open_contest: OpenContest | None) -> Sequence[EvaluationRow]:
     from .evaluation import LiveContest, evaluate

@@ -1,7 +1,9 @@
-"""TimesModel: a translator trained on measured times with its vocabulary and ranker, stored in a checkpoint folder.
+"""Checkpoint: a trained translator with its vocabulary and its trees, stored in a folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
-provenance, metrics) and, if there is a ranker, trees.safetensors. A retrained checkpoint answers for some devices only;
+provenance, metrics) and, if there is a ranker, trees.safetensors. A translator that has learned another tuner's choices
+has weights in 16 bits, tables of MIOpen's solvers, a filter of the problems that it has learned from and, in
+trees.zlib, trees that choose values. A retrained checkpoint answers for some devices only;
 the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained one as well.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
@@ -13,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 
@@ -29,9 +32,11 @@ from seqtune.tuner.cost_models.features import FeatureList
 
 from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
+from ..choices.about import ChoicesAbout
 from ..confidence.model import ConfidenceModel
 from ..proposing import ConfidenceEstimator, Evidence, Proposer, combined_slowness
 from ..sequence import beam
+from ..sequence.beam import NextWord
 from ..sequence.space_program import program_rows
 from ..sequence.vocabulary import Vocabulary
 from ..translator.dimensions import Dimensions
@@ -42,7 +47,10 @@ from .arrays.numpy_translator import NumpyTranslator
 from .arrays.word_vectors import described_arrays, shapes
 
 if TYPE_CHECKING:
+    from ..choices.learned import LearnedChoices
     from .translator import Translator
+
+LEARNED = "learned"  # the tensor of the filter of learned problems
 
 
 class _About(About):
@@ -54,11 +62,12 @@ class _About(About):
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
+    choices: ChoicesAbout | None = None  # of a translator that has learned another tuner's choices
 
 
 @dataclass(eq=False)
-class TimesModel:
-    """A translator trained on measured times with its vocabulary, and the ranker that orders its proposals.
+class Checkpoint:
+    """A trained translator with its vocabulary, and the ranker that orders its proposals.
 
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
 
@@ -77,8 +86,9 @@ class TimesModel:
     seed: int = 0
     ranker: Ranker | None = None
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
-    former: TimesModel | None = None
+    former: Checkpoint | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
+    choices: LearnedChoices | None = None  # None: it was trained on measured times
 
     @classmethod
     def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
@@ -102,9 +112,15 @@ class TimesModel:
         """Read a checkpoint that has at most this number of layers."""
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary = folder.about, folder.vocabulary
-        if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
+        if folder.size.quantities and {
+                name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
         state = _weights(folder)
+        choices = None
+        if about.choices is not None:
+            from ..choices.learned import LearnedChoices  # with all that predicts from choices: others need it not
+
+            choices = LearnedChoices.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
         if about.retrained_for and layers == 1:
@@ -112,7 +128,7 @@ class TimesModel:
                                   "most")
         former = cls._read(folder.path / FORMER, layers - 1) if about.retrained_for else None
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.confidence, former, frozenset(about.retrained_for))
+                   about.confidence, former, frozenset(about.retrained_for), choices)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -124,9 +140,17 @@ class TimesModel:
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
                        confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed,
-                       retrained_for=tuple(sorted(self.retrained_for)))
+                       retrained_for=tuple(sorted(self.retrained_for)),
+                       choices=None if self.choices is None else self.choices.about())
+        tensors: dict[str, NDArray[Any]] = dict(self.state)
+        if self.choices is not None:
+            described = described_arrays(self.vocabulary)
+            tensors = {name: array if name in described else array.astype(np.float16)
+                       for name, array in tensors.items()} | {LEARNED: self.choices.learned.bits}
         with CheckpointFolder.writing(path, config, about) as fresh:
-            (fresh / "model.safetensors").write_bytes(save_arrays(dict(self.state), metadata={"format": "pt"}))
+            (fresh / "model.safetensors").write_bytes(save_arrays(tensors, metadata={"format": "pt"}))
+            if self.choices is not None and self.choices.trees is not None:
+                self.choices.trees.write(fresh)
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
             if self.former is not None:
@@ -134,11 +158,11 @@ class TimesModel:
         return Path(path)
 
     @property
-    def layers(self) -> tuple[TimesModel, ...]:
+    def layers(self) -> tuple[Checkpoint, ...]:
         """This checkpoint and all former ones, the newest first."""
         return (self,) if self.former is None else (self, *self.former.layers)
 
-    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> TimesModel:
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Checkpoint:
         """The layer that answers for a device: the newest one that was retrained for it, or else the oldest.
 
         A layer that lacks the device's backend or one of these kernels is passed over; then the newest other one
@@ -152,7 +176,7 @@ class TimesModel:
                 if device.backend in layer.vocabulary.backends and not layer.vocabulary.differences(kernels))
         return next(able, self)
 
-    def former_for(self, devices: Iterable[Device]) -> TimesModel:
+    def former_for(self, devices: Iterable[Device]) -> Checkpoint:
         """The checkpoint that goes on answering for all devices but these, without layers that answer for none.
 
         Raises MisuseError if it has as many layers as a former checkpoint can have.
@@ -163,7 +187,7 @@ class TimesModel:
                               "more is not possible: train one on the records of all of them (seqtune train)")
         return former
 
-    def _without(self, keys: frozenset[str]) -> TimesModel:
+    def _without(self, keys: frozenset[str]) -> Checkpoint:
         """This checkpoint without the layers that were retrained for none but these devices."""
         if self.former is None:
             return self
@@ -183,9 +207,19 @@ class TimesModel:
         return tuple(dict.fromkeys(library for layer in self.layers for library in layer.vocabulary.libraries))
 
     @property
+    def learned_from(self) -> str:
+        """The name of the kind of data that it has learned from, in LEARNINGS."""
+        return "times" if self.choices is None else "choices"
+
+    @property
     def tables(self) -> Mapping[str, Sequence[str]]:
-        """The rows of kernels whose configurations come from a table; this kind of model has none."""
-        return {}
+        """The rows of MIOpen's solvers whose configurations come from a table, by solver."""
+        return {} if self.choices is None else self.choices.tables
+
+    @cached_property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels of MIOpen that it configures by name, with the table rows of training. Raises CheckpointError."""
+        return {} if self.choices is None else self.choices.kernels(self.vocabulary)
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Check that the vocabulary of a layer contains the kernels. Raises CheckpointError."""
@@ -208,24 +242,33 @@ class TimesModel:
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.
 
-        Where all are new they stay, and `check_kernels` names them. Raises KernelError.
+        Where all are new they stay, and `check_kernels` names them. One of a learned choice is in MIOpen's terms, with
+        the solvers that apply, or with all where none does. Raises KernelError, ProblemError.
         """
+        if self.choices is not None:
+            return self.choices.task(problem, device, self.kernels.values())
         task = Task.of(problem, device, find=program_rows)
         known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
         return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known, program_rows)
 
-    def next_word(self) -> NumpyTranslator:
-        """The source of next words for the beam search."""
+    def next_word(self) -> NextWord[Any]:
+        """The source of next words for the beam search: the translator, mixed with trees of choices if it has any."""
         return self._words
 
     @cached_property
-    def _words(self) -> NumpyTranslator:
+    def translator(self) -> NumpyTranslator:
+        """The translator alone."""
         return NumpyTranslator(self.size, self.state, self.vocabulary)
+
+    @cached_property
+    def _words(self) -> NextWord[Any]:
+        trees = None if self.choices is None else self.choices.trees
+        return self.translator if trees is None else trees.mixed(self.translator)
 
     @cached_property
     def judge(self) -> NumpyJudge | None:
         """The translator's judge of whole configurations; None if it was trained without one."""
-        return NumpyJudge(self.state, self._words) if self.size.judge else None
+        return NumpyJudge(self.state, self.translator) if self.size.judge else None
 
     @cached_property
     def network(self) -> Translator:
@@ -254,7 +297,7 @@ class TimesModel:
 
         Tasks of a layer are searched together, which changes no number.
         """
-        answered: dict[TimesModel, list[int]] = {}  # the indices of the tasks that each layer answers
+        answered: dict[Checkpoint, list[int]] = {}  # the indices of the tasks that each layer answers
         for index, task in enumerate(tasks):
             answered.setdefault(self.on(task.device, task.kernels), []).append(index)
         candidates: dict[int, list[Candidate]] = {}
@@ -266,12 +309,20 @@ class TimesModel:
         return [candidates[index] for index in range(len(tasks))]
 
 
-def _weights(folder: CheckpointFolder[_About]) -> Tensors:
-    """Read a Translator's state from the folder. Every shape is compared before a tensor is read."""
-    expected = described_arrays(folder.vocabulary)
-    arrays = folder.tensors({name: (list(shape), "I64" if name == "target.groups" else "F32")
-                             for name, shape in shapes(folder.size).items()})
-    for name, array in expected.items():
+def _weights(folder: CheckpointFolder[_About]) -> dict[str, NDArray[Any]]:
+    """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned choices.
+
+    Every shape is compared before a tensor is read.
+    """
+    described, choices = described_arrays(folder.vocabulary), folder.about.choices
+    wanted = {name: (list(shape), "I64" if name == "target.groups" else "F16" if choices and name not in described
+                     else "F32") for name, shape in shapes(folder.size).items()}
+    if choices is not None:
+        if choices.learned & (choices.learned - 1):
+            raise CheckpointError(f"{folder.path}: `learned` is {choices.learned} bytes, not a power of two")
+        wanted[LEARNED] = [choices.learned], "U8"
+    arrays = folder.tensors(wanted)
+    for name, array in described.items():
         if not np.allclose(arrays[name], array, atol=1e-4):
             raise CheckpointError(f"{folder.weights}: its codes of target words differ from its vocabulary")
-    return arrays
+    return {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}

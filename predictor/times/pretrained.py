@@ -58,9 +58,9 @@ class _Encoder(nn.Module):
         self._translator = (translator,)  # in a tuple: not a child, or every weight would have two names
 
     def forward(self, names: Tensor, words: Tensor, codes: Tensor, mask: Tensor, quantities: Tensor,
-                **ignored: Any) -> BaseModelOutput:
+                positions: Tensor | None = None, **ignored: Any) -> BaseModelOutput:
         """The encoder's states (B, S, W) for the fields of a Source."""
-        source = Source(names, words, codes, mask, quantities)
+        source = Source(names, words, codes, mask, quantities, positions)
         return BaseModelOutput(last_hidden_state=self._translator[0].read(source))
 
 
@@ -112,18 +112,20 @@ class TranslatorModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
             raise MisuseError("generate needs the valid sentences; call it with "
                               "**Sentences(vocabulary, tasks).arguments()")
         resolved, following = sentences.resolved(input_ids)
-        names = ("encoder_outputs", "words", "codes", "mask", "quantities")
+        names = ("encoder_outputs", "words", "codes", "mask", "quantities", "positions")
         return {"decoder_input_ids": input_ids, "resolved": resolved, "following": following,
                 **{name: kwargs.get(name) for name in names}}
 
     def forward(self, names: Tensor | None = None, words: Tensor | None = None, codes: Tensor | None = None,
-                mask: Tensor | None = None, quantities: Tensor | None = None, decoder_input_ids: Tensor | None = None,
-                resolved: Tensor | None = None, following: Tensor | None = None,
-                encoder_outputs: BaseModelOutput | None = None, **ignored: Any) -> Seq2SeqLMOutput:
+                mask: Tensor | None = None, quantities: Tensor | None = None, positions: Tensor | None = None,
+                decoder_input_ids: Tensor | None = None, resolved: Tensor | None = None,
+                following: Tensor | None = None, encoder_outputs: BaseModelOutput | None = None,
+                **ignored: Any) -> Seq2SeqLMOutput:
         """Logits (B, K, V) of every target word after each of the last K words of `decoder_input_ids` (B, T).
 
-        The first five arguments are the fields of a Source. `resolved` (B, T, D) is log2 of the derived quantities that
-        the words resolve, `following` (B, K, V, D) that of those that each next word would resolve; NaN elsewhere.
+        The first six arguments are the fields of a Source. `resolved` (B, T, D) is log2 of the derived
+        quantities that the words resolve, `following` (B, K, V, D) that of those that each next word would resolve; NaN
+        elsewhere.
         """
         assert mask is not None
         assert quantities is not None
@@ -133,13 +135,13 @@ class TranslatorModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         model = self.translator
         if encoder_outputs is None:
             assert names is not None
-            encoder_outputs = _Encoder(model)(names, words, codes, mask, quantities)
+            encoder_outputs = _Encoder(model)(names, words, codes, mask, quantities, positions)
         memory = model.memory(encoder_outputs.last_hidden_state, mask, quantities)
         count, steps, targets = following.shape[:3]
         owners = torch.arange(count, device=mask.device)
         x = model.settled(memory.look_up(owners[:, None], decoder_input_ids), resolved)
         states = model.decode(x, memory.pairs, memory.mask)[0][:, -steps:].flatten(0, 1)  # (B * K, W)
         after = torch.arange(count * steps, device=mask.device).repeat_interleave(targets)
-        vectors = memory.vectors[:, None].expand(-1, steps, -1, -1).flatten(0, 2)
+        vectors = memory.vectors[:, None].expand(count, steps, -1, -1).flatten(0, 2)
         scores = model.settled.score(states, after, vectors, following.flatten(0, 2))
         return Seq2SeqLMOutput(logits=scores.view(count, steps, targets))

@@ -35,7 +35,7 @@ from ..trees.ranker import Ranker
 from .decoding import TranslatorWords
 from .examples import TrainingExample, describe_tasks, make_examples, make_teacher, vocabulary_of
 from .loss import sentence_loss
-from .model import TimesModel
+from .model import Checkpoint
 from .options import TrainingOptions
 from .targets import TargetSentences
 from .translator import Translator
@@ -46,7 +46,7 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
                 options: TrainingOptions | None = None,
-                on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
+                on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
 
     No sampled problem is near one of `held_out`. The same seed, data and machine give the same weights. Ctrl-C raises
@@ -78,7 +78,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
     provenance = {"trained_on": about, "options": describe(options)}
-    checkpoint = TimesModel.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation
@@ -102,8 +102,8 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
 
 
-def _chosen(best: TimesModel, state: TrainingState[Translator], validation: Sequence[MeasuredTask],
-            report: dict[str, Any]) -> TimesModel:
+def _chosen(best: Checkpoint, state: TrainingState[Translator], validation: Sequence[MeasuredTask],
+            report: dict[str, Any]) -> Checkpoint:
     """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
 
     Epochs are compared by the beam alone, whose score is noisy, while answers need the judge and the trees, too. The
@@ -118,7 +118,7 @@ def _chosen(best: TimesModel, state: TrainingState[Translator], validation: Sequ
     return candidates[chosen]
 
 
-def answer_shares(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> dict[int, float]:
+def answer_shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict[int, float]:
     """The share of the best measured speed that the best of COUNTED proposals reach on tasks (geometric means).
 
     The tasks contain only measured rows.
@@ -143,8 +143,8 @@ def _ranker(teacher: Trees | None) -> Ranker | None:
     return None if teacher is None else Ranker.of(teacher)
 
 
-def _completed(checkpoint: TimesModel, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
-               options: TrainingOptions) -> TimesModel:
+def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
+               options: TrainingOptions) -> Checkpoint:
     """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
     if options.confidence:

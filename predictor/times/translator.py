@@ -1,6 +1,7 @@
 """Translator: a small encoder-decoder transformer from source sentences to target sentences, in plain PyTorch.
 
-It has pre-norm blocks on `scaled_dot_product_attention`. A target word's vector is the sum of its own embedding, its
+It has pre-norm blocks. Facts that share a position of the source are added up.
+A target word's vector is the sum of its own embedding, its
 parameter's embedding and the output of a small network, whose input is the value's numeric code and how the value fits
 the problem's quantities (such as the waste of a tile of 14 in a row of 56). The same vectors embed the words that are
 read and score the next words (logit = state · vector), so a value that is rare in training benefits from similar
@@ -8,7 +9,9 @@ values.
 The derived quantities that a word resolves (a tile's accumulators, the waste of a row: see
 `seqtune.predictor.sequence.derived_quantities`) are added to its vector. They come from the search space, so only words
 that it allows are scored. The attribute `settled` holds the layer for them; its name is part of the checkpoint format.
-Shapes: B sentences, S source positions, T target words, V target vocabulary, D derived quantities, W width.
+Words can also be fixed (`Dimensions.fixed_words`): the same for every problem and after every prefix, so that training
+computes them once in a step. Then 250,000 choices train in an hour.
+Shapes: B sentences, F facts, S source positions, T target words, V target vocabulary, D derived quantities, W width.
 """
 
 from __future__ import annotations
@@ -34,17 +37,19 @@ from .quantity_codes import fit_numbers, resolved_numbers
 class Source(NamedTuple):
     """A batch of source sentences as tensors."""
 
-    names: Tensor  # (B, S) int64
-    words: Tensor  # (B, S) int64
-    codes: Tensor  # (B, S, CODE_SIZE)
+    names: Tensor  # (B, F) int64
+    words: Tensor  # (B, F) int64
+    codes: Tensor  # (B, F, CODE_SIZE)
     mask: Tensor  # (B, S) bool, False at padding
     quantities: Tensor  # (B, Q)
+    positions: Tensor | None = None  # (B, F) int64, S at padding; None: each fact has a position of its own
 
     @classmethod
     def of(cls, batch: SourceBatch) -> Source:
         """Make tensors that share the batch's memory."""
         return cls(torch.from_numpy(batch.names), torch.from_numpy(batch.words), torch.from_numpy(batch.codes),
-                   torch.from_numpy(batch.mask), torch.from_numpy(batch.quantities))
+                   torch.from_numpy(batch.mask), torch.from_numpy(batch.quantities),
+                   None if batch.positions is None else torch.from_numpy(batch.positions))
 
 
 class Choices(NamedTuple):
@@ -67,22 +72,32 @@ class Memory(NamedTuple):
 
     pairs: Pairs  # keys and values of the source for each layer of the decoder
     mask: Tensor  # (B, 1, 1, S) bool
-    vectors: Tensor  # (B, V, W) vectors of the target words, which depend on the problem
+    vectors: Tensor  # (B, V, W) vectors of the target words; B is 1 where they do not depend on the problem
 
     def look_up(self, owners: Tensor, words: Tensor) -> Tensor:
         """The vectors (..., W) of `words` (...) for the sources with indices `owners` (...)."""
+        if self.vectors.shape[0] == 1:
+            return F.embedding(words, self.vectors[0])
         # F.embedding, since its gradient is the same in every run
         return F.embedding(owners * self.vectors.shape[1] + words, self.vectors.flatten(0, 1))
 
 
 class SourceWords(nn.Module):
-    """The embedding of source positions: name + word, and these with the number through a small network."""
+    """The embedding of source positions.
+
+    One fact: name + word, and these with the number's code through a small network. Facts that share a position: the
+    sum of name + word + a map of the code, of each fact's own, and this sum through a small network.
+    """
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
         self.size = size
         self.name, self.word = nn.Embedding(size.names, size.width), nn.Embedding(size.words, size.width)
-        self.code, self.mix = nn.Linear(size.code, size.width), nn.Linear(size.width, size.width)
+        if size.facts:
+            self.maps = nn.Parameter(torch.randn(size.facts, size.code, size.width) * 0.05)
+        else:
+            self.code = nn.Linear(size.code, size.width)
+        self.mix = nn.Linear(size.width, size.width)
         for embedding in (self.name, self.word):
             nn.init.normal_(embedding.weight, std=0.1)
 
@@ -94,10 +109,18 @@ class SourceWords(nn.Module):
             words = torch.where((words != PAD) & (drawn < self.size.word_dropout), UNKNOWN, words)
             unknown = torch.zeros(self.size.code, device=codes.device)
             unknown[0] = 1.0
-            hidden = (words == PAD) & source.mask & (drawn < self.size.number_dropout)
+            present = source.mask if source.positions is None else source.positions < source.mask.shape[1]
+            hidden = (words == PAD) & present & (drawn < self.size.number_dropout)
             codes = torch.where(hidden[..., None], unknown, codes)
         embedded = self.name(source.names) + self.word(words)
-        mixed: Tensor = embedded + self.mix(F.gelu(self.code(codes) + embedded))
+        if source.positions is None:
+            coded = self.code(codes)
+        else:
+            count = source.mask.shape[1]
+            belongs = F.one_hot(source.positions, count + 1)[..., :count].to(embedded.dtype)  # (B, F, S)
+            embedded = embedded + torch.bmm(codes.transpose(0, 1), self.maps).transpose(0, 1)
+            embedded, coded = torch.bmm(belongs.transpose(1, 2), embedded), 0.0
+        mixed: Tensor = embedded + self.mix(F.gelu(coded + embedded))
         return mixed
 
 
@@ -110,28 +133,43 @@ class TargetWords(nn.Module):
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
+        self.size = size
         self.register_buffer("codes", torch.zeros(size.targets, size.code))
         self.register_buffer("values", torch.zeros(size.targets))
         self.register_buffer("groups", torch.zeros(size.targets, dtype=torch.int64))
         self.word, self.group = nn.Embedding(size.targets, size.width), nn.Embedding(size.groups, size.width)
         self.code, self.mix = nn.Linear(size.code, size.width), nn.Linear(size.width, size.width)
-        self.fit = nn.Linear(size.quantities * FIT_SIZE, size.width, bias=False)
+        if size.quantities:
+            self.fit = nn.Linear(size.quantities * FIT_SIZE, size.width, bias=False)
         for embedding in (self.word, self.group):
             nn.init.normal_(embedding.weight, std=0.1)
 
     def forward(self, quantities: Tensor) -> Tensor:
-        """The vectors (B, V, W) of the target words for problems with these quantities (B, Q)."""
+        """The vectors (B, V, W) of the target words for problems with these quantities (B, Q).
+
+        Where words mean the same for every problem, B is 1.
+        """
+        quantities = quantities[:, :self.size.quantities] if self.size.quantities else quantities.new_zeros((1, 0))
         group = self.group(self.groups)
-        inputs = self.fit(fit_numbers(quantities, self.values)) + self.code(self.codes) + group
+        inputs = (self.code(self.codes) + group)[None]
+        if self.size.quantities:
+            inputs = inputs + self.fit(fit_numbers(quantities, self.values))
         vectors: Tensor = self.word.weight + group + self.mix(F.gelu(inputs))
         return vectors
 
 
 class ResolvedWords(nn.Module):
-    """The combination of a target word's vector with the quantities that the word resolves, for reading and scoring."""
+    """The combination of a target word's vector with the quantities that the word resolves, for reading and scoring.
+
+    A fixed word has one answer to all prefixes.
+    """
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
+        self.fixed = size.fixed_words
+        if self.fixed:
+            self.read, self.answer = nn.Linear(size.width, size.width), _feed_forward(size)
+            return
         self.quantity = nn.Parameter(torch.empty(size.derived, RESOLVED_SIZE, size.width))
         nn.init.normal_(self.quantity, std=0.1)
         self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
@@ -148,12 +186,20 @@ class ResolvedWords(nn.Module):
         Word r has the vector `vectors[r]`, resolves the quantities `resolved[r]` and follows the state with the index
         `position[r]`. Shapes: `position` (R,), `vectors` (R, W), `resolved` (R, D).
         """
-        queries = F.embedding(position, self.ask(states))
-        vectors = vectors + self.answer(F.gelu(self._combined(vectors, resolved) + queries))
+        combined = self._combined(vectors, resolved)
+        if not self.fixed:
+            combined = combined + F.embedding(position, self.ask(states))
+        vectors = vectors + self.answer(F.gelu(combined))
         return (F.embedding(position, states) * vectors).sum(-1) / math.sqrt(states.shape[-1])
 
+    def score_all(self, states: Tensor, vectors: Tensor) -> Tensor:
+        """Score all fixed words (V, W) after states (positions, W): (positions, V)."""
+        answers = vectors + self.answer(F.gelu(vectors))
+        scores: Tensor = states @ answers.T / math.sqrt(states.shape[-1])
+        return scores
+
     def _combined(self, vectors: Tensor, resolved: Tensor) -> Tensor:
-        return resolved_numbers(resolved) @ self.quantity.flatten(0, 1) + vectors
+        return vectors if self.fixed else resolved_numbers(resolved) @ self.quantity.flatten(0, 1) + vectors
 
 
 class Translator(nn.Module):
@@ -204,15 +250,16 @@ class Translator(nn.Module):
         """
         size = Dimensions.of(vocabulary)
         size = replace(self.size, names=size.names, words=size.words, targets=size.targets, groups=size.groups,
-                       derived=size.derived, quantities=size.quantities,
+                       derived=size.derived, quantities=size.quantities if self.size.quantities else 0,
                        longest=max(size.longest, self.size.longest))
         other = Translator(size)
         with torch.no_grad():
             for embedding in (other.source.name, other.source.word):
                 old = self.source.name if embedding is other.source.name else self.source.word
                 embedding.weight.copy_(old.weight[UNKNOWN].expand_as(embedding.weight))
-            other.settled.quantity.zero_()
-            other.target.fit.weight.zero_()
+            if not size.fixed_words:
+                other.settled.quantity.zero_()
+                other.target.fit.weight.zero_()
             if size.judge:
                 other.judge.quantity.weight.zero_()
             weights = self.state_dict()
@@ -254,7 +301,7 @@ class Translator(nn.Module):
 
     def slowness(self, states: Tensor, mask: Tensor, vectors: Tensor, listed: Listed) -> Tensor:
         """The judge's estimates (B, N) for configurations, from the encoder's states, their mask and word vectors."""
-        owners = torch.arange(len(vectors), device=vectors.device)[:, None]
+        owners = torch.arange(len(vectors), device=vectors.device)[:, None]  # one, where all sources share the vectors
         flat = (owners * vectors.shape[1])[..., None] + listed.words
         sums = (F.embedding(flat, vectors.flatten(0, 1)) * (listed.words != PAD)[..., None]).sum(2)
         estimate: Tensor = self.judge(sums, listed.resolved, states, mask)
@@ -273,10 +320,13 @@ class Translator(nn.Module):
         states = self.read(source)
         memory = self.memory(states, source.mask, source.quantities)
         estimate = None if listed is None else self.slowness(states, source.mask, memory.vectors, listed)
-        each = words.shape[0] // memory.vectors.shape[0]  # sentences of one source
+        each = words.shape[0] // states.shape[0]  # sentences of one source
         owners = torch.arange(words.shape[0], device=words.device)[:, None] // each
         x = self.settled(memory.look_up(owners, words), resolved)
         decoded = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
+        if self.size.fixed_words:
+            every = self.settled.score_all(decoded, memory.vectors[0])
+            return every[choices.position, choices.words], estimate
         vectors = memory.look_up(choices.position // (words.shape[1] * each), choices.words)
         scores: Tensor = self.settled.score(decoded, choices.position, vectors, choices.resolved)
         return scores, estimate

@@ -22,7 +22,7 @@ from .state import STATE, saved_epoch
 ENDING = ".training"  # of the folder beside the checkpoint's
 COMMAND = "command.json"
 CROSS_VALIDATION = "cross_validation.json"  # the finished folds
-FINISH = "finish"  # the folder of a label model's last epochs
+FINISH = "finish"  # the folder of the last epochs of a training on choices
 LARGEST_COMMAND = 100_000  # bytes
 LONGEST_NAME = 60  # characters of a checkpoint's name in that of its folder, each of at most 4 bytes
 

@@ -47,7 +47,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
         by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
-    return Evaluation(tuple(learning_of(model.model_type).evaluate(model, dataset, request, progress, warn)))
+    return Evaluation(tuple(learning_of(model).evaluate(model, dataset, request, progress, warn)))
 
 
 def _evaluated_data(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,

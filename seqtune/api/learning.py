@@ -121,7 +121,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     if deadline is not None and deadline.is_over:
         raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
     request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
-    adapted, report = learning_of(model.model_type).retrain(model, new, old, request, scratch, progress)
+    adapted, report = learning_of(model).retrain(model, new, old, request, scratch, progress)
     return Written(adapted.save(out), report)
 
 
@@ -137,6 +137,6 @@ def _without_rows(data: Dataset) -> Dataset:
 
 def check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
     """Check that the kind of a model learns from data like these. Raises MisuseError."""
-    if not learning_of(model.model_type).learns_from(dataset):
+    if not learning_of(model).learns_from(dataset):
         raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "
                           "measured times and another tuner's choices need different kinds of models")

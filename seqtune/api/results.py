@@ -236,7 +236,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The rows of an evaluation's table: shares of methods, or scores of label models by solver."""
+    """The rows of an evaluation's table: shares of methods, or scores of learned choices by solver."""
 
     rows: tuple[ResultRow, ...]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 
 from ..errors import MisuseError, check_installed
 
@@ -33,7 +33,7 @@ def sentences(checkpoint: str | Path, tasks: Sequence[Task]) -> Sentences:
     Raises CheckpointError where the folder is not the checkpoint of a translator or lacks a kernel's words, and
     MisuseError where another layer answers for a task.
     """
-    loaded = TimesModel.load(checkpoint)
+    loaded = Checkpoint.load(checkpoint)
     for task in tasks:
         if loaded.on(task.device, task.kernels) is not loaded:
             raise MisuseError(f"{checkpoint} was not retrained for {task.device.name}; its subfolder {FORMER} has the "

@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.labels.classifier_chain import ChainWords
-from seqtune.predictor.labels.model import LabelModel
-from seqtune.predictor.labels.numpy_translator import NumpyTranslator
-from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,19 +24,27 @@ CONVOLUTIONS = tuple(Problem.make("conv2d", c=c, h=14, w=14, k=k, r=1, s=1) for 
 
 
 @cache
-def labels() -> LabelModel:
-    """The shipped model of labels."""
-    return LabelModel.load("miopen")
+def choices() -> Checkpoint:
+    """The shipped model of choices."""
+    return Checkpoint.load("miopen")
+
+
+def trees() -> NextWord[Any]:
+    """Its trees alone."""
+    learned = choices().choices
+    assert learned is not None
+    assert learned.trees is not None
+    return learned.trees.words(choices().vocabulary)
 
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
-    "times.NumpyTranslator": lambda: TimesModel.load("default").next_word(),
-    "times.TranslatorWords": lambda: TranslatorWords(TimesModel.load("default").network,
-                                                     TimesModel.load("default").vocabulary),
-    "labels.NumpyTranslator": lambda: NumpyTranslator(labels().size, labels().state, labels().vocabulary),
-    "labels.LabelWords": lambda: LabelWords(labels().network, labels().vocabulary),
-    "labels.ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),
-    "sequence.Average": lambda: labels().next_word(),
+    "times.NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
+    "times.TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").network,
+                                                     Checkpoint.load("default").vocabulary),
+    "times.NumpyTranslator with fixed words": lambda: choices().translator,
+    "times.TranslatorWords with fixed words": lambda: TranslatorWords(choices().network, choices().vocabulary),
+    "choices.ChainWords": trees,
+    "sequence.Average": lambda: choices().next_word(),
 }
 
 
@@ -65,10 +69,10 @@ def name_of(source: type) -> str:
 def opened(name: str) -> tuple[NextWord[Any], tuple[Task, ...]]:
     """A source, and two tasks that it speaks of."""
     source = SOURCES[name]()
-    assert name_of(type(source)) == name
+    assert name_of(type(source)) == name.partition(" ")[0]
     if "llvm" in source.vocabulary.libraries:
         return source, tuple(Task.of(problem, device_of("llvm")) for problem in CONVOLUTIONS)
-    return source, tuple(labels().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
+    return source, tuple(choices().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
 
 
 def allowed_after(source: NextWord[Any], tasks: Sequence[Task], prefixes: Sequence[Prefix]

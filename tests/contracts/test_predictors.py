@@ -15,6 +15,7 @@ from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find, model_type
 from seqtune.predictor.model import (
+    LEARNINGS,
     MODELS,
     SHIPPED,
     UNTRAINED,
@@ -121,6 +122,7 @@ def test_a_predictor_knows_the_kernels_of_its_tasks_and_expects_times_only_of_tr
 
 def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:
     assert {model_type(find(name)) for name in SHIPPED} == set(MODELS)
+    assert {cached_model(name).learned_from for name in SHIPPED} == set(LEARNINGS)
     for name, backends in SHIPPED.items():
         model = cached_model(name)
         assert model.model_type == model_type(find(name))

@@ -15,7 +15,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
 from seqtune.predictor.confidence.model import LEVELS, ConfidenceModel, RegretModel
 from seqtune.predictor.model import cached_model
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support import untrained
 
 GEMM = "gemm m=8 n=16 k=8"
@@ -36,7 +36,7 @@ def sure(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return RegretModel(constant=-math.log(share), weights=(0.0,) * 3, known=factors, new=factors)
 
     estimator = ConfidenceModel(first=regret(0.9), other=regret(0.8), devices=())
-    return replace(TimesModel.load("default"), estimator=estimator).save(
+    return replace(Checkpoint.load("default"), estimator=estimator).save(
         tmp_path_factory.mktemp("sure") / "checkpoint")
 
 

@@ -18,7 +18,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.translator import Choices, Source, Translator
 from tests.support.installation.optional import needs
 from tests.support.learning.translators import small_translator
@@ -51,7 +51,7 @@ def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
 
     from seqtune import huggingface
 
-    model, checkpoint = transformers.AutoModel.from_pretrained(folder), TimesModel.load(folder)
+    model, checkpoint = transformers.AutoModel.from_pretrained(folder), Checkpoint.load(folder)
     sentences = huggingface.sentences(folder, tasks)
     answer = model.generate(**sentences.arguments(), num_beams=width, num_return_sequences=width,
                             return_dict_in_generate=True, output_scores=True)
@@ -66,7 +66,7 @@ def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
 def test_generate_gives_our_beams_for_several_problems_at_once(
         translator: Translator, tmp_path: Path, width: int) -> None:
     """The matrix product has fewer configurations than the wider beams, and kernels have sentences of two lengths."""
-    assert_same_beams(TimesModel.of_translator(translator, VOCABULARY).save(tmp_path / "toy"), TASKS, width)
+    assert_same_beams(Checkpoint.of_translator(translator, VOCABULARY).save(tmp_path / "toy"), TASKS, width)
 
 
 def test_generate_gives_our_beams_with_the_shipped_checkpoint() -> None:
@@ -85,10 +85,10 @@ def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
 
     from seqtune import huggingface
 
-    folder = TimesModel.of_translator(translator, VOCABULARY).save(tmp_path / "toy")
+    folder = Checkpoint.of_translator(translator, VOCABULARY).save(tmp_path / "toy")
     model, sentences = transformers.AutoModel.from_pretrained(folder), huggingface.sentences(folder, TASKS)
     found = sentences.configurations(model.generate(**sentences.arguments()))
-    words = TimesModel.load(folder).next_word()
+    words = Checkpoint.load(folder).next_word()
     assert found == [[beam_search(words, task, 1, 1)[0].configuration] for task in TASKS]
 
 
@@ -97,7 +97,7 @@ def test_other_models_and_generating_without_sentences_are_refused(translator: T
 
     with pytest.raises(CheckpointError):
         huggingface.sentences("miopen", TASKS)
-    former = TimesModel.of_translator(translator, VOCABULARY)
+    former = Checkpoint.of_translator(translator, VOCABULARY)
     folder = replace(former, former=former, retrained_for=frozenset({"another"})).save(tmp_path / "toy")
     with pytest.raises(MisuseError, match="was not retrained for toy:a; its subfolder former"):
         huggingface.sentences(folder, TASKS)
@@ -127,7 +127,7 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
     targets = len(VOCABULARY.targets)
     choices = Choices(torch.arange(words.numel()).repeat_interleave(targets),
                       torch.arange(targets).repeat(words.numel()), following.flatten(0, 2))
-    TimesModel.of_translator(translator, VOCABULARY).save(ours)
+    Checkpoint.of_translator(translator, VOCABULARY).save(ours)
     pretrained = transformers.AutoModelForSeq2SeqLM.from_pretrained(ours).eval()
     assert list(pretrained.state_dict()) == list(translator.state_dict())
     with torch.inference_mode():
@@ -136,7 +136,7 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
         torch.testing.assert_close(logits.flatten(), wanted)
         huggingface.TranslatorModel.of(translator).save_pretrained(theirs)
         (theirs / "seqtune.json").write_bytes((ours / "seqtune.json").read_bytes())
-        torch.testing.assert_close(TimesModel.load(theirs).network(source, words, resolved, choices), wanted)
+        torch.testing.assert_close(Checkpoint.load(theirs).network(source, words, resolved, choices), wanted)
 
 
 def test_the_pretrained_model_trains_the_translator_itself(translator: Translator) -> None:

@@ -14,11 +14,11 @@ from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.labels.learning import LabelLearning
-from seqtune.predictor.labels.model import TREES as PACKED
-from seqtune.predictor.labels.model import LabelModel
-from seqtune.predictor.labels.whole_training import train_model
+from seqtune.predictor.choices.choice_trees import FILE as PACKED
+from seqtune.predictor.learning.choices.learning import ChoiceLearning
+from seqtune.predictor.learning.choices.whole_training import train_model
 from seqtune.predictor.model import TrainingRequest, cached_model, learner
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
 
@@ -68,19 +68,19 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
         label_data: Dataset, tmp_path: Path) -> None:
     label_data.write(tmp_path / "labels.parquet")
     data = Dataset.read(tmp_path / "labels.parquet")
-    assert isinstance(learner(data), LabelLearning)
+    assert isinstance(learner(data), ChoiceLearning)
     said: list[str] = []
-    model, report = LabelLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
+    model, report = ChoiceLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
     assert said == ["reading the labels", "growing trees"]
     assert report["epochs"] == 1
-    assert isinstance(cached_model(model.save(tmp_path / "out")), LabelModel)
+    assert isinstance(cached_model(model.save(tmp_path / "out")), Checkpoint)
 
 
 @pytest.mark.usefixtures("few_trees")
 def test_a_training_on_everything_is_scored_before_it_sees_what_is_held_out(
         label_data: Dataset, label_files: list[Path], tmp_path: Path) -> None:
     train_model(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
-    loaded = LabelModel.load(tmp_path / "out")
+    loaded = Checkpoint.load(tmp_path / "out")
     rows = loaded.metrics["held_out"]
     assert isinstance(rows, list)
     assert [row.get("solver") for row in rows if isinstance(row, dict)] == [
@@ -102,9 +102,9 @@ def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, labe
 
 def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
     loaded = cached_model("miopen")
-    assert isinstance(loaded, LabelModel)
+    assert isinstance(loaded, Checkpoint)
     assert json.loads((find("miopen") / "seqtune.json").read_text())["sha256"].keys() == {"model.safetensors", PACKED}
     for name in ("gfx906_60", "gfx942130", "gfx1030_36"):
         answer = predict("conv2d n=32 c=64 h=28 k=256 r=1", device=f"miopen:{name}", checkpoint="miopen", top=3)
         assert len(answer.candidates) == 3
-        assert answer.candidates[0].configuration.kernel in loaded.kernels()
+        assert answer.candidates[0].configuration.kernel in loaded.kernels

@@ -30,7 +30,7 @@ from seqtune.predictor.say import silent
 from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.times.evaluation import LiveContest
 from seqtune.predictor.times.learning import LearnedProblems, TimesLearning
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
@@ -107,7 +107,7 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
     with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
         learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
     shipped = EvaluationRequest(("default",), protect_held_out=True)
-    evaluated = TimesLearning().evaluate(TimesModel.load("default"), Dataset.read(data), shipped, silent, told.append)
+    evaluated = TimesLearning().evaluate(Checkpoint.load("default"), Dataset.read(data), shipped, silent, told.append)
     assert {row.problems for row in evaluated} == {2}, "what the shipped data hold out is protected by the trainings"
     assert len(told) == 1
 
@@ -152,7 +152,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
     told: list[str] = []
     request = EvaluationRequest(("default",), queries=tuple((problem, place) for problem in (known, twin, held, new)))
     found = TimesLearning(lambda device, say: nullcontext(measured)).evaluate(
-        TimesModel.load("default"), Dataset.read(tmp_path / "data.parquet"), request, silent, told.append)
+        Checkpoint.load("default"), Dataset.read(tmp_path / "data.parquet"), request, silent, told.append)
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
     assert {(row.problems, row.trained_on) for row in found} == {(3, 1)}

@@ -21,7 +21,7 @@ from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, S
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text
@@ -126,9 +126,10 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
     assert (tmp_path / "out").read_text() == expected
 
-    shipped = replace(LabelModel.load("miopen"), chains={})
-    without, saved = (replace(shipped, tables=rows).save(tmp_path / name) for name, rows in
-                      (("without", {}), ("saved", tables)))
+    shipped = Checkpoint.load("miopen")
+    assert shipped.choices is not None
+    without, saved = (replace(shipped, choices=replace(shipped.choices, trees=None, tables=rows)).save(tmp_path / name)
+                      for name, rows in (("without", {}), ("saved", tables)))
     with pytest.raises(KernelError, match="--checkpoint"):
         export(tmp_path / "exported", "miopen-text", predictions=tmp_path / "predictions.jsonl", checkpoint=without)
     export(tmp_path / "exported", "miopen-text", predictions=tmp_path / "predictions.jsonl", checkpoint=saved)

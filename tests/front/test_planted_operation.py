@@ -24,7 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.installation.optional import needs
 
 
@@ -144,7 +144,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     assert all(result.best is not None for result in report.results)
     seqtune.export(tmp_path / "data.parquet", journal=tmp_path / "journal.sqlite")
     seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=20, force=True)
-    assert {"row_sum.rows", "row_sum.columns"} <= set(TimesModel.load(tmp_path / "checkpoint").vocabulary.quantities)
+    assert {"row_sum.rows", "row_sum.columns"} <= set(Checkpoint.load(tmp_path / "checkpoint").vocabulary.quantities)
     prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=60,
                                  checkpoint=tmp_path / "checkpoint", journal=tmp_path / "verified.sqlite")
     assert prediction.configuration.kernel == "sums.row_sum"
@@ -155,7 +155,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
 
 @needs("torch")
 def test_a_checkpoint_of_today_still_loads_and_grows_by_it() -> None:
-    checkpoint = TimesModel.load()
+    checkpoint = Checkpoint.load()
     before = checkpoint.vocabulary.quantities
     assert not any(name.startswith("row_sum") for name in before)
     vocabulary = checkpoint.vocabulary.extended([ROW_SUM_KERNEL], [], [])

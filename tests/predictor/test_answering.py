@@ -25,7 +25,7 @@ from seqtune.predictor.answering import (
     slowness_for,
 )
 from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support import untrained
 from tests.support.devices import described_gpu, device_of
 
@@ -42,9 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    task = TimesModel.task
+    task = Checkpoint.task
 
-    def counted(model: TimesModel, *arguments: object) -> Task:
+    def counted(model: Checkpoint, *arguments: object) -> Task:
         asked.append("task")
         return task(model, *arguments)  # type: ignore[arg-type]
 
@@ -52,7 +52,7 @@ def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monke
         asked.append(name)
         return cached_model(name)
 
-    monkeypatch.setattr(TimesModel, "task", counted)
+    monkeypatch.setattr(Checkpoint, "task", counted)
     monkeypatch.setattr(answering_module, "cached_model", looked_up)
     seqtune.predict(GEMM, HERE, evidence=False)
     assert asked == ["default", "task"]

@@ -14,7 +14,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Confidence
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import WIDE
 
@@ -22,7 +22,7 @@ KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8))
                 (), ())
 TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 VOCABULARY = Vocabulary.build([KERNEL], [WIDE])
-CHECKPOINT = TimesModel.of_translator(small_translator(VOCABULARY), VOCABULARY)
+CHECKPOINT = Checkpoint.of_translator(small_translator(VOCABULARY), VOCABULARY)
 
 
 class Backwards:

@@ -9,12 +9,12 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels
-from seqtune.predictor.labels.classifier_chain import ChainOptions
-from seqtune.predictor.labels.options import LabelOptions
-from seqtune.predictor.labels.whole_training import train_model
+from seqtune.predictor.choices.classifier_chain import ChainOptions
+from seqtune.predictor.learning.choices.options import ChoiceOptions
+from seqtune.predictor.learning.choices.whole_training import train_model
 from tests.support.learning.few_trees import grow_few_trees
 
-QUICK = LabelOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
+QUICK = ChoiceOptions(epochs=15, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
                      bf16=False)
 Parts = tuple[dict[str, Labels], dict[str, Labels]]  # for training, and for evaluation

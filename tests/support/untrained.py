@@ -10,7 +10,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays.word_vectors import described_arrays, shapes
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.translator.dimensions import Dimensions
 from seqtune.tuner.backends.discovery import find
 
@@ -24,7 +24,7 @@ def save(folder: Path, device: Device | None = None, *kernels: str) -> Path:
     state = {name: np.ones(shape, np.float32) if _is_gain(name) else
              np.asarray(generator.normal(0, 1 / np.sqrt(shape[-1]), shape), np.float32)
              for name, shape in sorted(shapes(size).items())}
-    return TimesModel(size, state | described_arrays(vocabulary), vocabulary).save(folder)
+    return Checkpoint(size, state | described_arrays(vocabulary), vocabulary).save(folder)
 
 
 def _is_gain(name: str) -> bool:

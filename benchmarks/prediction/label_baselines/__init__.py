@@ -1,1 +1,1 @@
-"""Baselines of label models: methods that predict another tuner's choices without a transformer."""
+"""Baselines of learned choices: methods that predict another tuner's choices without a transformer."""

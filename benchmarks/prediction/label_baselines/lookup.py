@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
-from seqtune.predictor.labels.inputs import plain_columns
-from seqtune.predictor.labels.mixture_weights import by_device
-from seqtune.predictor.labels.predictors import LabelPredictions
+from seqtune.predictor.choices.inputs import plain_columns
+from seqtune.predictor.learning.choices.mixture_weights import by_device
+from seqtune.predictor.learning.choices.predictors import LabelPredictions
 
 _Group = tuple[str, str]  # names of device and kernel
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from seqtune.data.labels import SolverTimings
-from seqtune.predictor.labels.inputs import tree_columns
-from seqtune.predictor.labels.scores import Entries, first_best
+from seqtune.predictor.choices.inputs import tree_columns
+from seqtune.predictor.learning.choices.scores import Entries, first_best
 
 
 class TreeChoice:

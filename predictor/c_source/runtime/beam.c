@@ -112,7 +112,7 @@ static void sq_make(sq_state *s, const sq_hypothesis *parent, const sq_candidate
  * Where only one word can follow, its probability is 1 without a score. */
 static int sq_follow(sq_work *w, sq_state *s, sq_hypothesis *now, int begin, int rows, sq_candidate *candidates,
                      int step) {
-    int row, end, total = 0, scored = 0, several = 0, word = step - (step && !SQ_BEGIN_STAYS);
+    int row, end, total = 0, scored = 0, several = 0;
     for (row = 0; row < rows; ++row) { /* those that several words can follow move to the front */
         int matches = step ? sq_value_candidates(s, &now[begin + row], begin + row, candidates + total)
                          : sq_kernel_candidates(s, candidates);
@@ -135,12 +135,10 @@ static int sq_follow(sq_work *w, sq_state *s, sq_hypothesis *now, int begin, int
         }
         total += matches;
     }
-    for (row = 0; row < rows; ++row) now[begin + row].path[word] = (uint16_t)(begin + row);
-    if (step || SQ_BEGIN_STAYS || several) {
-        sq_inputs(w, now + begin, rows);
-        sq_decode_words(w, now + begin, rows, word, begin, several);
-        if (several) sq_score(w, now, begin, several, candidates, scored, step - 1);
-    }
+    for (row = 0; row < rows; ++row) now[begin + row].path[step] = (uint16_t)(begin + row);
+    sq_inputs(w, now + begin, rows);
+    sq_decode_words(w, now + begin, rows, step, begin, several);
+    if (several) sq_score(w, now, begin, several, candidates, scored, step - 1);
     for (row = 0; row < total; row = end) {
         for (end = row; end < total && candidates[end].parent == candidates[row].parent; ++end) {}
         sq_costs(&now[candidates[row].parent], candidates + row, end - row);

@@ -3,10 +3,11 @@
 typedef struct { long quad; int count; } sq_run;
 typedef struct { int in, out; long quad, kept; const float *scale, *bias; } sq_linear;
 typedef struct { long quad; const float *scale; } sq_table;
+typedef struct { long quad; int rows; float scale; } sq_map;
 typedef struct { sq_linear words, out, cross_query, cross_out, inner, outer; } sq_layer;
 typedef struct { const char *name; const int64_t *values; int count, slot, is_word; } sq_parameter;
 typedef struct { int column, slot, number, index; } sq_quantity;
-typedef struct { int name, kind, slot; } sq_fact;
+typedef struct { int name, kind, slot, position; } sq_fact;
 typedef struct { int fact, word, number; } sq_word_pair;
 
 typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */

@@ -36,7 +36,7 @@ from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from ..evaluation import evaluate_tasks
 from ..examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
-from ..model import TimesModel
+from ..model import Checkpoint
 from ..options import TrainingOptions
 from ..shares import Outcome
 from ..training import fit, train_model
@@ -87,9 +87,9 @@ class Selection:
                    [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*usable}])
 
 
-def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
+def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = False,
-            deadline: Deadline | None = None) -> tuple[TimesModel, RetrainingReport]:
+            deadline: Deadline | None = None) -> tuple[Checkpoint, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     The training continues from the layer that answers for the new records or, of several, from the newest of these.
@@ -132,7 +132,7 @@ def retrain(checkpoint: TimesModel, new: Data, rehearsal: Data, options: Retrain
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
-    after = replace(TimesModel.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
+    after = replace(Checkpoint.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
                     former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
@@ -173,13 +173,13 @@ def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
                            "(--minutes)")
 
 
-def _start(checkpoint: TimesModel, fresh: Sequence[MeasuredTask]) -> TimesModel:
+def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
     """The newest of the layers that answer for these tasks."""
     answering = [checkpoint.on(measured.device, measured.task.kernels) for measured in fresh]
     return next(layer for layer in checkpoint.layers if layer in answering)
 
 
-def _changing(former: TimesModel, selection: Selection, rehearsal: Data) -> Rehearsal:
+def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehearsal:
     """The old records of the devices whose answers the retraining can change.
 
     These are the devices of the new records, and all of a backend with a kernel that the former checkpoint lacks.
@@ -241,8 +241,8 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
     return [rehearsed[index] for index in sorted(rehearsed)] + examples + measured * (repeats - 1)
 
 
-def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
-                  on_progress: OnProgress | None) -> TimesModel:
+def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
+                  on_progress: OnProgress | None) -> Checkpoint:
     """A checkpoint of the same size that is trained on the new records alone."""
     size = checkpoint.size
     alone = TrainingOptions(
@@ -253,12 +253,12 @@ def _from_scratch(checkpoint: TimesModel, new: Data, options: RetrainingOptions,
     return train_model(measured_tasks(new, held_out=False), held_out_problems(new), alone, on_progress)[0]
 
 
-def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: TimesModel) -> bool:
+def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: Checkpoint) -> bool:
     """Whether the retrained checkpoint can answer a task: its vocabulary or its former checkpoint knows the kernels."""
     return not vocabulary.differences(measured.task.kernels) or former.fits(measured.task.kernels)
 
 
-def _outcomes(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
+def _outcomes(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
     """The checkpoint's outcomes on held-out tasks; None if its vocabulary lacks a kernel of them."""
     try:
         return evaluate_tasks(tasks, checkpoint)

@@ -1,12 +1,13 @@
 """NumpyTranslator: a Translator for prediction, computed without PyTorch, as a source of next words.
 
 The function is the same, rearranged as `seqtune.predictor.translator.numpy_layers` describes. In addition:
-- A source position depends on one fact, so the vectors of facts are remembered; most facts occur again.
+- A source position depends on its facts alone, so their vectors are remembered; most facts occur again.
 - Target words with equal values fit a problem equally, and words without a number need no problem.
 - A word adds only the quantities that it resolves itself to the sum of its prefix.
 - Where every hypothesis has one word that may follow, nothing is scored: the word is read together with the next one,
   which gives the same numbers.
 - The last product of a score is made once for a hypothesis, not for each word after it.
+- Fixed words are computed once, before all searches.
 No number depends on the other queries of a search: sources lie one after the other, without padding, and products are
 those of `seqtune.predictor.translator.rows`.
 Shapes: Q queries, H hypotheses, R words to be scored, T words read at once, P source positions of all queries,
@@ -28,6 +29,7 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
 from ...sequence.beam import Allowed, Scores
+from ...sequence.source_facts import own_facts, own_positions
 from ...sequence.vocabulary import BEGIN, Vocabulary, Words
 from ...translator.dimensions import Dimensions
 from ...translator.numpy_layers import Linear, NumpyLayer, Tensors
@@ -39,20 +41,24 @@ from ...translator.rows import (
     Numbers,
     Spoken,
     centred,
+    dots,
     gelu,
     read,
     score,
     unit,
 )
-from .word_vectors import Chosen, WordVectors, resolved_numbers
+from .word_vectors import Chosen, FixedWords, WordVectors, resolved_numbers
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
 MOST_CHOSEN = 64  # sets of kernels whose words get vectors
 MOST_MATRICES = 256  # sets of quantities that are resolved at once; 6 MB if each has eight
 
 
-class FactVectors:
-    """The encoder's input: the vectors of source positions, each remembered by the name and value of its fact.
+Fact = tuple[str, Value]  # name and value
+
+
+class PositionVectors:
+    """The encoder's input: the vectors of source positions, each remembered by the names and values of its facts.
 
     They are what `seqtune.predictor.times.translator.SourceWords` computes, centred. At most `most` are remembered.
     """
@@ -60,33 +66,65 @@ class FactVectors:
     def __init__(self, tensors: Tensors, vocabulary: Vocabulary, most: int = MOST_REMEMBERED) -> None:
         self._vocabulary, self._most = vocabulary, most
         self._name, self._word = tensors["source.name.weight"], tensors["source.word.weight"]
-        self._code, self._mix = Linear.of(tensors, "source.code"), Linear.of(tensors, "source.mix")
-        self._remembered: dict[tuple[str, Value], Floats] = {}
+        self._mix = Linear.of(tensors, "source.mix")
+        self._maps = tensors.get("source.maps")  # of facts that share a position
+        self._code = Linear.of(tensors, "source.code") if self._maps is None else None
+        self._joined: dict[tuple[str, ...], Matrix] = {}  # the maps of a position's facts, by their names
+        self._remembered: dict[tuple[Fact, ...], Floats] = {}
 
     def read(self, queries: Sequence[tuple[Problem, Device]]) -> tuple[Floats, Numbers, Floats]:
-        """The vectors (position, W) of the source sentences, one after the other; their lengths; and quantities.
+        """The vectors (position, W) of the source sentences, one after the other; their positions; and quantities.
 
-        Shapes: lengths (query,), quantities (query, quantity).
+        Shapes: positions (query,), quantities (query, quantity).
         """
         sources = [self._vocabulary.facts(problem, device) for problem, device in queries]
-        remembered = self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
-        vectors = [remembered[fact] for facts in sources for fact in facts]
-        return (np.concatenate(vectors).reshape(len(vectors), -1), np.array([len(facts) for facts in sources]),
+        sentences = [_positions(facts, own_positions(problem.type))
+                     for facts, (problem, _) in zip(sources, queries, strict=True)]
+        remembered = self._remember(dict.fromkeys(position for sentence in sentences for position in sentence))
+        vectors = [remembered[position] for sentence in sentences for position in sentence]
+        return (np.concatenate(vectors).reshape(len(vectors), -1), np.array([len(sentence) for sentence in sentences]),
                 np.stack([self._vocabulary.fact_quantities(facts) for facts in sources]))
 
-    def _remember(self, facts: Mapping[tuple[str, Value], None]) -> Mapping[tuple[str, Value], Floats]:
-        """Vectors of these facts and of others. Threads share the dictionary, so it only grows, or is replaced."""
+    def _remember(self, positions: Mapping[tuple[Fact, ...], None]) -> Mapping[tuple[Fact, ...], Floats]:
+        """Vectors of these positions and of others. Threads share the dictionary: it only grows, or is replaced."""
         remembered = self._remembered
-        fresh = [fact for fact in facts if fact not in remembered]
+        fresh = [position for position in positions if position not in remembered]
         if len(remembered) + len(fresh) > self._most:
             remembered = self._remembered = {}
-            fresh = list(facts)
+            fresh = list(positions)
         if fresh:
-            sentence = self._vocabulary.sentence(fresh)
+            sentence = self._vocabulary.sentence([fact for position in fresh for fact in position])
             embedded = self._name[sentence.names] + self._word[sentence.words]
-            vectors = centred(embedded + self._mix(gelu(self._code(sentence.codes) + embedded)))
-            remembered.update(zip(fresh, vectors, strict=True))
+            if self._code is not None:
+                hidden = self._code(sentence.codes) + embedded
+            else:
+                ends = np.cumsum([len(position) for position in fresh]).tolist()
+                hidden = embedded = np.concatenate([
+                    self._sum(tuple([name for name, _ in position]), embedded[begin:end], sentence.codes[begin:end])
+                    for position, begin, end in zip(fresh, [0, *ends], ends, strict=False)])
+            remembered.update(zip(fresh, centred(embedded + self._mix(gelu(hidden))), strict=True))
         return remembered
+
+    def _sum(self, names: tuple[str, ...], parts: Floats, codes: Floats) -> Floats:
+        """The sum (1, W) of facts that share a position, given their embeddings (fact, W) and codes."""
+        embedded: Floats = parts.sum(axis=0, keepdims=True)
+        joined = self._joined.get(names)
+        if joined is None:
+            assert self._maps is not None
+            type_name = names[0].partition(".")[0]
+            order = [f"{type_name}.{name}" for name in own_facts(type_name)]
+            maps = self._maps[[order.index(name) for name in names]]
+            joined = self._joined[names] = Matrix(np.ascontiguousarray(maps.reshape(-1, maps.shape[2])))
+        joined.add_to(embedded, codes.reshape(1, -1))
+        return embedded
+
+
+def _positions(facts: Sequence[Fact], shared: Numbers | None) -> list[tuple[Fact, ...]]:
+    """The facts of each position of a sentence; `shared` tells the position of each fact."""
+    if shared is None:
+        return [(fact,) for fact in facts]
+    ends = [*np.flatnonzero(np.diff(shared)) + 1, len(facts)]
+    return [tuple(facts[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +132,7 @@ class SourceMemory:
     """The encoded sources of all queries, one after the other."""
 
     layers: tuple[Attended, ...]  # of each layer of the decoder
-    vectors: Floats  # (Q, V, W) vectors of the target words
+    vectors: Floats  # (Q, V, W) vectors of the target words; V is 0 for fixed words
     mean: Floats  # (Q, W) mean of the encoder's states
 
 
@@ -126,7 +164,7 @@ class NumpyTranslator:
     def __init__(self, size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._size = size
-        self._facts, self._words = FactVectors(tensors, vocabulary), WordVectors(tensors, vocabulary)
+        self._facts = PositionVectors(tensors, vocabulary)
         self._encoder = [NumpyLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
         self._decoder = [NumpyLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
@@ -138,6 +176,10 @@ class NumpyTranslator:
         # of the last queries: vectors and means, and the kernels whose words have vectors
         self._last: dict[tuple[Problem, Device], tuple[Floats, Floats, frozenset[int]]] = {}
         self._position = centred(tensors["position.weight"])
+        self._fixed = FixedWords(tensors, vocabulary) if size.fixed_words else None
+        if self._fixed is not None:
+            return
+        self._words = WordVectors(tensors, vocabulary)
         self._quantity = tensors["settled.quantity"]
         self._matrices: dict[bytes, Matrix] = {}  # by the indices of quantities: their weights
         self._read_resolved = Linear.of(tensors, "settled.read")
@@ -167,11 +209,13 @@ class NumpyTranslator:
         """Continue hypotheses with one more word each, and score the words allowed next."""
         offered = state.offered
         state = state.follow(words.after)
-        if offered is None or words.rows is None:
-            sums = self._resolve(words, state.resolved, state.sums)
+        if self._fixed is not None:
+            fresh, sums = self._fixed.read[words.words], state.sums
         else:
-            sums = offered[words.rows]
-        fresh = read(Spoken(state.memory.vectors, state.owners, words.words), sums, self._read_table)[:, None]
+            sums = self._resolve(words, state.resolved, state.sums) if offered is None or words.rows is None \
+                else offered[words.rows]
+            fresh = read(Spoken(state.memory.vectors, state.owners, words.words), sums, self._read_table)
+        fresh = fresh[:, None]
         state = NumpyDecoding(state.memory, state.owners, state.past, state.parents,
                               np.concatenate([state.waiting, fresh], axis=1) if state.waiting.shape[1] else fresh, sums,
                               ~np.isnan(words.resolved))
@@ -221,9 +265,10 @@ class NumpyTranslator:
         pairs = self._pairs(x)
         layers = tuple(Attended(pairs[:, 2 * width * number:2 * width * (number + 1)], starts, counts)
                        for number in range(len(self._decoder)))
-        memory = SourceMemory(layers, self._words.vectors(quantities, self._chosen(kernels)),
-                              mean * self._gain + self._offset)
-        self._last = {query: (vectors, mean, kernels) for query, vectors, mean
+        vectors = np.zeros((len(queries), 0, width), np.float32) if self._fixed is not None \
+            else self._words.vectors(quantities, self._chosen(kernels))
+        memory = SourceMemory(layers, vectors, mean * self._gain + self._offset)
+        self._last = {query: (own, mean, kernels) for query, own, mean
                       in zip(queries, memory.vectors, memory.mean, strict=True)}
         return memory
 
@@ -263,6 +308,10 @@ class NumpyTranslator:
 
     def _scores(self, last: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
         """Score the allowed words, up to a constant for each hypothesis; also the sums with what each resolves."""
+        if self._fixed is not None:
+            fixed: Scores = dots(unit(last)[allowed.after], self._fixed.answers[allowed.words])
+            fixed += self._fixed.bias[allowed.words]
+            return fixed, state.sums[allowed.after]
         after = allowed.after
         sums = self._resolve(allowed, state.resolved[after], state.sums[after])
         return score(last, Spoken(state.memory.vectors, state.owners, allowed.words), after, sums, *self._state,

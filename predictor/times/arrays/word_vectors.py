@@ -6,6 +6,8 @@ the numbers of resolved quantities are made here, too.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from ...sequence.numeric_codes import codes
 from ...sequence.vocabulary import Vocabulary, Words
 from ...translator.dimensions import Dimensions
 from ...translator.numpy_layers import Linear, Tensors, layer_shapes, with_biases
-from ...translator.rows import Floats, Matrix, gelu
+from ...translator.rows import Floats, Matrix, centred, gelu
 
 FIT_SIZE = 4  # numbers for each pair of quantity and value
 RESOLVED_SIZE = 6  # numbers for each derived quantity
@@ -35,22 +37,27 @@ def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
     width = size.width
     linear: dict[str, tuple[int, ...]] = {"settled.answer.0": (size.hidden, width),
                                           "settled.answer.2": (width, size.hidden)}
-    for name in ("source.code", "target.code"):
+    for name in ("target.code",) if size.facts else ("source.code", "target.code"):
         linear[name] = (width, size.code)
-    for name in ("source.mix", "target.mix", "settled.read", "settled.ask"):
+    maps = {"source.maps": (size.facts, size.code, width)} if size.facts else {}
+    for name in ("source.mix", "target.mix", "settled.read"):
         linear[name] = (width, width)
+    changing: dict[str, tuple[int, ...]] = {}  # tensors of words that are not fixed
+    if not size.fixed_words:
+        linear["settled.ask"] = (width, width)
+        changing = {"target.fit.weight": (width, size.quantities * FIT_SIZE),
+                    "settled.quantity": (size.derived, RESOLVED_SIZE, width)}
     if size.judge:
         linear |= {"judge.quantity": (size.judge, size.derived * RESOLVED_SIZE),
                    "judge.problem": (2 * size.judge, width), "judge.inner": (size.judge, size.judge),
                    "judge.outer": (size.judge, size.judge),
                    "judge.slowness": (1, size.judge)}
     judge = {"judge.words.weight": (size.judge, width)} if size.judge else {}
-    return judge | {
+    return judge | changing | maps | {
         "source.name.weight": (size.names, width), "source.word.weight": (size.words, width),
         "target.codes": (size.targets, size.code), "target.values": (size.targets,), "target.groups": (size.targets,),
         "target.word.weight": (size.targets, width), "target.group.weight": (size.groups, width),
-        "target.fit.weight": (width, size.quantities * FIT_SIZE),
-        "settled.quantity": (size.derived, RESOLVED_SIZE, width), "position.weight": (size.longest, width),
+        "position.weight": (size.longest, width),
     } | with_biases(linear) | layer_shapes(size)
 
 
@@ -120,10 +127,8 @@ class WordVectors:
 
     def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
         described = described_arrays(vocabulary)
-        group = tensors["target.group.weight"][described["target.groups"]]
-        self._inputs = Linear.of(tensors, "target.code")(described["target.codes"]) + group
         self._mix = Linear.of(tensors, "target.mix")
-        self._base = tensors["target.word.weight"] + group
+        self._base, self._inputs = _parts(tensors, described)
         self._constant = self._base + self._mix(gelu(self._inputs))  # right for words without a number
         self._values = described["target.values"]
         self._fit = Matrix(tensors["target.fit.weight"].T)
@@ -149,3 +154,29 @@ class WordVectors:
             made += chosen.base
             result[:, chosen.numeric] = made
         return result
+
+
+class FixedWords:
+    """What fixed target words are to the decoder, for every problem and after every prefix.
+
+    `read` (word, W) is what the decoder reads, centred. The score of a word after a state scaled to length 1 is
+    state · `answers`[word] + `bias`[word], up to a constant for each state; `answers` (word, W), `bias` (word,).
+    """
+
+    def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
+        base, inputs = _parts(tensors, described_arrays(vocabulary))
+        vectors = base + Linear.of(tensors, "target.mix")(gelu(inputs))
+        hidden = gelu(vectors)
+        self.read = centred(vectors + Linear.of(tensors, "settled.read")(hidden))
+        inner, outer = Linear.of(tensors, "settled.answer.0"), Linear.of(tensors, "settled.answer.2")
+        answers = vectors + outer(inner(hidden, gelu=True))
+        bias = tensors["decoded.bias"]
+        self.answers = answers * tensors["decoded.weight"]  # a state's norm and the scale of scores cancel out
+        self.bias: Floats = Matrix(bias[:, None]).multiply(answers)[:, 0] / np.float32(math.sqrt(len(bias)))
+
+
+def _parts(tensors: Tensors, described: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
+    """What target words have without a problem: a sum of embeddings, and the input of their small network."""
+    group = tensors["target.group.weight"][described["target.groups"]]
+    return (tensors["target.word.weight"] + group,
+            Linear.of(tensors, "target.code")(described["target.codes"]) + group)

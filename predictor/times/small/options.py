@@ -16,7 +16,7 @@ from dataclasses import replace
 from seqtune.kernels.task import MeasuredTask
 
 from ..examples import describe_tasks
-from ..model import TimesModel
+from ..model import Checkpoint
 from ..options import TrainingOptions
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
@@ -41,7 +41,7 @@ def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> Tr
         width=64, hidden=128, judge=96)
 
 
-def options_of(checkpoint: TimesModel, tasks: Sequence[MeasuredTask]) -> TrainingOptions | None:
+def options_of(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> TrainingOptions | None:
     """The options with which a checkpoint was trained on these tasks; None if it was trained on others."""
     if checkpoint.former is not None or checkpoint.provenance.get("trained_on") != describe_tasks(tasks):
         return None

@@ -19,7 +19,7 @@ from seqtune.kernels.task import MeasuredTask
 
 from ...say import Say, silent
 from ...training.loop import OnProgress, Progress
-from ..model import TimesModel
+from ..model import Checkpoint
 from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..training import train_model
@@ -35,7 +35,7 @@ _SIMPLE = {"default": "the safe default", "random": "random configurations",
 
 def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,
                 on_progress: OnProgress | None = None, say: Say = silent,
-                force: bool = False) -> tuple[TimesModel, dict[str, Any]]:
+                force: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on few problems and cross-validate the training; return it and a report that JSON can hold.
 
     Raises MisuseError if the times are unrelated to the configurations, unless `force` is set.

@@ -18,7 +18,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.paths import ROOT
 
 DOCUMENTED: list[Row] = json.loads((ROOT / "docs" / RESULTS / "headline.json").read_text())["cases"]
@@ -28,8 +28,8 @@ AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m 
 
 
 @pytest.fixture(scope="module")
-def checkpoint() -> TimesModel:
-    return TimesModel.load("default")
+def checkpoint() -> Checkpoint:
+    return Checkpoint.load("default")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def data() -> Dataset:
 class Shuffled:
     """The beam's proposals of a checkpoint in random order."""
 
-    def __init__(self, checkpoint: TimesModel) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.generator = np.random.default_rng(0)
 
@@ -57,13 +57,13 @@ def agrees(cases: Sequence[Row]) -> bool:
     return max(changes(documented, cases).values()) <= TOLERANCE
 
 
-def test_the_shipped_checkpoint_reaches_its_documented_shares(checkpoint: TimesModel, data: Dataset) -> None:
+def test_the_shipped_checkpoint_reaches_its_documented_shares(checkpoint: Checkpoint, data: Dataset) -> None:
     cases = evaluated_cases(data, checkpoint)
     assert len(cases) == CASES
     assert agrees(cases), f"{AGAIN}; documented {means(DOCUMENTED)}, now {means(cases)}"
 
 
-def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: TimesModel, data: Dataset) -> None:
+def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: Checkpoint, data: Dataset) -> None:
     few = sample(data, FEW)
     assert not agrees(evaluated_cases(few, Shuffled(checkpoint)))
     assert not agrees(evaluated_cases(few, replace(checkpoint, ranker=None, estimator=None)))

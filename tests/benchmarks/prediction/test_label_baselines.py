@@ -1,33 +1,28 @@
-"""The baselines that label models are compared with."""
+"""The baselines that models of choices are compared with."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from benchmarks.prediction.label_baselines.lookup import Majority, NearestLabels
-from benchmarks.prediction.label_baselines.rankers import TreeRankerOptions, TwoTowerRanker
+from benchmarks.prediction.label_baselines.ranker import TreeRankerOptions
 from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
 from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
-from seqtune.errors import FormatError
-from seqtune.predictor.labels.scores import score_labels, solver_choice_rows
-from tests.support.label_toys import MLIR, QUICK, TREES, Parts
+from seqtune.predictor.learning.choices.scores import score_labels, solver_choice_rows
+from tests.support.label_toys import TREES, Parts
 
-OPTIONS = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
+OPTIONS = BaselineOptions(TREES, TreeRankerOptions(rounds=10, threads=1))
 
 
 def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
     scores = {name: [row.score for row in score_labels(fit(label_parts[0], OPTIONS), label_parts[1])]
               for name, fit in BASELINES.items()}
-    for name in ("nearest", "trees", "tree_ranker"):  # the two networks need longer training
+    for name in ("nearest", "trees", "tree_ranker"):
         better = [score.exact > least.exact for score, least in zip(scores[name], scores["majority"], strict=True)]
         assert sum(better) >= 2, name
-    for name in ("trees", "tree_ranker", "two_towers", "lstm"):
+    for name in ("trees", "tree_ranker"):
         assert all(score.invalid == 0 for score in scores[name])
 
 
@@ -43,14 +38,6 @@ def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
     assert all(score.teacher_forced is not None for score in majority.values())
     by = score_labels(Majority(fitting), held_out, by=("direction",))
     assert {part for row in by for part in row.parts} == {"direction=forward", "direction=backward_data"}
-
-
-def test_the_ranker_of_towers_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
-    labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "towers")
-    wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
-    TwoTowerRanker({MLIR: labels}, options)
-    with pytest.raises(FormatError, match="other data"):
-        TwoTowerRanker({MLIR: replace(labels, queries=replace(labels.queries, devices=wider))}, options)
 
 
 def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:

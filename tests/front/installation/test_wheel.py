@@ -19,9 +19,9 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "hooks.huggingface", "huggingface", "predictor.labels.examples", "predictor.labels.mixture_weights",
-    "predictor.labels.short_attention", "predictor.labels.training", "predictor.labels.translator",
-    "predictor.labels.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
+    "hooks.huggingface", "huggingface", "predictor.learning.choices.examples",
+    "predictor.learning.choices.mixture_weights", "predictor.learning.choices.training",
+    "predictor.learning.choices.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
     "predictor.times.adaptation.retraining", "predictor.times.decoding",
     "predictor.times.judge", "predictor.times.loss", "predictor.times.pretrained", "predictor.times.quantity_codes",
     "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.training",

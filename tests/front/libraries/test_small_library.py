@@ -19,7 +19,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import needs
 from tests.support.libraries.stencil import write
@@ -84,7 +84,7 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     with pytest.raises(CheckpointError, match="was not trained for llvm devices"):
         seqtune.predict("gemm m=8 n=8 k=8", "llvm:0", checkpoint=adapted, evidence=False)
     with pytest.raises(CheckpointError, match=r"llvm.gemm is not in it \(it knows kernels of stencil\)"):
-        TimesModel.load(adapted).check_kernels([kernel("llvm.gemm")])
+        Checkpoint.load(adapted).check_kernels([kernel("llvm.gemm")])
 
 
 @needs("torch")

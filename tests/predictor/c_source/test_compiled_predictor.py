@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtune.errors import KernelError, MisuseError
+from seqtune.errors import CheckpointError, KernelError, MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
-from seqtune.predictor.c_source.file import CFile, labels_file, times_file
-from seqtune.predictor.labels.model import LabelModel
+from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.times.checkpoint_parts import parts_of
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus
@@ -42,19 +41,9 @@ int main(void) {
     for (round = 0; round < ROUNDS; ++round) {
         seqtune_problem problem; seqtune_device device; seqtune_configuration out[SEQTUNE_MOST];
         int found, i, count = 1 + (int)(fuzz() % SEQTUNE_MOST);
-        if (seqtune_problem_init(&problem, (seqtune_operation)(fuzz() % 8 ? fuzz() % 2 : 9))) refused++;
+        if (seqtune_problem_init(&problem, (seqtune_operation)(fuzz() % 8 ? fuzz() % OPERATIONS : 9))) refused++;
         seqtune_device_init(&device);
-        if (problem.operation == SEQTUNE_CONV2D) {
-            seqtune_conv2d *conv = &problem.of.conv2d;
-            conv->n = 1 + (int64_t)(fuzz() % 3); conv->c = 1 + (int64_t)(fuzz() % 99);
-            conv->k = 1 + (int64_t)(fuzz() % 99);
-            conv->h = conv->w = 1 + (int64_t)(fuzz() % 60); conv->r = 1 + (int64_t)(fuzz() % 5); conv->s = conv->r;
-            conv->pad_h = (int64_t)(fuzz() % 3); conv->pad_w = (int64_t)(fuzz() % 3);
-            conv->layout = (int)(fuzz() % 4) - 1; conv->stride_w = 1 + (int64_t)(fuzz() % 2);
-        } else {
-            problem.of.gemm.m = (int64_t)(fuzz() % 300); problem.of.gemm.n = 1 + (int64_t)(fuzz() % 300);
-            problem.of.gemm.k = 1 + (int64_t)(fuzz() % 300);
-        }
+        FEATURES
         if (fuzz() % 4 == 0) fuzz_bytes((char *)&problem.of + fuzz() % sizeof problem.of / 8 * 8, 8);
         device.threads = (int64_t)(fuzz() % 9); device.compute_units = (int64_t)(fuzz() % 9);
         device.vector_bits = (int64_t)(fuzz() % 6) * 128; device.vector_registers = (int64_t)(fuzz() % 65);
@@ -64,7 +53,7 @@ int main(void) {
         if (fuzz() % 32 == 0) fuzz_bytes(&device, sizeof device);
         device.backend = words[fuzz() % 7]; device.instruction_set = words[fuzz() % 7];
         device.architecture = fuzz() % 50 ? words[fuzz() % 7] : 0;
-        if (fuzz() % 2) device.backend = words[FIRST];
+        if (fuzz() % 2) device.backend = words[BACKEND];
         if (fuzz() % 50 == 0) count = (int)(fuzz() % 100) - 50;
         found = seqtune_predict(&problem, &device, out, count);
         if ((found > 0 && found > count) || found == 0 || found < SEQTUNE_ERROR_TOO_LARGE) return 1;
@@ -76,22 +65,90 @@ int main(void) {
     return 0;
 }
 """
+MEASURED = {"OPERATIONS": "2", "BACKEND": "0", "FEATURES": """
+        if (problem.operation == SEQTUNE_CONV2D) {
+            seqtune_conv2d *conv = &problem.of.conv2d;
+            conv->n = 1 + (int64_t)(fuzz() % 3); conv->c = 1 + (int64_t)(fuzz() % 99);
+            conv->k = 1 + (int64_t)(fuzz() % 99);
+            conv->h = conv->w = 1 + (int64_t)(fuzz() % 60); conv->r = 1 + (int64_t)(fuzz() % 5); conv->s = conv->r;
+            conv->pad_h = (int64_t)(fuzz() % 3); conv->pad_w = (int64_t)(fuzz() % 3);
+            conv->layout = (int)(fuzz() % 4) - 1; conv->stride_w = 1 + (int64_t)(fuzz() % 2);
+        } else {
+            problem.of.gemm.m = (int64_t)(fuzz() % 300); problem.of.gemm.n = 1 + (int64_t)(fuzz() % 300);
+            problem.of.gemm.k = 1 + (int64_t)(fuzz() % 300);
+        }"""}
+CHOSEN = {"OPERATIONS": "1", "BACKEND": "2", "FEATURES": """
+        seqtune_convnd *conv = &problem.of.convnd;
+        conv->n = 1 + (int64_t)(fuzz() % 40);
+        conv->c = (int64_t)(8 << fuzz() % 6); conv->k = (int64_t)(8 << fuzz() % 6);
+        if (fuzz() % 8) conv->h = conv->w = 1 + (int64_t)(fuzz() % 60);
+        if (fuzz() % 4 == 0) conv->out_h = 1 + (int64_t)(fuzz() % 60);
+        conv->r = 1 + (int64_t)(fuzz() % 3); conv->s = conv->r; conv->pad_h = conv->pad_w = conv->r / 2;
+        conv->direction = (int)(fuzz() % 4) - 1; conv->dtype = (int)(fuzz() % 8 ? 0 : fuzz() % 5) - (fuzz() % 9 == 0);
+        device.local_memory = 65536; device.l3_bytes = (int64_t)(fuzz() >> fuzz() % 60);
+        device.generation = 9; device.legacy = device.dot2 = 1; device.matrix_units = 0; device.alloc_bytes = 1 << 30;
+        device.scalar_registers = 102; device.group_waves = 16;
+        device.wave_size = fuzz() % 8 ? 64 : SEQTUNE_UNKNOWN;"""}
 
 
 @pytest.fixture(scope="module")
-def small() -> TimesModel:
+def small() -> Checkpoint:
     return small_checkpoint(CPU)
 
 
 @pytest.fixture(scope="module")
-def written(small: TimesModel) -> CFile:
-    return times_file(small)
+def written(small: Checkpoint) -> CFile:
+    return c_file(small)
+
+
+@pytest.fixture(scope="module")
+def chosen(label_checkpoint: Path) -> Checkpoint:
+    return Checkpoint.load(label_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def chosen_file(chosen: Checkpoint) -> CFile:
+    return c_file(chosen)
 
 
 def queries(count: int) -> Iterator[tuple[Problem, Device]]:
     generator = np.random.default_rng(11)
     for problem in (*sample_problems("conv2d", count, 4), *sample_problems("gemm", count // 2, 4)):
         yield problem, replace(CPU, threads=int(generator.integers(1, 4)), peak_gflops=float(generator.integers(0, 99)))
+
+
+def convolutions(count: int) -> Iterator[tuple[Problem, Device]]:
+    """Convolutions on GPUs, some of which the vocabulary does not know; features of some are unknown."""
+    generator = np.random.default_rng(5)
+    for _, problem in draw(count, generator).problems():
+        features = {name: None if name in ("n", "h", "groups", "bias", "direction") and generator.random() < 0.1
+                    else value for name, value in problem.features}
+        device = gpus()[int(generator.integers(len(gpus())))]
+        if generator.random() < 0.3:
+            device = replace(device, architecture="gfx1201", peak_gflops=0.0, extra=tuple(
+                fact for fact in device.extra if fact[0] != "scalar_registers"))
+        yield Problem.make("convnd", **features), device
+
+
+def check_choices(checkpoint: Checkpoint, predictor: CompiledPredictor, count: int) -> int:
+    """Compare the answers of a checkpoint of choices without its trees; the result is the number of solved problems."""
+    assert checkpoint.choices is not None
+    alone = replace(checkpoint, choices=replace(checkpoint.choices, trees=None))
+    solved = 0
+    for problem, device in convolutions(count):
+        answers = predictor.propose(problem, device, 5)
+        try:
+            task = checkpoint.task(problem, device)
+            checkpoint.check_kernels(task.kernels)  # where none of its solvers applies, the task has others
+        except (KernelError, CheckpointError):
+            assert answers == []
+            continue
+        expected = alone.propose([task], 5)[0]
+        assert answers == [candidate.configuration for candidate in expected]
+        logs = [candidate.log_probability for candidate in expected]
+        assert predictor.log_probabilities[:len(logs)] == pytest.approx(logs, abs=1e-3)
+        solved += 1
+    return solved
 
 
 def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
@@ -102,7 +159,7 @@ def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_c_proposes_what_python_proposes(small: TimesModel, written: CFile, tmp_path: Path,
+def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
                                          options: tuple[str, ...]) -> None:
     predictor = compiled(written, tmp_path, *options)
     for problem, device in queries(8):
@@ -116,8 +173,8 @@ def test_c_proposes_what_python_proposes(small: TimesModel, written: CFile, tmp_
 @needs_compiler
 @pytest.mark.slow
 def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_path: Path) -> None:
-    checkpoint = TimesModel.load("default")
-    written = times_file(checkpoint, ["llvm"])
+    checkpoint = Checkpoint.load("default")
+    written = c_file(checkpoint, ["llvm"])
     assert len(written.source) < LARGEST_SOURCE
     assert "trees of the checkpoint are left out" in str(written.report["answers"])
     predictor, part = compiled(written, tmp_path, "-O0"), parts_of(checkpoint)["transformer"]
@@ -127,32 +184,41 @@ def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_
 
 
 @needs_compiler
+@pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
+def test_a_translator_of_choices_in_c_proposes_what_it_proposes_in_python(
+        chosen: Checkpoint, chosen_file: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert "the translator; the boosted trees of the checkpoint are left out" in str(chosen_file.report["answers"])
+    assert check_choices(chosen, compiled(chosen_file, tmp_path, *options), 60) > 10
+
+
+@needs_compiler
 @pytest.mark.slow
-def test_a_label_translator_in_c_proposes_what_it_proposes_in_python(tmp_path: Path) -> None:
-    checkpoint = LabelModel.load("miopen")
-    written = labels_file(checkpoint)
+def test_the_shipped_choices_in_c_are_those_of_its_translator(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load("miopen")
+    written = c_file(checkpoint)
     assert len(written.source) < LARGEST_SOURCE
-    predictor, alone, generator = compiled(written, tmp_path, "-O0"), replace(checkpoint, chains={}), \
-        np.random.default_rng(5)
-    solved = 0
-    for _, problem in draw(40, generator).problems():
-        device = gpus()[int(generator.integers(len(gpus())))]
-        answers = predictor.propose(problem, device, 5)
-        try:
-            task = checkpoint.task(problem, device)
-        except KernelError:
-            assert answers == []
-            continue
-        assert answers == [candidate.configuration for candidate in alone.propose([task], 5)[0]]
-        solved += 1
-    assert solved > 10
+    assert check_choices(checkpoint, compiled(written, tmp_path, "-O0"), 60) > 10
 
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
 def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
-    source = tmp_path / "fuzz.c"
-    fuzz = FUZZ.replace("ROUNDS", "250").replace("FIRST", "0")
+    check_random_structs(written, MEASURED, tmp_path, options)
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
+def test_random_structs_do_no_harm_where_choices_were_learned(chosen_file: CFile, tmp_path: Path,
+                                                              options: tuple[str, ...]) -> None:
+    check_random_structs(chosen_file, CHOSEN, tmp_path, options)
+
+
+def check_random_structs(written: CFile, words: dict[str, str], folder: Path, options: tuple[str, ...]) -> None:
+    """Predict for random structs under sanitizers; `words` are what FUZZ leaves open."""
+    fuzz = FUZZ.replace("ROUNDS", "250")
+    for name, text in words.items():
+        fuzz = fuzz.replace(name, text)
+    source = folder / "fuzz.c"
     source.write_text(written.source + fuzz)
     good, refused = map(int, run_program(source, "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
                                          *options).split())
@@ -160,11 +226,11 @@ def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tupl
     assert refused > 20
 
 
-def test_checkpoints_that_c_cannot_hold_are_refused(small: TimesModel) -> None:
+def test_checkpoints_that_c_cannot_hold_are_refused(small: Checkpoint) -> None:
     with pytest.raises(MisuseError, match="heads of 8"):
-        times_file(replace(small, size=replace(small.size, heads=4)))
+        c_file(replace(small, size=replace(small.size, heads=4)))
     with pytest.raises(MisuseError, match="knows no kernel of cuda"):
-        times_file(small, ["cuda"])
+        c_file(small, ["cuda"])
 
 
 @needs_compiler

@@ -14,7 +14,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
-from seqtune.predictor.c_source.file import times_file
+from seqtune.predictor.c_source.file import c_file
 from seqtune.predictor.c_source.header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
@@ -71,7 +71,7 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
     library = read_library(write(tmp_path, text))
     use(library)
     checkpoint = library_checkpoint(library, GPU)
-    written = times_file(checkpoint)
+    written = c_file(checkpoint)
     source = tmp_path / "predictor.c"
     source.write_text(written.source)
     predictor = CompiledPredictor(compile_shared(source, ("-O0",)), written)
@@ -92,7 +92,7 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
 def test_a_number_that_is_no_choice_is_refused_in_c_too(tmp_path: Path) -> None:
     library = read_library(write(tmp_path, LIBRARIES["choices that are numbers"]))
     use(library)
-    written = times_file(library_checkpoint(library, GPU))
+    written = c_file(library_checkpoint(library, GPU))
     assert "one of 1 3 7" in written.source
     (tmp_path / "predictor.c").write_text(written.source)
     predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)

@@ -17,7 +17,7 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.confidence.fitting import FOLDS, fit_confidence, observe, observe_with, parts_by_problem
 from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
 from seqtune.predictor.proposing import Proposals
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered
@@ -149,9 +149,9 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
 
 def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Path) -> None:
     folder = untrained.save(tmp_path / "plain")
-    plain = TimesModel.load(folder)
+    plain = Checkpoint.load(folder)
     assert plain.estimator is None
-    saved = TimesModel.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
+    saved = Checkpoint.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
     assert saved.estimator == model_of("a device")
     content = json.loads((tmp_path / "sure" / "seqtune.json").read_text())
     for damage in ({"known": content["confidence"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
@@ -161,16 +161,16 @@ def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Pa
         bad["confidence"]["first"].update(damage)
         (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(bad))
         with pytest.raises(CheckpointError):
-            TimesModel.load(tmp_path / "sure")
+            Checkpoint.load(tmp_path / "sure")
     older = content["confidence"]
     for model in (older["first"], older["other"]):
         model["weights"] = model["weights"][:3]
         del model["usual_doubt"], model["scales"]
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
-    estimator = TimesModel.load(tmp_path / "sure").estimator
+    estimator = Checkpoint.load(tmp_path / "sure").estimator
     assert isinstance(estimator, ConfidenceModel), "checkpoints from before the doubt and the scales are read"
     assert estimator.first.expected(np.full((1, 4), 0.5)) == pytest.approx(
         older["first"]["constant"] + 0.5 * sum(older["first"]["weights"]))
     del content["confidence"]
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
-    assert TimesModel.load(tmp_path / "sure").estimator is None
+    assert Checkpoint.load(tmp_path / "sure").estimator is None

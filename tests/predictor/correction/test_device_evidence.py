@@ -17,7 +17,7 @@ from seqtune.predictor.correction import device_evidence as evidence_module
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.safe_defaults import SafeDefaults
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.interruptions import interrupted
 from tests.support.learning.synthetic_ranker import ranker
 from tests.support.learning.translators import small_translator
@@ -45,25 +45,25 @@ def record(task: Task, number: int, measurement: Measurement) -> Record:
                   machine=MIDDLE.fingerprint)
 
 
-def checkpoint() -> TimesModel:
+def checkpoint() -> Checkpoint:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
-    return TimesModel.of_translator(small_translator(vocabulary), vocabulary, ranker=ranker())
+    return Checkpoint.of_translator(small_translator(vocabulary), vocabulary, ranker=ranker())
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TimesModel:
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return checkpoint()
 
 
-def loaded_again(model: TimesModel) -> TimesModel:
+def loaded_again(model: Checkpoint) -> Checkpoint:
     """The model as another process has it, which remembers no evidence."""
     assert model.ranker is not None
     return replace(model, ranker=replace(model.ranker))
 
 
 def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
-        model: TimesModel, tmp_path: Path) -> None:
+        model: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "probes.sqlite"
     assert device_evidence(model, MIDDLE, path) is None, "a missing journal is no evidence, and is not created"
     assert not path.exists()
@@ -82,7 +82,7 @@ def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
         evidence.correction.changes(task, np.arange(5)), abs=1e-5)
 
 
-def test_a_damaged_cache_is_fitted_again(model: TimesModel, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "probes.sqlite"
     evidence_journal(path)
     device_evidence(model, MIDDLE, path)
@@ -92,7 +92,7 @@ def test_a_damaged_cache_is_fitted_again(model: TimesModel, tmp_path: Path) -> N
 
 
 def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
-        model: TimesModel, tmp_path: Path) -> None:
+        model: Checkpoint, tmp_path: Path) -> None:
     first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
     evidence_journal(first)
     second.write_bytes(first.read_bytes())
@@ -103,7 +103,7 @@ def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
         assert device_evidence(model, MIDDLE, first) is not None
 
 
-def test_a_named_journal_that_is_damaged_is_refused(model: TimesModel, tmp_path: Path) -> None:
+def test_a_named_journal_that_is_damaged_is_refused(model: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "damaged.sqlite"
     path.write_bytes(b"x" * 500)
     with pytest.raises(FormatError, match="not a journal"):
@@ -111,7 +111,7 @@ def test_a_named_journal_that_is_damaged_is_refused(model: TimesModel, tmp_path:
 
 
 def test_a_default_journal_that_is_damaged_is_left_out_with_a_warning(
-        model: TimesModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        model: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     path = default_path()
     path.parent.mkdir()

@@ -10,7 +10,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.spaces import value_tables
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays import numpy_translator
-from seqtune.predictor.times.arrays.numpy_translator import FactVectors, NumpyTranslator
+from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator, PositionVectors
 from tests.support.learning.interruptions import interrupted
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
@@ -34,7 +34,7 @@ def test_the_vectors_of_a_query_stay_its_own(arrays: NumpyTranslator, remembered
 
 
 def test_the_vectors_of_facts_stay_their_own() -> None:
-    read = FactVectors(small_translator(VOCABULARY).arrays(), VOCABULARY, most=3).read
+    read = PositionVectors(small_translator(VOCABULARY).arrays(), VOCABULARY, most=3).read
     alone = read([(FIRST, WIDE)])[0]
     vectors, *_ = interrupted(lambda: read([(FIRST, WIDE)]), lambda: read([(SECOND, MIDDLE)]), numpy_translator)
     assert np.array_equal(vectors, alone)

@@ -23,7 +23,7 @@ from seqtune.predictor.times.baselines import TreesMethod, random_log_share
 from seqtune.predictor.times.checkpoint_parts import CheckpointTrees
 from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.times.examples import vocabulary_of
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -36,9 +36,9 @@ pytestmark = pytest.mark.usefixtures("fake_kernel", "few_trees")
 DATA = data(10, held_out=4, sampled=80)
 
 
-def _checkpoint() -> TimesModel:
+def _checkpoint() -> Checkpoint:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    return TimesModel.of_translator(small_translator(vocabulary, 32, hidden=64).eval(), vocabulary)
+    return Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64).eval(), vocabulary)
 
 
 def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> ComparedTimes:

@@ -25,7 +25,7 @@ from seqtune.predictor.checkpoint_folder import MOST_LAYERS
 from seqtune.predictor.model import cached_model
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from tests.support.learning.translators import small_translator
@@ -42,11 +42,11 @@ def task(device: Device) -> Task:
     return Task.of(PROBLEM, device)
 
 
-def tiny(seed: int, former: TimesModel | None = None, *devices: Device, kernels: tuple[Kernel, ...] = (DIRECT,)
-         ) -> TimesModel:
+def tiny(seed: int, former: Checkpoint | None = None, *devices: Device, kernels: tuple[Kernel, ...] = (DIRECT,)
+         ) -> Checkpoint:
     """An untrained checkpoint, retrained for the devices by its own account."""
     vocabulary = Vocabulary.build(kernels, [WIDE])
-    model = TimesModel.of_translator(small_translator(vocabulary, seed=seed), vocabulary, seed=seed)
+    model = Checkpoint.of_translator(small_translator(vocabulary, seed=seed), vocabulary, seed=seed)
     return replace(model, former=former, retrained_for=frozenset(device.key for device in devices))
 
 
@@ -106,11 +106,11 @@ def test_all_layers_are_stored_in_one_another_and_answer_the_same_when_they_come
     assert (folder / "former" / "former" / "model.safetensors").is_file()
     assert list(json.loads((folder / "seqtune.json").read_text())["sha256"]) == ["model.safetensors",
                                                                                 "former/seqtune.json"]
-    loaded = TimesModel.load(folder)
+    loaded = Checkpoint.load(folder)
     assert [layer.retrained_for for layer in loaded.layers] == [{MIDDLE.key}, {NARROW.key}, set()]
     tasks = [task(device) for device in DEVICES]
     assert loaded.propose(tasks, 5) == LAYERED.propose(tasks, 5)
-    assert TimesModel.load(folder / "former").on(MIDDLE).seed == 0
+    assert Checkpoint.load(folder / "former").on(MIDDLE).seed == 0
     BASE.save(folder)
     assert not (folder / "former").exists(), "a checkpoint without a former one replaces the whole folder"
 
@@ -147,7 +147,7 @@ def test_a_damaged_former_checkpoint_is_refused_in_one_line(
     folder = LAYERED.save(tmp_path / "toy")
     damage(folder)
     with pytest.raises(CheckpointError, match=message) as caught:
-        TimesModel.load(folder)
+        Checkpoint.load(folder)
     assert "\n" not in str(caught.value)
 
 

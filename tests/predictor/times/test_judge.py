@@ -11,7 +11,7 @@ from seqtune.predictor.proposing import combined_slowness
 from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.times.judge import list_loss
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.targets import ESTIMATED, PrefixTree
 from seqtune.predictor.times.translator import Listed, Source
 from tests.support.devices import device_of
@@ -90,7 +90,7 @@ def test_the_judge_learns_to_order_a_landscape() -> None:
 def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
     vocabulary, task, _ = landscape_of(8)
     model = small_translator(vocabulary, seed=1, layers=2, judge=24).eval()
-    checkpoint = TimesModel.of_translator(model, vocabulary)
+    checkpoint = Checkpoint.of_translator(model, vocabulary)
     assert checkpoint.judge is not None
     numbers = np.random.default_rng(0).permutation(len(task))[:50]
     source = Source.of(SourceBatch.of([vocabulary.source(task.problem, task.device)]))

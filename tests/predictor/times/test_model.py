@@ -24,7 +24,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint_folder import LARGEST_JSON, LARGEST_WEIGHTS, find
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.interpreter import loaded_after
 from tests.support.learning.translators import small_translator
 from tests.support.tasks import task_of
@@ -37,8 +37,8 @@ PROBLEM = Problem.make("conv2d", c=64, h=56, w=56, k=48, r=3, s=3)
 VOCABULARY = Vocabulary.build([KERNEL], [DEVICE])
 
 
-def made(seed: int = 0) -> TimesModel:
-    return TimesModel.of_translator(small_translator(VOCABULARY, 32, seed), VOCABULARY,
+def made(seed: int = 0) -> Checkpoint:
+    return Checkpoint.of_translator(small_translator(VOCABULARY, 32, seed), VOCABULARY,
                                     {"data": "toy.parquet", "rows": 12}, {"share": 0.93}, seed)
 
 
@@ -47,13 +47,13 @@ def folder(tmp_path: Path) -> Path:
     return made().save(tmp_path / "toy")
 
 
-def answer(checkpoint: TimesModel) -> list[tuple[str, float | None]]:
+def answer(checkpoint: Checkpoint) -> list[tuple[str, float | None]]:
     found = beam_search(checkpoint.next_word(), task_of(SearchSpace(KERNEL, PROBLEM, DEVICE)), 8, 8)
     return [(candidate.configuration.key, candidate.log_probability) for candidate in found]
 
 
 def test_what_was_saved_comes_back_and_answers_the_same(folder: Path) -> None:
-    loaded = TimesModel.load(folder)
+    loaded = Checkpoint.load(folder)
     assert loaded.vocabulary == VOCABULARY
     assert (loaded.provenance, loaded.metrics, loaded.seed) == ({"data": "toy.parquet", "rows": 12}, {"share": 0.93}, 0)
     assert answer(loaded) == answer(made())
@@ -65,11 +65,11 @@ def test_what_was_saved_comes_back_and_answers_the_same(folder: Path) -> None:
 
 
 def test_a_loaded_checkpoint_can_be_trained_and_saved_again(folder: Path) -> None:
-    loaded = TimesModel.load(folder)
+    loaded = Checkpoint.load(folder)
     assert all(weight.requires_grad for weight in loaded.network.parameters())
     loaded.metrics = {"share": 0.95}
     loaded.save(folder)
-    assert TimesModel.load(folder).metrics == {"share": 0.95}
+    assert Checkpoint.load(folder).metrics == {"share": 0.95}
     assert [path.name for path in folder.parent.iterdir()] == ["toy"], "nothing is left beside it"
 
 
@@ -92,7 +92,7 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 
 
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
-    found = TimesModel.load(find("default"))
+    found = Checkpoint.load(find("default"))
     untrained = ("llvm.attention_bf16", "llvm.gemm_int8")  # their safe defaults are the first proposals
     families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl.")) and name not in untrained]
     assert found.vocabulary.differences(families) == []
@@ -113,25 +113,25 @@ def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> No
 def test_names_are_looked_up_among_the_shipped_and_the_users_own(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    shipped = TimesModel.load()
+    shipped = Checkpoint.load()
     for name in ("default", "mine"):
         made(2).save(tmp_path / "seqtune" / "checkpoints" / name)
-    assert TimesModel.load().vocabulary == shipped.vocabulary
-    assert TimesModel.load("mine").seed == 2
+    assert Checkpoint.load().vocabulary == shipped.vocabulary
+    assert Checkpoint.load("mine").seed == 2
     with pytest.raises(CheckpointError, match="default, mine"):
-        TimesModel.load("other")
+        Checkpoint.load("other")
     with pytest.raises(CheckpointError, match="no checkpoint"):
-        TimesModel.load(tmp_path / "absent")
+        Checkpoint.load(tmp_path / "absent")
     for name in ("", ".", "..", "a" * 5000, "a\0b", "../default", "a/" * 3000):
         with pytest.raises(CheckpointError) as caught:
-            TimesModel.load(name)
+            Checkpoint.load(name)
         assert len(str(caught.value)) < 600
 
 
 def test_a_checkpoint_of_another_vocabulary_says_what_differs(folder: Path) -> None:
     here = Kernel("toy.direct", "conv2d", ("toy",), (Parameter("tile_w", (1, 2, 4, 8)), KERNEL.parameters[1]), (), ())
     with pytest.raises(CheckpointError, match=r"toy\.direct\.tile_w has the values 1,2,4,7 in it and 1,2,4,8 here"):
-        TimesModel.load(folder).vocabulary.check([here])
+        Checkpoint.load(folder).vocabulary.check([here])
 
 
 class Trap:
@@ -240,18 +240,18 @@ def test_a_kernel_that_is_newer_than_the_training_leaves_the_others_in_the_task(
     for trained, expected in (([direct], [direct]), ([direct, grouped], [direct, grouped]),
                               ([kernel("llvm.gemm")], [direct, grouped])):
         vocabulary = Vocabulary.build(trained, [device])
-        checkpoint = TimesModel.of_translator(small_translator(vocabulary, 32), vocabulary, {}, {}, 0)
+        checkpoint = Checkpoint.of_translator(small_translator(vocabulary, 32), vocabulary, {}, {}, 0)
         assert list(checkpoint.task(problem, device).kernels) == expected
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_checkpoint_is_refused_in_one_line(
         name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    TimesModel.load(folder)
+    Checkpoint.load(folder)
     monkeypatch.chdir(folder)
     HOSTILE[name](folder)
     with pytest.raises(CheckpointError) as caught:
-        TimesModel.load(folder)
+        Checkpoint.load(folder)
     assert 10 < len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
     assert not (folder / "sprung").exists()
@@ -263,9 +263,9 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
     content[-100] ^= 1
     weights.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not the file"):
-        TimesModel.load(folder)
+        Checkpoint.load(folder)
     _json("seqtune.json", lambda found: found.pop("sha256"))(folder)
-    TimesModel.load(folder)  # older checkpoints have no digests
+    Checkpoint.load(folder)  # older checkpoints have no digests
 
 
 @pytest.mark.parametrize(("limit", "file"), [
@@ -273,7 +273,7 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
 def test_an_enormous_file_is_not_read(limit: int, file: str, folder: Path) -> None:
     os.truncate(folder / file, limit + 1)  # a sparse file
     with pytest.raises(CheckpointError, match=rf"{file} .*bytes"):
-        TimesModel.load(folder)
+        Checkpoint.load(folder)
 
 
 def test_a_prediction_in_a_new_process_imports_neither_torch_nor_pandas() -> None:

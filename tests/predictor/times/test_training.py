@@ -22,7 +22,7 @@ from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.times import training
 from seqtune.predictor.times.evaluation import evaluate_tasks
 from seqtune.predictor.times.examples import away_from, make_examples, make_teacher, vocabulary_of
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.translator import Source, Translator
 from seqtune.predictor.training.loop import Progress, schedule
 from tests.support.learning.short_training import DATA, QUICK, train
@@ -32,19 +32,19 @@ from tests.support.synthetic import Data
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 
-def _share(checkpoint: TimesModel, where: Data = DATA) -> float:
+def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
     outcomes = evaluate_tasks(measured_tasks(where, held_out=True), checkpoint)
     return math.exp(float(np.mean([outcome.log_shares["seqtune", 0] for outcome in outcomes])))
 
 
-def _weights(checkpoint: TimesModel) -> torch.Tensor:
+def _weights(checkpoint: Checkpoint) -> torch.Tensor:
     return torch.cat([tensor.flatten().float() for tensor in checkpoint.network.state_dict().values()])
 
 
 @pytest.mark.slow
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    untrained = TimesModel.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
+    untrained = Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
     reports: list[Progress] = []
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert torch.equal(_weights(first), _weights(second))
     assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
     first.save(tmp_path / "kept")
-    assert torch.equal(_weights(TimesModel.load(tmp_path / "kept")), _weights(first))
+    assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
 
 
 @pytest.mark.parametrize(("count", "measured"), [(41, 24), (20, 13)])

@@ -21,7 +21,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.times.examples import vocabulary_of
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays
 from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
@@ -39,8 +39,8 @@ RANKER = Ranker.of(TREES)
 VOCABULARY = vocabulary_of(TRAINING)
 
 
-def made(ranker: Ranker | None = RANKER) -> TimesModel:
-    return TimesModel.of_translator(small_translator(VOCABULARY, 32).eval(), VOCABULARY, ranker=ranker)
+def made(ranker: Ranker | None = RANKER) -> Checkpoint:
+    return Checkpoint.of_translator(small_translator(VOCABULARY, 32).eval(), VOCABULARY, ranker=ranker)
 
 
 def test_the_arrays_say_what_xgboost_says() -> None:
@@ -122,10 +122,10 @@ def a_device(request: pytest.FixtureRequest) -> Device:
 
 
 def test_a_saved_ranker_comes_back_and_orders_the_same(tmp_path: Path) -> None:
-    loaded = TimesModel.load(made().save(tmp_path / "with"))
+    loaded = Checkpoint.load(made().save(tmp_path / "with"))
     for measured in TEST:
         assert loaded.propose([measured.task], 5) == made().propose([measured.task], 5)
-    plain = TimesModel.load(made(None).save(tmp_path / "without"))
+    plain = Checkpoint.load(made(None).save(tmp_path / "without"))
     assert plain.ranker is None
     assert not (tmp_path / "without" / "trees.safetensors").exists()
 
@@ -158,7 +158,7 @@ def test_damaged_trees_are_refused_in_one_line(name: str, tmp_path: Path) -> Non
     folder = made().save(tmp_path / "toy")
     DAMAGE[name](folder / "trees.safetensors")
     with pytest.raises(CheckpointError) as caught:
-        TimesModel.load(folder)
+        Checkpoint.load(folder)
     assert 10 < len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
 

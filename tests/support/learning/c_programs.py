@@ -13,7 +13,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.compiled_predictor import STRICT, compiler
 from tests.support.learning.translators import small_translator
 
@@ -22,20 +22,20 @@ CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: cc is not found, and CC names none")
 
 
-def small_checkpoint(device: Device, judge: int = 32) -> TimesModel:
+def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
     """A checkpoint with random weights whose rows are not a multiple of four panels."""
     return _checkpoint([kernel(name) for name in table(device.backend)], device, judge)
 
 
-def library_checkpoint(library: Library, device: Device) -> TimesModel:
+def library_checkpoint(library: Library, device: Device) -> Checkpoint:
     """A checkpoint with random weights that knows the kernels of a declared library, which is in use."""
     return _checkpoint([kernel(name) for name in library.kernels], device, 32)
 
 
-def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> TimesModel:
+def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> Checkpoint:
     vocabulary = Vocabulary.build(families, [device])
     model = small_translator(vocabulary, 32, seed=5, layers=2, decoder_layers=1, hidden=48, judge=judge)
-    return TimesModel.of_translator(model, vocabulary)
+    return Checkpoint.of_translator(model, vocabulary)
 
 
 def run_program(source: Path, *options: str) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
-from seqtune.predictor.labels.predictors import Beam, LabelPredictions, ValueIndices, valid
+from seqtune.predictor.learning.choices.predictors import Beam, LabelPredictions, ValueIndices, valid
 from seqtune.predictor.sequence.beam import Allowed, NextWord
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.predictor.times.examples import held_out_problems
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.training import train_model
 from seqtune.predictor.training.loop import OnProgress
@@ -20,6 +20,6 @@ QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9,
 
 
 def train(dataset: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None) -> tuple[TimesModel, dict[str, Any]]:
+          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
     """Train on all training problems of a data set."""
     return train_model(measured_tasks(dataset, held_out=False), held_out_problems(dataset), options, on_progress)

@@ -11,7 +11,7 @@ import pytest
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.task import MeasuredTask
-from seqtune.predictor.times.model import TimesModel
+from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.times.options import TrainingOptions
 from seqtune.predictor.times.small.cross_validation import COUNTS, METHODS, cross_validate
 from seqtune.predictor.times.small.folds import FOLDS, folds_of
@@ -48,7 +48,7 @@ def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has
     assert not report["interrupted"]
     assert checkpoint.ranker is not None
     checkpoint.save(tmp_path / "checkpoint")
-    assert TimesModel.load(tmp_path / "checkpoint").metrics["cross_validation"] == validated
+    assert Checkpoint.load(tmp_path / "checkpoint").metrics["cross_validation"] == validated
 
 
 def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_folds(

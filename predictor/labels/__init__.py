@@ -1,1 +1,0 @@
-"""Models learned from labels: the configurations that another tuner chose."""

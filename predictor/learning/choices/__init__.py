@@ -1,0 +1,1 @@
+"""Learning from the configurations that another tuner chose."""
