@@ -62,10 +62,8 @@ class Queries:
         return len(self.problem)
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Problem, Device]] | Queries) -> Queries:
-        """The queries of (problem, device) pairs, the form of the beam search; Queries are returned as they are."""
-        if isinstance(pairs, Queries):
-            return pairs
+    def of(cls, pairs: Sequence[tuple[Problem, Device]]) -> Queries:
+        """The queries of (problem, device) pairs, the form of the beam search."""
         problems = {problem: index for index, problem in enumerate(dict.fromkeys(problem for problem, _ in pairs))}
         devices = {device: index for index, device in enumerate(dict.fromkeys(device for _, device in pairs))}
         return cls(DistinctProblems.of(list(problems)), tuple(devices),

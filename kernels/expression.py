@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -140,6 +140,17 @@ class Expression:
 
     def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
         return (Expression, (self.text,))
+
+
+def members_of(node: ast.expr) -> Sequence[ast.expr] | None:
+    """The values among which `in` looks: those of a list, or the keys of a table; None for anything else."""
+    match node:
+        case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
+            return nodes
+        case ast.Dict(keys=keys):
+            return [key for key in keys if key is not None]
+        case _:
+            return None
 
 
 def _parsed(text: str) -> ast.expr:

@@ -70,7 +70,7 @@ def _rules(kernel: Kernel) -> _Rules:
 
 
 class _Rules:
-    """What the rows of a kernel follow from; kernels that are alike but for their names share them.
+    """The parameters, constraints and derived quantities that decide a kernel's rows; kernels may share them.
 
     It is compared by what it says, and its hash is computed once.
     """

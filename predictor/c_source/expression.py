@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from seqtune.errors import ExpressionError
 from seqtune.kernels.arithmetic import LARGEST_POWER
-from seqtune.kernels.expression import SAFE_BOUND, Expression
+from seqtune.kernels.expression import SAFE_BOUND, Expression, members_of
 
 TEXT_LIMIT = 200_000  # characters of one expression in C; chained comparisons repeat their middle
 
@@ -223,13 +223,9 @@ class _Writer:
         return f"({first} {_SYMBOLS[type(op)]} {_SMALL.sub(_DIGITS, second)})"
 
     def _contained(self, left: ast.expr, right: ast.expr, wanted: bool) -> str:
-        match right:
-            case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
-                members: list[ast.expr] = nodes
-            case ast.Dict(keys=keys):
-                members = [key for key in keys if key is not None]
-            case _:
-                raise self._refusal("`in` without a list of values")
+        members = members_of(right)
+        if members is None:
+            raise self._refusal("`in` without a list of values")
         text = " || ".join(self._compared(left, ast.Eq(), member) for member in members) or "0"
         return f"({text})" if wanted else f"(!({text}))"
 

@@ -98,7 +98,7 @@ def c_file(model: Model, libraries: Sequence[str] = ()) -> CFile:
 
 
 def _answers(checkpoint: Checkpoint) -> str:
-    """What of a checkpoint answers in C, for readers."""
+    """The parts of a checkpoint that answer in C, as text for readers."""
     answers = "the translator" + (" and its judge" if checkpoint.size.judge else "")
     if checkpoint.ranker is not None:
         answers += ("; the boosted trees of the checkpoint are left out: it answers as `evaluate` does with the method "

@@ -46,7 +46,7 @@ def network_tables(size: Dimensions, tensors: Tensors, library: CLibrary, facts:
 
 
 def _fixed_words(weights: Weights, tensors: Tensors, library: CLibrary) -> None:
-    """What the decoder reads for a target word, and what scores it after a state."""
+    """Declare the tables with which the decoder reads a fixed target word and scores it after a state."""
     fixed, words = FixedWords(tensors, library.vocabulary), list(library.targets)
     weights.table("sq_read_rows", fixed.read[words])
     weights.table("sq_answer_rows", fixed.answers[words])
@@ -70,7 +70,7 @@ def _target_words(weights: Weights, tensors: Tensors, library: CLibrary) -> None
 
 
 def _resolved_words(weights: Weights, tensors: Tensors, size: Dimensions) -> None:
-    """What the quantities that words resolve add to their vectors, and what scores words after a state."""
+    """Declare the maps that add resolved quantities to the vectors of words and score words after a state."""
     scale = 1 / math.sqrt(size.width)
     weights.table("sq_quantity_rows", tensors["settled.quantity"].reshape(-1, size.width))
     weights.linear("sq_read_resolved", Linear.of(tensors, "settled.read"), keep=True)

@@ -1,1 +1,1 @@
-"""What a checkpoint that has learned another tuner's choices has beside its translator."""
+"""Learned choices: the parts of a checkpoint, beside its translator, that come from another tuner's choices."""

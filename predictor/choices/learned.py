@@ -1,4 +1,4 @@
-"""LearnedChoices: what a checkpoint that has learned another tuner's choices has beside its translator."""
+"""LearnedChoices: the parts of a checkpoint, beside its translator, that come from another tuner's choices."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.arithmetic import LARGEST_POWER
-from seqtune.kernels.expression import Expression
+from seqtune.kernels.expression import Expression, members_of
 from seqtune.kernels.kernel import Kernel
 
 from .program_text import LARGEST
@@ -230,13 +230,7 @@ class ProgramWriter:
         return self._written(operation, "whole", first, second, is_truth=True)
 
     def _contained(self, value: Value, listed: ast.expr, wanted: bool) -> Value:
-        match listed:
-            case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
-                members: Sequence[ast.expr] = nodes
-            case ast.Dict(keys=keys):
-                members = [key for key in keys if key is not None]
-            case _:
-                raise Unwritable
+        members = members_of(listed)
         if not members:
             raise Unwritable
         result = self._boolean(False, [self._equal(value, self.value(member)) for member in members])

@@ -20,7 +20,7 @@ from seqtune.kernels.devices.device import CAPABILITIES, Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operation
-from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem import Problem, names_of
 from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
 
 SourceList = Literal["facts", "ratios"]
@@ -50,7 +50,7 @@ def own_facts(type_name: str) -> Mapping[str, Expression]:
 @lru_cache(maxsize=256)
 def own_values(problem: Problem, device: Device) -> Mapping[str, Value]:
     """The values of the facts of an operation's own sentence by name, in order; empty if it has none."""
-    names: dict[str, Any] = {**problem.names(), **device_names(device)}
+    names: dict[str, Any] = {**names_of(problem, device), **_rates(device)}
     values: dict[str, Value] = {}
     for name, expression in own_facts(problem.type).items():
         known = all(names.get(used) is not None for used in expression.names)
@@ -67,7 +67,11 @@ def own_positions(type_name: str) -> NDArray[np.int64] | None:
 
 def device_names(device: Device) -> Mapping[str, Any]:
     """The facts of a device that an operation's own sentence can name."""
-    return {**device.names(), "peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
+    return {**device.names(), **_rates(device)}
+
+
+def _rates(device: Device) -> Mapping[str, float]:
+    return {"peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
 
 
 def listed_facts(device: Device, listed: SourceList) -> Facts:

@@ -7,13 +7,13 @@ space is enumerated: choices are hardly ever outside of it, and prediction exclu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqtune.data.labels import Labels, SolverTimings
 
@@ -22,20 +22,19 @@ from ...sequence.vocabulary import BEGIN, Vocabulary, Words
 from ...times.translator import Choices, Source, Translator
 from .options import ChoiceOptions
 
-Net_contra = TypeVar("Net_contra", bound=nn.Module, contravariant=True)
 Rows = NDArray[np.int64]
 
 
-class ExampleSet(Protocol[Net_contra]):
+class ExampleSet(Protocol):
     """Training examples of one kind."""
 
     def __len__(self) -> int: ...
 
-    def loss(self, model: Net_contra, rows: Rows, options: ChoiceOptions) -> Tensor:
+    def loss(self, model: Translator, rows: Rows, options: ChoiceOptions) -> Tensor:
         """The mean loss in nats of the examples with these row numbers."""
         ...
 
-    def validation_sums(self, model: Net_contra, rows: Rows) -> tuple[float, float, int]:
+    def validation_sums(self, model: Translator, rows: Rows) -> tuple[float, float, int]:
         """Sums over the examples with these row numbers: nats, right predictions, all predictions."""
         ...
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,6 @@ from ...training.loop import Batch, Course, OnProgress, Validation, fit
 from ...training.state import OUTSIDE, TrainingState, describe
 from .examples import ChoiceExamples, ExampleSet, Rows, SolverTimingExamples
 from .options import ChoiceOptions
-
-Net = TypeVar("Net", bound=nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +90,11 @@ def train_network(labels: Mapping[str, Labels], timings: SolverTimings | None = 
     return ChoiceTrainingResult(state.kept.eval(), vocabulary, report)
 
 
-def fit_examples(model: Net, examples: Mapping[str, ExampleSet[Net]], validation: Mapping[str, ExampleSet[Net]],
-                 timing_examples: ExampleSet[Net] | None, options: ChoiceOptions, fingerprint: str = "",
+def fit_examples(model: Translator, examples: Mapping[str, ExampleSet], validation: Mapping[str, ExampleSet],
+                 timing_examples: ExampleSet | None, options: ChoiceOptions, fingerprint: str = "",
                  on_progress: OnProgress | None = None,
-                 say: Callable[[str], None] = lambda step: None) -> TrainingState[Net]:
-    """Train any model on examples by kernel, and score it on the validation examples after every epoch.
+                 say: Callable[[str], None] = lambda step: None) -> TrainingState[Translator]:
+    """Train a translator on examples by kernel, and score it on the validation examples after every epoch.
 
     Without validation examples the averaged weights of the last epoch are kept.
     """
@@ -105,18 +103,18 @@ def fit_examples(model: Net, examples: Mapping[str, ExampleSet[Net]], validation
     return fit(model, course, options, fingerprint, on_progress, say)
 
 
-def _batches(examples: Mapping[str, ExampleSet[Net]], timing_examples: ExampleSet[Net] | None, options: ChoiceOptions,
-             generator: np.random.Generator) -> list[Batch[Net]]:
+def _batches(examples: Mapping[str, ExampleSet], timing_examples: ExampleSet | None, options: ChoiceOptions,
+             generator: np.random.Generator) -> list[Batch[Translator]]:
     """The batches of an epoch. Kernels with few labels get more than their share."""
 
-    def batch(example_set: ExampleSet[Net], rows: Rows) -> Batch[Net]:
-        def loss(model: Net, part: slice) -> Tensor:
+    def batch(example_set: ExampleSet, rows: Rows) -> Batch[Translator]:
+        def loss(model: Translator, part: slice) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
                 return example_set.loss(model, rows[part], options)
 
         return Batch(loss, len(rows), example_set is not timing_examples)
 
-    batches: list[Batch[Net]] = []
+    batches: list[Batch[Translator]] = []
     counts = labels_per_epoch([len(example_set) for example_set in examples.values()], options.even, options.most)
     for example_set, count in zip(examples.values(), counts, strict=True):
         rounds = math.ceil(count / len(example_set))
@@ -144,7 +142,7 @@ def labels_per_epoch(sizes: Sequence[int], even: float, most: float) -> list[int
 
 
 @torch.inference_mode()
-def _validate(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Validation:
+def _validate(model: Translator, validation: Mapping[str, ExampleSet]) -> Validation:
     """The loss in nats per value (`validation`) and the share of right values, as means over kernels."""
     model.eval()
     means = []

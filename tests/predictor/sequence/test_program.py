@@ -12,13 +12,12 @@ from seqtune.errors import SeqtuneError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.program import KernelProgram, types_of
 from seqtune.predictor.sequence.program_text import LARGEST
 from tests.support.devices import DEVICES
+from tests.support.random_problems import some_problems
 
 VALUES = {"few": (1, 2, 3, 5, 8), "below": (-7, -1, 0, 4, 9), "size": (16, 100, 999), "order": ("rows", "columns", "")}
 NAMES = {"w": 14, "h": 57, "zero": 0, "rate": 2.5, "layout": "NCHW", "dtype": "fp32", "odd": "something"}
@@ -109,7 +108,7 @@ def test_all_kernels_have_programs_for_their_quantities() -> None:
                *(find_solver(name).kernel for name in SOLVERS)]
     for family in shipped:
         wanted = tuple(name for name, _ in family.derived)
-        for problem in problems(family.operation):
+        for problem in some_problems(family.operation, 4, 9):
             for device in DEVICES.values():
                 try:
                     space = SearchSpace(family, problem, device)
@@ -130,15 +129,3 @@ def test_all_kernels_have_programs_for_their_quantities() -> None:
                     np.testing.assert_array_equal(numbers, columns[name].astype(np.float64), f"{family.name} {name}")
                 compared += math.prod(values.shape)
     assert compared > 100_000
-
-
-def problems(operation: str) -> list[Problem]:
-    if operation != "convnd":
-        try:
-            return sample_problems(operation, 4, 9)
-        except SeqtuneError:
-            return []
-    features = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
-    return [Problem.make("convnd", direction=direction, **{name: problem[name] for name in features})
-            for problem in sample_problems("conv2d", 4, 9)
-            for direction in ("forward", "backward_data", "backward_weights")]

@@ -14,8 +14,6 @@ from seqtune.kernels.enumeration import enumerate_rows
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.row_index import PrefixBorders
 from seqtune.kernels.space import SearchSpace
@@ -24,6 +22,7 @@ from seqtune.kernels.spaces.skeleton import valid_rows
 from seqtune.predictor.sequence import space_program as module
 from seqtune.predictor.sequence.space_program import SpaceProgram, program_rows, space_program
 from tests.support.devices import DEVICES
+from tests.support.random_problems import some_problems
 
 PARAMETERS = (Parameter("a", (1, 2, 3, 4, 6)), Parameter("b", ("rows", "columns")), Parameter("c", (0, 1, 2, 5, 7)),
               Parameter("d", (8,)), Parameter("e", (1, 2, 4, 8, 16, 32)))
@@ -85,7 +84,7 @@ def test_the_rows_of_all_kernels_are_those_of_the_enumeration() -> None:
         return found
 
     for family in shipped:
-        for problem in problems(family.operation):
+        for problem in some_problems(family.operation, 5, 31):  # no other test asks for them: their rows are not known
             for device in DEVICES.values():
                 try:
                     SearchSpace(family, problem, device, find)
@@ -94,18 +93,6 @@ def test_the_rows_of_all_kernels_are_those_of_the_enumeration() -> None:
     assert len(sizes) >= 50
     assert 0 in sizes
 
-
-def problems(operation: str) -> list[Problem]:
-    """A few random problems that no other test has asked for, so that their rows are not known."""
-    if operation != "convnd":
-        try:
-            return sample_problems(operation, 4, 31)
-        except SeqtuneError:
-            return []
-    features = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
-    return [Problem.make("convnd", direction=direction, **{name: problem[name] for name in features})
-            for problem in sample_problems("conv2d", 5, 31)
-            for direction in ("forward", "backward_data", "backward_weights")]
 
 
 @pytest.mark.parametrize("text", ["a ** c < 9", "b", "n // c % 1.5 < 2", "a // rate > 1"])
