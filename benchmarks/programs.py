@@ -44,6 +44,8 @@ PROGRAMS: Mapping[str, Program] = {
     "locked": _one_page("benchmarks.prediction.locked", "evaluate the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
+    "mixture": _one_page("benchmarks.prediction.mixture", "compare the mixture with each of its experts alone",
+                         "mixture"),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper"),
 

@@ -1,8 +1,8 @@
 """Proposing: the stages that lead from a task to its candidates. All of them compute on NumPy arrays.
 
-1. The beam search proposes configurations with log-probabilities.
-2. The ranker's trees predict the slowness of each, log(time / best time), and so does the translator's judge. The
-   mean of both counts.
+1. The beam search proposes configurations with log-probabilities; the mixture's other experts add theirs.
+2. The ranker's trees predict the slowness of each, log(time / best time), and so do the translator's judge and the
+   mixture's other experts. Their weighted mean counts (see `mixture.mixture`).
 3. Evidence of the device, such as a journal's measurements, corrects the slownesses.
 4. The proposals are ordered: a slowness of TAU makes a configuration e times less probable.
 5. An estimator gives each candidate its confidence: an expected share of the best speed, with an interval.
@@ -22,6 +22,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from .candidate import Candidate, Confidence
+from .mixture.mixture import UNLEARNED, Candidates, Mixture
 from .sequence.beam import WIDTH, NextWord, search_numbers_many
 from .trees.ranker import PROPOSALS, TAU, Ranker
 
@@ -95,6 +96,7 @@ class Proposer:
     evidence: Evidence | None = None
     estimator: ConfidenceEstimator | None = None
     judge: ConfigurationJudge | None = None
+    mixture: Mixture = UNLEARNED
 
     def proposals(self, task: Task, count: int) -> Proposals:
         """At least `count` proposals in order, if the task has as many configurations: the stages 1 to 4."""
@@ -103,22 +105,36 @@ class Proposer:
     def proposals_of(self, tasks: Sequence[Task], count: int) -> list[Proposals]:
         """The proposals of several tasks, whose beams are searched together; no number depends on the other tasks."""
         width = max(WIDTH if self.ranker is None and self.judge is None else PROPOSALS, count)
-        searched = search_numbers_many(self.words, tasks, width, width)
+        return [self._ordered(candidates) for candidates in self.consulted(tasks, width)]
+
+    def consulted(self, tasks: Sequence[Task], width: int) -> list[Candidates]:
+        """The candidates of several tasks with the experts' opinions: those of a beam of this width and further ones.
+        """
+        joined = [self.mixture.joined(task, *beam) for task, beam
+                  in zip(tasks, search_numbers_many(self.words, tasks, width, width), strict=True)]
         expected: Sequence[NDArray[np.float32] | None] = (
             [None] * len(tasks) if self.ranker is None
-            else self.ranker.members_of(tasks, [numbers for numbers, _ in searched]))
-        return [self._ordered(task, numbers, log_probabilities, slowness)
-                for task, (numbers, log_probabilities), slowness in zip(tasks, searched, expected, strict=True)]
+            else self.ranker.members_of(tasks, [candidates.numbers for candidates in joined]))
+        return [self._judged(replace(candidates, members=None if members is None else members.astype(np.float64)))
+                for candidates, members in zip(joined, expected, strict=True)]
 
-    def _ordered(self, task: Task, numbers: Numbers, log_probabilities: Floats,
-                 expected: NDArray[np.float32] | None) -> Proposals:
-        """The stages 2 to 4; `expected` are the slownesses that the ranker's members predict, (proposal, member)."""
-        members = None if expected is None else expected.astype(np.float64)
-        slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
-        if self.judge is not None and len(numbers):
-            judge = self.judge.slowness(task, numbers).astype(np.float64)
-            slowness, members = combined_slowness(slowness, members, judge)
-        proposals = Proposals(task, numbers, log_probabilities, slowness, members)
+    def asked(self, candidates: Candidates) -> Candidates:
+        """The candidates with the opinions of trees and judge."""
+        if self.ranker is not None:
+            members = self.ranker.members(candidates.task, candidates.numbers)
+            candidates = replace(candidates, members=members.astype(np.float64))
+        return self._judged(candidates)
+
+    def _judged(self, candidates: Candidates) -> Candidates:
+        if self.judge is None or not len(candidates.numbers):
+            return candidates
+        return replace(candidates, judge=self.judge.slowness(candidates.task, candidates.numbers).astype(np.float64))
+
+    def _ordered(self, candidates: Candidates) -> Proposals:
+        """The stages 2 to 4."""
+        mixed = self.mixture.mixed(candidates)
+        proposals = Proposals(candidates.task, candidates.numbers, mixed.log_probabilities, mixed.slowness,
+                              mixed.members)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
     def candidates(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -131,16 +147,3 @@ class Proposer:
         first = zip(proposals.numbers.tolist()[:count], proposals.log_probabilities.tolist(), strict=False)
         return [Candidate(proposals.task[number], log_probability, None if confidences is None else confidences[index])
                 for index, (number, log_probability) in enumerate(first)]
-
-
-def combined_slowness(trees: Floats, members: Floats | None, judge: Floats) -> tuple[Floats, Floats]:
-    """The mean of the trees' slowness (proposal,) and the judge's, and the members of both (proposal, member).
-
-    The judge's estimates are shifted to the mean of the trees'. If a slowness of the trees is unknown, the judge's
-    count alone, shifted so that the least is 0.
-    """
-    if members is None or np.isnan(trees).any():
-        shifted = judge - judge.min()
-        return shifted, shifted[:, None]
-    shifted = judge - judge.mean() + trees.mean()
-    return (trees + shifted) / 2, np.column_stack([members, shifted])

@@ -56,7 +56,7 @@ def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Pr
 def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
     """Train without the group and evaluate it in every setting; return the rows and the reports of the trainings."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.times.baselines import Default
+    from seqtune.predictor.mixture.experts import Default
 
     held_out = measured_tasks(split.own, held_out=True)
     predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)

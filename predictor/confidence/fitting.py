@@ -21,10 +21,11 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from ..device_identity import identity
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
-from .model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+from .model import ConfidenceModel, RegretModel, fit_regret, signals_of
 
 if TYPE_CHECKING:
     from ..proposing import Proposals

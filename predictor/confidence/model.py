@@ -24,6 +24,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.task import Floats
 
 from ..candidate import Confidence
+from ..device_identity import LONGEST_IDENTITY, identity
 from ..trees.ranker import TAU
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that fac
 LARGEST_FACTOR = 1e4
 ROUNDS = 4  # in which scales and coefficients are fitted in turns; they change by less than 1 % after that
 RIDGE = 0.02  # of the coefficients, relative to the signals' mean squares
-LONGEST_IDENTITY = 1000  # characters
 MOST_DEVICES = 100_000
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
@@ -115,12 +115,6 @@ class ConfidenceModel(BaseModel):
 @lru_cache(maxsize=64)
 def _array(quantiles: tuple[float, ...]) -> Floats:
     return np.array(quantiles)
-
-
-@lru_cache(maxsize=256)
-def identity(device: Device) -> str:
-    """The device and the machine that it is on, as text."""
-    return f"{device.key} {device.fingerprint}"[:LONGEST_IDENTITY]
 
 
 def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floats | None = None) -> Floats:

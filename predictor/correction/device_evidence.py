@@ -122,6 +122,8 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
 
+    from ..times.model import Checkpoint
+
     versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
     digest = hashlib.sha256(content.encode())
@@ -130,6 +132,10 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             digest.update(name.encode() + forest.value.tobytes())
     for name, array in sorted(predictor.state.items()):
         if name.startswith("judge."):  # no training changes the other tensors alone
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    if isinstance(predictor, Checkpoint) and predictor.mixture.about is not None:
+        digest.update(predictor.mixture.about.model_dump_json().encode())
+        for name, array in predictor.mixture.winners.arrays().items():
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
 

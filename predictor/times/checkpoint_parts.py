@@ -15,6 +15,7 @@ import numpy as np
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
+from ..mixture.mixture import UNLEARNED
 from ..model import Predictor
 from ..trees.ranker import Ranker
 
@@ -70,4 +71,4 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
 
 def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
     former = None if checkpoint.former is None else _without_trees(checkpoint.former)
-    return replace(checkpoint, ranker=None, former=former)
+    return replace(checkpoint, ranker=None, former=former, mixture=UNLEARNED)

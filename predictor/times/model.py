@@ -1,10 +1,11 @@
 """Checkpoint: a trained translator with its vocabulary and its trees, stored in a folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
-provenance, metrics) and, if there is a ranker, trees.safetensors. A translator that has learned another tuner's choices
-has weights in 16 bits, tables of MIOpen's solvers, a filter of the problems that it has learned from and, in
-trees.zlib, trees that choose values. A retrained checkpoint answers for some devices only;
-the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained one as well.
+provenance, metrics) and, if there is a ranker, trees.safetensors; if there is a learned mixture, mixture.safetensors. A
+translator that has learned another tuner's choices has weights in 16 bits, tables of MIOpen's solvers, a filter of the
+problems that it has learned from and, in trees.zlib, trees that choose values. A retrained checkpoint answers for some
+devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained
+one as well.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
 """
@@ -34,7 +35,8 @@ from ..candidate import Candidate
 from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from ..choices.about import ChoicesAbout
 from ..confidence.model import ConfidenceModel
-from ..proposing import ConfidenceEstimator, Evidence, Proposer, combined_slowness
+from ..mixture.mixture import UNLEARNED, Candidates, Mixture, MixtureFields
+from ..proposing import ConfidenceEstimator, Evidence, Proposer
 from ..sequence import beam
 from ..sequence.beam import NextWord
 from ..sequence.space_program import program_rows
@@ -59,6 +61,7 @@ class _About(About):
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
     confidence: ConfidenceModel | None = None
+    mixture: MixtureFields | None = None  # None: the fixed mean of trees and judge
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
@@ -89,6 +92,7 @@ class Checkpoint:
     former: Checkpoint | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
     choices: LearnedChoices | None = None  # None: it was trained on measured times
+    mixture: Mixture = UNLEARNED
 
     @classmethod
     def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
@@ -127,8 +131,10 @@ class Checkpoint:
             raise CheckpointError(f"{folder.path} has a former checkpoint, too; seqtune writes {MOST_LAYERS} layers at "
                                   "most")
         former = cls._read(folder.path / FORMER, layers - 1) if about.retrained_for else None
+        mixture = UNLEARNED if about.mixture is None else Mixture.read(
+            folder.path / "mixture.safetensors", about.mixture, about.kernels)
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.confidence, former, frozenset(about.retrained_for), choices)
+                   about.confidence, former, frozenset(about.retrained_for), choices, mixture)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -139,7 +145,8 @@ class Checkpoint:
         confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
-                       confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed,
+                       confidence=confidence, mixture=self.mixture.about,
+                       tree_features="ratios" if self.ranker is None else self.ranker.listed,
                        retrained_for=tuple(sorted(self.retrained_for)),
                        choices=None if self.choices is None else self.choices.about())
         tensors: dict[str, NDArray[Any]] = dict(self.state)
@@ -153,6 +160,8 @@ class Checkpoint:
                 self.choices.trees.write(fresh)
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
+            if self.mixture.is_learned:
+                (fresh / "mixture.safetensors").write_bytes(save_arrays(self.mixture.winners.arrays()))
             if self.former is not None:
                 self.former.save(fresh / FORMER)
         return Path(path)
@@ -278,19 +287,17 @@ class Checkpoint:
         return Translator.of_arrays(self.size, self.state)
 
     def expected(self, task: Task, numbers: Numbers) -> Floats:
-        """The slowness log(time / best) of configurations by the ranker and the judge together, (configuration,).
+        """The slowness log(time / best) of configurations by the mixture's experts together, (configuration,).
 
-        It is NaN for kernels without trees if there is no judge. The judge knows the slowness up to a constant, so the
-        mean of the result is the ranker's, or, if some kernels lack trees, the least is 0.
+        It is NaN for kernels without trees if no other expert knows them. The judge knows the slowness up to a
+        constant, so its mean is the ranker's, or, if some kernels lack trees, the least is 0.
         """
-        trees = np.full(len(numbers), np.nan) if self.ranker is None else self.ranker.slowness(task, numbers)
-        if self.judge is None or not len(numbers):
-            return trees
-        return combined_slowness(trees, trees[:, None], self.judge.slowness(task, numbers).astype(np.float64))[0]
+        candidates = Candidates(task, numbers, np.zeros(len(numbers)), self.mixture.neighbours(task))
+        return self.mixture.mixed(self.proposer().asked(candidates)).slowness
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
-        return Proposer(self.next_word(), self.ranker, evidence, self.estimator, self.judge)
+        return Proposer(self.next_word(), self.ranker, evidence, self.estimator, self.judge, self.mixture)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.

@@ -25,6 +25,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
 from ..confidence.fitting import fit_confidence, observe_proposed
+from ..mixture.fitting import table_of_winners, weighted_mixture
+from ..mixture.mixture import Mixture
 from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation
@@ -79,8 +81,11 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     }
     provenance = {"trained_on": about, "options": describe(options)}
     checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    if teacher is not None:
+        checkpoint = replace(checkpoint, mixture=Mixture.learned(table_of_winners(fitting, teacher)))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
+        checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
     unseen: Sequence[MeasuredTask] = validation
     try:
         if options.refit and validation and not state.interrupted and not options.end_now:
@@ -90,7 +95,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
                         until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
-            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher))
+            checkpoint = _with_teacher(replace(checkpoint, state=again.kept.arrays()), training, teacher)
             unseen = []
         if teacher is not None and not state.interrupted:
             checkpoint = _completed(checkpoint, training, unseen, options)
@@ -150,8 +155,16 @@ def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen:
     if options.confidence:
         known = observe_proposed(checkpoint.proposer().proposals, unseen)
         estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed, known=known)
-    ranker = _ranker(make_teacher(training, options)) if unseen else checkpoint.ranker
-    return replace(checkpoint, estimator=estimator, ranker=ranker)
+    checkpoint = replace(checkpoint, estimator=estimator)
+    return _with_teacher(checkpoint, training, make_teacher(training, options)) if unseen else checkpoint
+
+
+def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teacher: Trees | None) -> Checkpoint:
+    """The checkpoint with trees and winners of all training tasks; the mixture keeps its weights."""
+    if teacher is None:
+        return replace(checkpoint, ranker=None)
+    mixture = replace(checkpoint.mixture, winners=table_of_winners(training, teacher))
+    return replace(checkpoint, ranker=_ranker(teacher), mixture=mixture)
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],

@@ -28,6 +28,8 @@ from seqtune.kernels.task import MeasuredTask
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ...confidence.model import ConfidenceModel
+from ...mixture.fitting import table_of_winners
+from ...mixture.mixture import UNLEARNED, Mixture
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import OnProgress
 from ...training.state import describe
@@ -134,7 +136,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
         estimator = estimator.with_devices(measured.device for measured in fresh)
     after = replace(Checkpoint.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
-                    former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
+                    mixture=_mixture(start, selection, teacher), former=former,
+                    retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
     seconds = time.monotonic() - began
     alone = None
@@ -164,6 +167,13 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     provenance: dict[str, Any] = {**start.provenance, "retrained_on": {
         "devices": content["new_devices"], "problems": content["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=content), report
+
+
+def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> Mixture:
+    """The mixture of a checkpoint with the winners of the selected tasks; the fixed mean stays what it is."""
+    if not start.mixture.is_learned or teacher is None:
+        return UNLEARNED
+    return replace(start.mixture, winners=table_of_winners(selection.fresh, teacher, selection.old))
 
 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:

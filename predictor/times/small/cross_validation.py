@@ -19,6 +19,8 @@ from seqtune.errors import FormatError, SeqtuneError, json_fault
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.task import MeasuredTask
 
+from ...mixture.fitting import Observed, fit_weights, observe
+from ...mixture.weights import Weights
 from ...say import Say, silent
 from ...training.state import OUTSIDE, describe
 from ...training.unfinished import CROSS_VALIDATION
@@ -34,10 +36,41 @@ LARGEST_FILE = 50_000_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """A problem that was left out: the outcome of every method, and the opinions of the mixture's experts."""
+
+    outcome: Outcome
+    observed: Observed | None  # None if there were fewer than two candidates
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as a JSON object."""
+        return {"outcome": self.outcome.to_json(),
+                "observed": None if self.observed is None else self.observed.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Answer:
+        """The inverse of `to_json`. Raises FormatError, KeyError or TypeError."""
+        observed = content["observed"]
+        return cls(Outcome.from_json(content["outcome"]), None if observed is None else Observed.from_json(observed))
+
+    def weighted(self, weights: Weights) -> Outcome:
+        """The outcome with other weights of the mixture."""
+        if self.observed is None:
+            return self.outcome
+        shares = {(method, count): self.observed.best_of(max(1, count), weights) if method == OURS else share
+                  for (method, count), share in self.outcome.log_shares.items()}
+        return replace(self.outcome, log_shares=shares)
+
+
+@dataclass(frozen=True, slots=True)
 class CrossValidation:
-    """The outcomes on the problems of the folds that were finished."""
+    """The outcomes on the problems of the folds that were finished, and the mixture's weights that all of them give.
+
+    The checkpoint's own outcomes in a fold are those with the weights that the other folds give.
+    """
 
     outcomes: Sequence[Outcome]
+    weights: Weights
     folds: int  # finished
     planned: int
     near: bool  # whether some fitted problems were near held-out ones, since there were too few others
@@ -75,7 +108,7 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
     try:
         for number in range(len(finished), len(folds) if not options.end_now else 0):
             say(f"cross-validation: fold {number + 1} of {len(folds)}")
-            finished.append(_outcomes(folds[number], options, methods, counts))
+            finished.append(_answers(folds[number], options, methods, counts))
             if options.state is not None:
                 _write(options.state, fingerprint, finished)
     except KeyboardInterrupt:
@@ -84,17 +117,26 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
             raise
     if not finished:
         return None
-    return CrossValidation([outcome for outcomes in finished for outcome in outcomes], len(finished), len(folds),
-                           any(fold.near for fold in folds))
+    outcomes: list[Outcome] = []
+    for number, fold in enumerate(finished):
+        weights = _weights([*finished[:number], *finished[number + 1:]])
+        outcomes += [answer.weighted(weights) for answer in fold]
+    return CrossValidation(outcomes, _weights(finished), len(finished), len(folds), any(fold.near for fold in folds))
 
 
-def _outcomes(fold: Fold, options: TrainingOptions, methods: Sequence[str], counts: Sequence[int]) -> list[Outcome]:
+def _weights(folds: Sequence[Sequence[Answer]]) -> Weights:
+    return fit_weights([answer.observed for fold in folds for answer in fold if answer.observed is not None])
+
+
+def _answers(fold: Fold, options: TrainingOptions, methods: Sequence[str], counts: Sequence[int]) -> list[Answer]:
     checkpoint, report = train_model(fold.fitting, [], replace(options, confidence=False, state=None))
     if report["interrupted"]:
         raise KeyboardInterrupt
     known = [measured for measured in fold.held_out if not checkpoint.vocabulary.differences(measured.task.kernels)]
     predictors = fitted(fold.fitting, checkpoint, methods, options=replace(options.trees, threads=options.threads))
-    return replayed(known, predictors, methods, counts)
+    proposer = checkpoint.proposer()
+    return [Answer(outcome, observe(proposer, measured)) for measured, outcome
+            in zip(known, replayed(known, predictors, methods, counts), strict=True)]
 
 
 def _fingerprint(folds: Sequence[Fold], options: TrainingOptions, methods: Sequence[str],
@@ -116,8 +158,8 @@ def _identity(measured: MeasuredTask) -> bytes:
     return f"{measured.problem.key}|{measured.device.key}|{kernels}|".encode() + measured.seconds.tobytes()
 
 
-def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Outcome]]) -> None:
-    content = {"fingerprint": fingerprint, "folds": [[outcome.to_json() for outcome in fold] for fold in finished]}
+def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Answer]]) -> None:
+    content = {"fingerprint": fingerprint, "folds": [[answer.to_json() for answer in fold] for fold in finished]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -125,7 +167,7 @@ def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Outcome]]
     write_whole(folder / CROSS_VALIDATION, json.dumps(content))
 
 
-def _finished(folder: Path | None, fingerprint: str) -> list[list[Outcome]]:
+def _finished(folder: Path | None, fingerprint: str) -> list[list[Answer]]:
     """The finished folds that a folder of states keeps; none if they are of another training. Raises FormatError."""
     if folder is None or not (folder / CROSS_VALIDATION).is_file():
         return []
@@ -134,7 +176,7 @@ def _finished(folder: Path | None, fingerprint: str) -> list[list[Outcome]]:
         content = json.loads(read_bounded(path, LARGEST_FILE))
         if content["fingerprint"] != fingerprint:
             return []
-        return [[Outcome.from_json(outcome) for outcome in fold] for fold in content["folds"]]
+        return [[Answer.from_json(answer) for answer in fold] for fold in content["folds"]]
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path} is not JSON: {json_fault(error)}; remove it") from None
     except (KeyError, TypeError) as error:

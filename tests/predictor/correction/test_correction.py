@@ -14,7 +14,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.correction.correction import Correction
-from seqtune.predictor.correction.observations import MAX_ROWS, observe, spread_rows
+from seqtune.predictor.correction.observations import MAX_ROWS, observe
+from seqtune.predictor.mixture.winners import spread_rows
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker

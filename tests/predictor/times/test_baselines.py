@@ -9,15 +9,10 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.times.baselines import (
-    BASELINES,
-    Fixed,
-    Nearest,
-    TreesMethod,
-    nearest_row,
-    nearest_valid,
-    random_log_share,
-)
+from seqtune.predictor.mixture.experts import Fixed, Nearest, nearest_valid
+from seqtune.predictor.mixture.portfolio import nearest_row, portfolios
+from seqtune.predictor.mixture.winners import Winners
+from seqtune.predictor.times.baselines import BASELINES, TreesMethod, random_log_share
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.synthetic import data, registered, seconds
 
@@ -64,7 +59,8 @@ def test_trees_fitted_twice_propose_the_same() -> None:
 def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:
     known = [measured for measured in measured_tasks(data(5, held_out=5, sampled=1), held_out=True)
              if measured.device.name == "fake:wide"]
-    found = Fixed(known, Trees(known, TreesOptions(rounds=5, models=1, threads=1))).propose([known[0].task], 1)
+    trees = Trees(known, TreesOptions(rounds=5, models=1, threads=1))
+    found = Fixed(Winners.of(portfolios(known, trees))).propose([known[0].task], 1)
     first = found[0][0].configuration
     configurations = {space[row].key: dict(space[row].settings)
                       for measured in known for space in measured.task.spaces for row in range(len(space))}
@@ -98,4 +94,4 @@ def test_the_teacher_keeps_what_was_measured_and_fills_the_rest_nearly_right() -
 
 def test_a_problem_of_an_unknown_device_gets_the_default() -> None:
     measured = TEST[0]
-    assert Nearest([]).propose([measured.task], 3) == [[Candidate(measured.task.default)]]
+    assert Nearest(Winners()).propose([measured.task], 3) == [[Candidate(measured.task.default)]]

@@ -7,7 +7,6 @@ import torch
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.proposing import combined_slowness
 from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.times.judge import list_loss
@@ -104,18 +103,6 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
         wanted = model.slowness(states, source.mask, model.target(source.quantities),
                                 Listed(torch.from_numpy(words), torch.from_numpy(resolved)[None]))[0]
     np.testing.assert_allclose(checkpoint.judge.slowness(task, numbers), wanted.numpy(), atol=2e-5)
-
-
-def test_trees_and_judge_count_equally_whatever_constant_the_judge_adds() -> None:
-    slowness, members = combined_slowness(
-        np.array([0.0, 0.2]), np.array([[0.0, 0.0], [0.1, 0.3]]), np.array([7.4, 7.0]))
-    np.testing.assert_allclose(slowness, [0.15, 0.05])
-    assert members.shape == (2, 3)
-
-
-def test_the_judge_alone_calls_its_first_the_best() -> None:
-    slowness, _ = combined_slowness(np.full(2, np.nan), None, np.array([7.4, 7.0]))
-    np.testing.assert_allclose(slowness, [0.4, 0.0])
 
 
 def test_a_failure_is_very_slow_in_a_landscape_but_not_infinitely() -> None:

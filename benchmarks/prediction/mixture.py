@@ -1,0 +1,209 @@
+"""The mixture against each of its experts alone: `python -m benchmarks mixture --out docs`.
+
+Three settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, drawn
+from the training part of the shipped data, each of one kernel on one device, on which small checkpoints are trained;
+and machines that a training never saw. Every expert is asked alone on the same problems. Finished steps are kept in
+the folder --work, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.common.evaluation import BEST_OF, COUNTS, by_columns, merged_devices, share_cells
+from benchmarks.common.finished import Finished, checksum
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
+from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.report import Row, markdown, today
+from seqtune.data.formats.dataset_file import read_dataset
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+    from seqtune.kernels.task import MeasuredTask
+    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.times.shares import Outcome
+
+METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
+EXPERTS = ("transformer", "trees", "nearest", "fixed", "default")
+HELD_OUT = "held-out cases"
+SIZES = (6, 12, 30)  # problems of a library
+LIBRARIES = 4  # pairs of a kernel and a device, those with the most problems but of different kernels
+CONFIGURATIONS = 40  # measured of each problem of a library
+EVALUATED = 40  # other problems of a library's kernel and device
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    import platformdirs
+
+    parser = OneLineParser(__doc__)
+    add_out(parser)
+    parser.add_argument("--checkpoint", default="default", help="of the held-out cases")
+    parser.add_argument("--sizes", type=positive, nargs="*", default=SIZES, help="problems of a library")
+    parser.add_argument("--leave", nargs="*", default=[], help="machines to leave out of a training")
+    parser.add_argument("--epochs", type=positive, default=30, help="of the trainings without a machine")
+    parser.add_argument("--extra", type=int, default=3000, help="problems that a teacher labels in these trainings")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--work", type=Path, help="folder of finished steps [default: in the user's cache folder]")
+    given = parser.parse_args(arguments)
+    check_ready(given.out)
+    given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "mixture"
+    rows = evaluate_all(read_dataset(None), given)
+    results = {"date": today(), "checkpoint": Path(given.checkpoint).name, "leave": list(given.leave),
+               "epochs": given.epochs, "seed": given.seed, "rows": rows}
+    publish(given.out, page, results)
+    print(f"{table(rows)}\n\n{claim(rows)}")
+
+
+def evaluate_all(data: Dataset, given: argparse.Namespace) -> list[Row]:
+    """The rows of all settings."""
+    from seqtune.data.measured_tasks import measured_tasks
+
+    finished = Finished(given.work)
+    training, held_out = (measured_tasks(data, held_out=part) for part in (False, True))
+    about = checksum([given.seed, len(data.rows), int(data.rows["seconds"].notna().sum())])
+    rows = _rows(HELD_OUT, finished.get(["held-out", Path(given.checkpoint).name, about],
+                                        lambda: _json(_held_out(given.checkpoint, training, held_out))))
+    for size in given.sizes:
+        outcomes: list[Any] = []
+        for number, tasks in enumerate(libraries(training)):
+            outcomes += finished.get(["library", size, number, about],
+                                     lambda tasks=tasks, size=size: _json(_library(tasks, size, given)))  # type: ignore[misc]
+        rows += _rows(f"library of {size}", outcomes)
+    for name in given.leave:
+        rows += _rows(f"without {name}", finished.get(
+            ["without", name, given.epochs, given.extra, about], lambda name=name: _json(_machine(data, name, given))))  # type: ignore[misc]
+    return rows
+
+
+def _json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    return [outcome.to_json() for outcome in outcomes]
+
+
+def _rows(setting: str, stored: Sequence[Any]) -> list[Row]:
+    """The rows of a setting, over all its problems."""
+    from seqtune.predictor.times.shares import Outcome, rows
+
+    outcomes = merged_devices([Outcome.from_json(outcome) for outcome in stored])
+    return [{"setting": setting, **row.to_json()} for row in rows(outcomes)]
+
+
+def _outcomes(checkpoint: Checkpoint, training: Sequence[MeasuredTask],
+              evaluated_on: Sequence[MeasuredTask]) -> list[Outcome]:
+    from seqtune.predictor.times.evaluation import fitted, replayed
+    from seqtune.predictor.translator.threads import one_thread
+
+    with one_thread():
+        return replayed(evaluated_on, fitted(training, checkpoint, METHODS), METHODS, COUNTS)
+
+
+def _held_out(checkpoint: str, training: Sequence[MeasuredTask], held_out: Sequence[MeasuredTask]) -> list[Outcome]:
+    from seqtune.predictor.times.model import Checkpoint
+
+    return _outcomes(Checkpoint.load(checkpoint), training, held_out)
+
+
+def libraries(training: Sequence[MeasuredTask], count: int = LIBRARIES) -> list[list[MeasuredTask]]:
+    """The tasks of single kernels on single devices: the pairs with the most problems, all of different kernels."""
+    from seqtune.kernels.task import MeasuredTask, Task
+
+    pairs: dict[tuple[str, str], list[MeasuredTask]] = {}
+    for measured in training:
+        for space, part in measured.task.parts():
+            if np.isfinite(measured.seconds[part]).sum() > 1:
+                pairs.setdefault((space.kernel.name, measured.device.key), []).append(
+                    MeasuredTask(Task(measured.problem, measured.device, (space,)), measured.seconds[part]))
+    largest: dict[str, list[MeasuredTask]] = {}
+    for (kernel, _), tasks in sorted(pairs.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        largest.setdefault(kernel, tasks)
+    return list(largest.values())[:count]
+
+
+def _library(tasks: Sequence[MeasuredTask], size: int, given: argparse.Namespace) -> list[Outcome]:
+    """Train on a few of the tasks, with some configurations of each, and evaluate on others that are not near."""
+    from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+    from seqtune.kernels.task import MeasuredTask
+    from seqtune.predictor.times.options import TrainingOptions
+    from seqtune.predictor.times.small.options import small_options
+    from seqtune.predictor.times.small.training import train_small
+
+    generator = np.random.default_rng([given.seed, size])
+    order = generator.permutation(len(tasks)).tolist()
+    training = []
+    for index in order[:size]:
+        seconds, known = np.full(len(tasks[index].task), np.nan), np.flatnonzero(tasks[index].known)
+        kept = generator.permutation(known)[:CONFIGURATIONS]
+        seconds[kept] = tasks[index].seconds[kept]
+        if np.isfinite(seconds).any():
+            training.append(MeasuredTask(tasks[index].task, seconds))
+    near = SimilarityIndex(measured.problem for measured in training)
+    others = [tasks[index] for index in order[size:] if not near.has_near(tasks[index].problem)][:EVALUATED]
+    options = small_options(training, TrainingOptions(seed=given.seed, threads=given.threads))
+    checkpoint, _ = train_small(training, [], options, force=True)
+    return _outcomes(checkpoint, training, [measured for measured in others
+                                            if not checkpoint.vocabulary.differences(measured.task.kernels)])
+
+
+def _machine(data: Dataset, name: str, given: argparse.Namespace) -> list[Outcome]:
+    """Train without a machine, as `python -m benchmarks machines` does, and evaluate on it."""
+    from benchmarks.prediction.left_out import left_out
+    from benchmarks.prediction.machines import trained
+    from seqtune.data.measured_tasks import measured_tasks
+
+    split = left_out(data, name, given.seed)
+    model, _ = trained(argparse.Namespace(**{**vars(given), "checkpoint": None}), split)
+    return _outcomes(model, measured_tasks(split.without, held_out=False), measured_tasks(split.own, held_out=True))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Make the table: a line for each setting and method."""
+    lines = [[setting, str(by_count[0]["problems"]), "**the mixture**" if method == METHODS[0] else method,
+              *share_cells(by_count)] for (setting, method), by_count in by_columns(rows, "setting", "method").items()]
+    return markdown(["setting", "problems", "method", *BEST_OF], lines, left=3)
+
+
+def differences(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
+    """The best expert alone of each setting, and the mixture's share less its own, at the first proposal."""
+    best: dict[str, tuple[str, float]] = {}
+    for (setting,), own in _by_setting(rows).items():
+        shares = {row["method"]: row["share"] for row in own if row["measured"] == 0}
+        expert = max((name for name in EXPERTS if name in shares), key=lambda name: shares[name])
+        best[setting] = expert, shares[METHODS[0]] - shares[expert]
+    return best
+
+
+def _by_setting(rows: Sequence[Row]) -> Mapping[tuple[str, ...], list[Row]]:
+    settings: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        settings.setdefault((row["setting"],), []).append(row)
+    return settings
+
+
+def claim(rows: Sequence[Row]) -> str:
+    """The sentence that compares the mixture with the best expert of each setting."""
+    listed = "; ".join(f"{setting}: {difference:+.3f} against {expert} alone"
+                       for setting, (expert, difference) in differences(rows).items())
+    return f"The mixture's first proposal, compared with that of the best of its experts alone, in shares: {listed}."
+
+
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    leave = f" --leave {' '.join(results['leave'])} --epochs {results['epochs']}" if results["leave"] else ""
+    return Page(
+        "mixture", "The mixture and its experts", claim(results["rows"]),
+        f"python -m benchmarks mixture{leave} --out docs", table(results["rows"]),
+        evaluated(results, "the shipped data set"),
+        "Shares of the best known speed, as geometric means over problems, with 95 % intervals (bootstrap of the "
+        "problems; the devices of a problem are drawn together). `†`: better than the mixture. A library is one kernel "
+        f"on one device: {LIBRARIES} of them, each with {CONFIGURATIONS} configurations of each of its problems, "
+        "evaluated on other problems that are not near. The best expert is chosen with these figures in view, so it "
+        "has the advantage.",
+        (f"The held-out cases are answered by the checkpoint `{results['checkpoint']}`; if it was trained before the "
+         "mixture was learned, the fixed mean of trees and judge stands for the mixture.",
+         "One training for each library and machine."))

@@ -1,0 +1,197 @@
+"""Mixture: the experts' proposals for a task, and the weighted mean of their opinions on all of these.
+
+An opinion is a slowness, log(time / best time), of every candidate; an expert without an opinion on one of them does
+not count. The beam's log-probabilities are the prior of the order (`Proposals.posterior`), multiplied by a factor.
+
+A checkpoint without a learned mixture has the default `Mixture()`: it proposes nothing, and the mean of trees and judge
+counts, with the beam's log-probabilities as they are. All shipped checkpoints before the mixture answer so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from seqtune.errors import CheckpointError
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
+from seqtune.tuner.cost_models.analytic import estimates, has_facts
+
+from ..sequence.declaration import Declaration
+from ..trees.cost_trees import WORST
+from ..trees.forest import read_arrays
+from .weights import FIXED_MEAN, PRIOR, Weights
+from .winners import GroupFields, Neighbours, Winners, row_of
+
+NEAREST, FIXED, ANALYTIC = 4, 1, 4  # configurations that these experts propose at most
+MOST_GROUPS = 1000
+
+Opinions = dict[str, Floats]  # by the name of the expert: (candidate,)
+
+
+class MixtureFields(BaseModel):
+    """What a mixture has beside its arrays, in seqtune.json."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    weights: Weights
+    groups: tuple[GroupFields, ...] = Field(min_length=1, max_length=MOST_GROUPS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The distinct candidates of a task, and what the experts that a `Proposer` has say about them."""
+
+    task: Task
+    numbers: Numbers  # (candidate,) index of the configuration in the task
+    log_probabilities: Floats  # (candidate,) of the beam search, among all configurations of the task
+    neighbours: Neighbours | None = None  # None without a table of winners of the operation
+    members: Floats | None = None  # (candidate, member) the slowness by each of the trees; None without trees
+    judge: Floats | None = None  # (candidate,) the slowness by the judge, up to a constant; None without a judge
+
+    @property
+    def nearness(self) -> float:
+        """How near the training problems are, from 0 to 1."""
+        return 0.0 if self.neighbours is None else self.neighbours.nearness
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """What the mixture says about candidates."""
+
+    slowness: Floats  # (candidate,) NaN without an expert
+    members: Floats | None  # (candidate, member) the same as each of the trees and the judge predict it
+    log_probabilities: Floats  # (candidate,) of the beam, as much as they count; the sum of probabilities stays
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The table of winners and the weights of all experts; trees, judge and beam belong to the `Proposer`."""
+
+    winners: Winners = field(default_factory=Winners)
+    weights: Weights = FIXED_MEAN
+    unseen: Weights = FIXED_MEAN  # on devices without measurements in the training data
+
+    @classmethod
+    def learned(cls, winners: Winners, weights: Weights = PRIOR) -> Mixture:
+        """A mixture with these weights, and the prior's on other devices."""
+        return cls(winners, weights, PRIOR)
+
+    @classmethod
+    def read(cls, path: Path, about: MixtureFields, kernels: Iterable[Declaration]) -> Mixture:
+        """The inverse of `about` and `arrays`; the file is not trusted. Raises CheckpointError."""
+        try:
+            return cls.learned(Winners.read(about.groups, read_arrays(path), kernels), about.weights)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+
+    @property
+    def about(self) -> MixtureFields | None:
+        """The second argument of `read`; None for the default mixture, which needs no file."""
+        return MixtureFields(weights=self.weights, groups=self.winners.about) if self.is_learned else None
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether it is more than the default mixture."""
+        return bool(self.winners.groups)
+
+    def neighbours(self, task: Task) -> Neighbours | None:
+        """The training problems near a task; None without a table of its operation."""
+        group = self.winners.group(task)
+        return None if group is None else group.neighbours(task.problem, task.device)
+
+    def joined(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Candidates:
+        """The beam's proposals and the other experts', which get the least of the beam's log-probabilities."""
+        neighbours = self.neighbours(task)
+        others = self._proposed(task, neighbours)
+        added = others[~np.isin(others, numbers)]
+        if len(added) and len(numbers):
+            total = np.logaddexp.reduce(log_probabilities)
+            numbers = np.concatenate([numbers, added])
+            log_probabilities = np.concatenate([log_probabilities, np.full(len(added), log_probabilities.min())])
+            log_probabilities += total - np.logaddexp.reduce(log_probabilities)
+        return Candidates(task, numbers, log_probabilities, neighbours)
+
+    def _proposed(self, task: Task, neighbours: Neighbours | None) -> Numbers:
+        """The candidates of the experts beside the beam, distinct."""
+        group = self.winners.group(task)
+        numbers = [] if group is None or neighbours is None else [
+            *group.preferences(task, neighbours.entries, NEAREST),
+            *group.preferences(task, group.portfolio(task.device)[:1], FIXED)]
+        if self.is_learned:
+            numbers += [*_default(task), *_analytic(task)]
+        return np.array(list(dict.fromkeys(numbers)), np.int64)
+
+    def mixed(self, candidates: Candidates) -> Mixed:
+        """Mix the opinions on candidates."""
+        opinions, neighbours, members = self.opinions(candidates), candidates.neighbours, candidates.members
+        weights = self.weights if neighbours is None or neighbours.known else self.unseen
+        slowness = np.full(len(candidates.numbers), np.nan) if members is None else members.mean(axis=1)
+        if opinions:
+            slowness = np.zeros(len(candidates.numbers))
+            for name, weight in weights.of(opinions, candidates.nearness).items():
+                slowness += weight * opinions[name]
+        if "judge" in opinions:
+            judged = opinions["judge"][:, None]
+            members = np.hstack([members, judged]) if members is not None and "trees" in opinions else judged
+        before = candidates.log_probabilities
+        scaled = before * weights.beam(candidates.nearness)
+        if len(before):
+            scaled += np.logaddexp.reduce(before) - np.logaddexp.reduce(scaled)
+        return Mixed(slowness, members, scaled)
+
+    def opinions(self, candidates: Candidates) -> Opinions:
+        """The opinions on all candidates, without those of experts that do not know one of them.
+
+        The judge knows the slowness up to a constant: its opinion is shifted to the mean of the trees', or, if the
+        trees do not know a candidate, so that the least is 0.
+        """
+        task, numbers, neighbours, judge = (candidates.task, candidates.numbers, candidates.neighbours,
+                                            candidates.judge)
+        opinions: Opinions = {}
+        if not len(numbers):
+            return opinions
+        if candidates.members is not None and not np.isnan(candidates.members).any():
+            opinions["trees"] = candidates.members.mean(axis=1)
+        if judge is not None:
+            trees = opinions.get("trees")
+            opinions["judge"] = judge - judge.min() if trees is None else judge - judge.mean() + trees.mean()
+        group = self.winners.group(task)
+        if group is not None and neighbours is not None and len(neighbours.entries):
+            opinions["nearest"] = group.opinion(task, numbers, neighbours.entries, neighbours.weights)
+            portfolio = group.portfolio(task.device)
+            if len(portfolio):
+                opinions["fixed"] = group.opinion(task, numbers, portfolio, np.full(len(portfolio), 1 / len(portfolio)))
+        if self.is_learned and has_facts(task.device):
+            seconds = np.log(estimates(task)[numbers])
+            if np.isfinite(seconds).all():
+                opinions["analytic"] = np.minimum(seconds - seconds.min(), WORST)
+        return opinions
+
+
+UNLEARNED = Mixture()  # of checkpoints without a learned one: the fixed mean of trees and judge
+
+
+def _default(task: Task) -> list[int]:
+    """The safe default of each kernel, where it is valid as it is declared."""
+    numbers = []
+    for space, part in task.parts():
+        declared = dict(space.kernel.default)
+        values = [parameter.values.index(declared[parameter.name]) for parameter in space.kernel.parameters]
+        row = row_of(space, np.array(values, np.int16))
+        if row >= 0:
+            numbers.append(part.start + row)
+    return numbers
+
+
+def _analytic(task: Task) -> list[int]:
+    """The configurations that the analytic model estimates to be fastest; none where it has no estimate."""
+    if not has_facts(task.device):
+        return []
+    seconds = estimates(task)
+    fastest = np.argsort(seconds, kind="stable")[:ANALYTIC]  # NaN come last
+    return [number for number in fastest.tolist() if np.isfinite(seconds[number])]
