@@ -131,6 +131,20 @@ class ResultRow(Protocol):
         ...
 
 
+class GivenOptions(Protocol):
+    """All options of a training from measured times: `predictor.times.recipe.Recipe`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file, for the checkpoint's provenance."""
+        ...
+
+    @property
+    def options(self) -> Any:
+        """The options, of the kind of models that is trained."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
     """A user's request for a training; where a number is None, the kind of model chooses it."""
@@ -144,6 +158,7 @@ class TrainingRequest:
     deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
     protect_held_out: bool = False  # do not learn from problems near a held-out one; else the held-out one is not used
+    recipe: GivenOptions | None = None  # all options of a training from measured times; then `seed` is the recipe's
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,26 +21,35 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
 
     Raises ProblemError if the operation has no sampler or too few such problems exist.
     """
-    work, generator = operation(type_name), np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     problems: dict[Problem, None] = {}
     avoided = SimilarityIndex(avoid)
     for _ in range(200 * count + 1000):
         if len(problems) >= count:
             break
-        features = work.draw(generator)
-        try:
-            problem = Problem.make(type_name, **features)
-            largest = largest_tensor(problem)
-        except ProblemError:
-            continue  # for example, a filter larger than its input
-        flop = problem.names().get("flop")
-        if ((not isinstance(flop, int) or work.least_flop <= flop <= work.most_flop)
-                and largest < LARGEST_OPERAND
-                and not avoided.has_near(problem)):
+        problem = draw_problem(type_name, generator)
+        if problem is not None and not avoided.has_near(problem):
             problems.setdefault(problem)
     if len(problems) < count:
         raise ProblemError(f"found only {len(problems)} of {count} problems; avoid fewer, or ask for fewer")
     return list(problems)
+
+
+def draw_problem(type_name: str, generator: np.random.Generator) -> Problem | None:
+    """Draw one problem; None if the drawn sizes are impossible, or the problem is too small or too large.
+
+    Raises ProblemError if the operation has no sampler.
+    """
+    work = operation(type_name)
+    features = work.draw(generator)
+    try:
+        problem = Problem.make(type_name, **features)
+        largest = largest_tensor(problem)
+    except ProblemError:
+        return None  # for example, a filter larger than its input
+    flop = problem.names().get("flop")
+    fits = (not isinstance(flop, int) or work.least_flop <= flop <= work.most_flop) and largest < LARGEST_OPERAND
+    return problem if fits else None
 
 
 def largest_tensor(problem: Problem) -> int:

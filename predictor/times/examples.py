@@ -1,4 +1,4 @@
-"""TrainingExample: one problem on one device, with times that were measured or estimated by the teacher."""
+"""Examples: what a training learns from, made of the tasks of a data set and of what a teacher estimates."""
 
 from __future__ import annotations
 
@@ -6,42 +6,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from seqtune.data.measured_tasks import Data
-from seqtune.errors import KernelError, ProblemError
-from seqtune.kernels.devices.device import Device
+from seqtune.errors import ProblemError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
-from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.tuner.cost_models.machine_ratios import jittered
-from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.kernels.task import Floats, MeasuredTask
 
-from ..sequence.vocabulary import Sentence, Vocabulary
+from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import Trees
+from ..trees.ranker import Ranker
+from .labelled_problems import LabelledProblems
 from .options import TrainingOptions
+from .sampled_problems import SampledProblems
 from .targets import PrefixTree
+from .training_example import TrainingExample
 
-FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
 
+@dataclass(frozen=True)
+class Examples:
+    """What a training learns from: measured problems, and sampled ones that a teacher labels."""
 
-@dataclass(frozen=True, slots=True)
-class TrainingExample:
-    """One problem on one device: the source sentence, and the wanted next words after every prefix."""
+    measured: Sequence[TrainingExample]
+    sampled: LabelledProblems | None = None
 
-    source: Sentence
-    tree: PrefixTree
-    sampled: bool  # whether nothing was measured
-    problem: Problem
-    device: Device
-    anchored: float = 0.0  # the anchor's share in the wanted probabilities, if there is an anchor
+    def __len__(self) -> int:
+        return len(self.measured) + self.sampled_count
 
-    def drawn(self, vocabulary: Vocabulary, generator: np.random.Generator) -> Sentence:
-        """The source with other measured rates of the device, as another measurement might give."""
-        return vocabulary.with_ratios(self.source, self.problem, jittered(self.device, generator))
+    @property
+    def sampled_count(self) -> int:
+        """The number of sampled problems."""
+        return 0 if self.sampled is None else len(self.sampled)
 
 
 def vocabulary_of(tasks: Sequence[MeasuredTask]) -> Vocabulary:
@@ -83,66 +79,28 @@ def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> T
 
 
 def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
-                  options: TrainingOptions, avoid: Sequence[Problem],
-                  deadline: Deadline | None = None) -> list[TrainingExample]:
-    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`.
-
-    After the deadline there are no further sampled problems.
-    """
+                  options: TrainingOptions, avoid: Sequence[Problem]) -> Examples:
+    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`."""
     if teacher is None:
         narrowed = [measured.measured_only() for measured in fitting]
-        return [_example(measured, measured.seconds / measured.best - 1, vocabulary, options) for measured in narrowed]
+        return Examples([_example(measured, measured.seconds / measured.best - 1, vocabulary, options)
+                         for measured in narrowed])
     examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
-    for measured in _extra_tasks(fitting, options, avoid):
-        if deadline is not None and deadline.is_over:
-            break
-        if all(teacher.knows(space.kernel) for space in measured.task.spaces):
-            examples.append(_example(measured, teacher.fill(measured), vocabulary, options))
-    return examples
+    problems = SampledProblems([(measured.problem, measured.device) for measured in fitting], avoid, teacher.models,
+                               options.seed)
+    try:
+        problems.task(0)
+    except ProblemError:  # such as operations without a sampler
+        return Examples(examples)
+    return Examples(examples, LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, options.extra))
 
 
 def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
              options: TrainingOptions) -> TrainingExample:
     return TrainingExample(
         vocabulary.source(measured.problem, measured.device),
-        PrefixTree(measured.task, slowness, vocabulary, options.tau, known=measured.known),
-        not measured.known.any(), measured.problem, measured.device)
-
-
-def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,
-                 avoid: Sequence[Problem]) -> list[MeasuredTask]:
-    """Sample `options.extra` problems, with operations and devices in the proportions of the measured tasks.
-
-    The tasks have no measurements. A sampled problem takes the form (FORM) of a measured one. Those that no kernel
-    solves, or that are near one of `avoid` in that form, are left out.
-    """
-    avoided = SimilarityIndex(avoid)
-    generator = np.random.default_rng([options.seed, 1])
-    chosen = generator.integers(0, len(fitting), options.extra)
-    tasks: list[MeasuredTask] = []
-    for operation in sorted({measured.problem.type for measured in fitting}):
-        models = [fitting[index] for index in chosen if fitting[index].problem.type == operation]
-        try:
-            problems = sample_problems(operation, len(models), options.seed + 1000, avoid)
-        except ProblemError:
-            continue  # an operation without a sampler
-        for drawn, model in zip(problems, models, strict=True):
-            try:
-                problem = _in_form_of(drawn, model.problem)
-                task = Task.of(problem, model.device)
-            except (KernelError, ProblemError):
-                continue
-            if avoided.has_near(problem):
-                continue
-            tasks.append(MeasuredTask(task, np.full(len(task), np.nan)))
-    return tasks
-
-
-def _in_form_of(problem: Problem, model: Problem) -> Problem:
-    """The problem with the form of another one of its operation. Raises ProblemError if there is no such problem."""
-    features = dict(problem)
-    form = {name: value for name, value in dict(model).items() if name in FORM and name in features}
-    return Problem.make(problem.type, **{**features, **form})
+        PrefixTree(measured.task, slowness, vocabulary, options.tau, known=measured.known), measured.problem,
+        measured.device)
 
 
 def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:

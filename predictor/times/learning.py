@@ -75,7 +75,8 @@ class TimesLearning:
               say: Say) -> tuple[Checkpoint, dict[str, Any]]:
         """Train a model; see `Learning.train`. `progress` is called after every epoch.
 
-        The options follow from the number of problems; few problems are also cross-validated.
+        The options are those of the recipe. Without one they follow from the number of problems, and few problems are
+        also cross-validated.
         """
         from ..training.process_group import check_alone
         from .options import TrainingOptions
@@ -90,7 +91,11 @@ class TimesLearning:
             say(f"note: {leakage_note(learned.near_training)}")
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
-        if is_small(training):
+        if request.recipe is not None:
+            options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
+            model, report = train_model(training, learned.held_out, options, progress)
+            model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
+        elif is_small(training):
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
             model, report = train_small(training, learned.held_out, options, progress, say, request.force)

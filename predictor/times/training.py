@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqtune.data.measured_tasks import counted, split
@@ -35,14 +36,14 @@ from ..training.state import OUTSIDE, TrainingState, describe
 from ..trees.cost_trees import Trees
 from ..trees.ranker import Ranker
 from .decoding import TranslatorWords
-from .examples import TrainingExample, describe_tasks, make_examples, make_teacher, vocabulary_of
+from .examples import Examples, describe_tasks, make_examples, make_teacher, vocabulary_of
+from .labelled_problems import Draw, drawing
 from .loss import sentence_loss
 from .model import Checkpoint
 from .options import TrainingOptions
 from .targets import TargetSentences
 from .translator import Translator
 
-MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
@@ -61,7 +62,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
     vocabulary = vocabulary_of(training)
     fitting, validation = split(training, options.validation, options.seed)
-    model = _untrained(vocabulary, options)
+    model = untrained(vocabulary, options)
     began = time.monotonic()
     teacher = make_teacher(fitting, options)
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
@@ -91,7 +92,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         if options.refit and validation and not state.interrupted and not options.end_now:
             teacher = make_teacher(training, options)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
-            again = fit(_untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
+            again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
                         until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
@@ -136,7 +137,7 @@ def answer_shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict
     return {count: math.exp(logs[:, count - 1].mean()) for count in COUNTED}
 
 
-def _untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:
+def untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:
     """A translator with the random weights of the seed."""
     torch.manual_seed(options.seed)
     return Translator.of(vocabulary, width=options.width, layers=options.layers,
@@ -167,7 +168,7 @@ def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teac
     return replace(checkpoint, ranker=_ranker(teacher), mixture=mixture)
 
 
-def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],
+def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
         validation: Sequence[MeasuredTask], options: TrainingOptions, on_progress: OnProgress | None = None,
         began: float | None = None, until: int | None = None, anchor: Translator | None = None,
         deadline: float | None = None) -> TrainingState[Translator]:
@@ -183,42 +184,47 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
         score, first = validate(average, vocabulary, validation)
         return Validation({"share": math.exp(first), "score": score}, score)
 
-    course = Course(lambda generator: _batches(examples, vocabulary, options, generator, anchor),
-                    score_average if validation else None, options.patience if validation else None, until, deadline,
-                    second_decay=0.98, fused=False, first_step=1)
-    return fit_network(model, course, options, _fingerprint(vocabulary, examples, validation, options),
-                       on_progress, began=began)
+    fingerprint = _fingerprint(vocabulary, examples, validation, options)
+    with drawing(examples.sampled, options) as (draw, given):
+        course = Course(lambda generator: _batches(examples, vocabulary, options, generator, draw, anchor),
+                        score_average if validation else None, options.patience if validation else None, until,
+                        deadline, second_decay=0.98, fused=False, first_step=1)
+        return fit_network(model, course, given, fingerprint, on_progress, began=began)
 
 
-def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, options: TrainingOptions,
-             generator: np.random.Generator, anchor: Translator | None) -> list[Batch[Translator]]:
-    """The batches of an epoch: `options.examples` examples, the measured share of them at least as in MEASURED.
+def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOptions, generator: np.random.Generator,
+             draw: Draw, anchor: Translator | None) -> list[Batch[Translator]]:
+    """The batches of an epoch: `options.examples` examples, the measured share of them at least `options.measured`.
 
-    Each example's source gets newly drawn rates of its device.
+    Each example is drawn with a seed of its own, so that it does not matter which process draws it.
     """
-    measured, sampled = (np.flatnonzero([example.sampled == sampled for example in examples])
-                         for sampled in (False, True))
-    reserved = min(len(sampled), math.floor((1 - MEASURED) * options.examples))
-    first = min(len(measured), options.examples - reserved)
-    room = min(len(sampled), options.examples - first)
+    measured, sampled = len(examples.measured), examples.sampled_count
+    reserved = min(sampled, math.floor((1 - options.measured) * options.examples))
+    first = min(measured, options.examples - reserved)
+    room = min(sampled, options.examples - first)
     order = generator.permutation(np.concatenate([generator.choice(measured, first, replace=False),
-                                                  generator.choice(sampled, room, replace=False)]))
+                                                  measured + generator.choice(sampled, room, replace=False)]))
+    seeds = generator.integers(0, 2**62, len(order))
+    parts = [slice(first, first + options.batch) for first in range(0, len(order), options.batch)]
+    drawn = draw([[(int(number) - measured, int(seed)) for number, seed in zip(order[part], seeds[part], strict=True)
+                   if number >= measured] for part in parts])  # in the order of the steps
 
-    def batch(chosen: Sequence[TrainingExample]) -> Batch[Translator]:
+    def batch(numbers: NDArray[np.int64], seeds: NDArray[np.int64]) -> Batch[Translator]:
+        among_sampled = np.cumsum(numbers >= measured) - 1
+
         def loss(model: Translator, part: slice) -> Tensor:
-            # all are drawn, so that every process of a group goes on with the same random numbers
-            sentences = [example.tree.sample(generator, options.sentences, options.explore) for example in chosen]
-            sources = [example.drawn(vocabulary, generator) for example in chosen]
-            landscapes = ([example.tree.landscape(generator, options.listed) for example in chosen]
-                          if model.size.judge else None)
-            anchored = np.repeat([example.anchored for example in chosen[part]], options.sentences)
-            return sentence_loss(model, sources[part], TargetSentences.joined(sentences[part]), anchor, anchored,
-                                 None if landscapes is None else landscapes[part])
+            of_sampled = next(drawn)
+            chosen = [of_sampled(int(among_sampled[index])) if numbers[index] >= measured
+                      else examples.measured[numbers[index]].drawn(int(seeds[index]), vocabulary, options)
+                      for index in range(len(numbers))[part]]
+            anchored = np.repeat([example.anchored for example in chosen], options.sentences)
+            return sentence_loss(model, [example.source for example in chosen],
+                                 TargetSentences.joined([example.sentences for example in chosen]), anchor, anchored,
+                                 [example.landscape for example in chosen] if model.size.judge else None)
 
-        return Batch(loss, len(chosen))
+        return Batch(loss, len(numbers))
 
-    return [batch([examples[number] for number in order[first:first + options.batch]])
-            for first in range(0, len(order), options.batch)]
+    return [batch(order[part], seeds[part]) for part in parts]
 
 
 def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[MeasuredTask]) -> tuple[float, float]:
@@ -255,13 +261,15 @@ def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) ->
                                    for measured in validation])))
 
 
-def _fingerprint(vocabulary: Vocabulary, examples: Sequence[TrainingExample], validation: Sequence[MeasuredTask],
+def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequence[MeasuredTask],
                  options: TrainingOptions) -> str:
     """A digest of all that determines a training's weights."""
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
                                                if name not in OUTSIDE})).encode())
-    for example in examples:
+    for example in examples.measured:
         digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
+    if examples.sampled is not None:
+        digest.update(examples.sampled.digest())
     for measured in validation:
         digest.update(measured.seconds.tobytes())
     return digest.hexdigest()

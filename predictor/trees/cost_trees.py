@@ -24,6 +24,8 @@ from seqtune.tuner.cost_models.features import FeatureList, Table, device_featur
 from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
 from seqtune.tuner.measuring.deadline import Deadline
 
+from ..option_bounds import Count, Number, Positive, Share
+
 if TYPE_CHECKING:
     import xgboost
 
@@ -36,19 +38,19 @@ WORST = 2.5  # larger log ratios of times count as this: differences among slow 
 class TreesOptions:
     """The settings of the trees. Defaults were chosen on validation problems."""
 
-    rounds: int = 400  # trees; at the rate below, more change little
-    depth: int = 6  # allows interactions of a tile, two sizes, a vector width and registers; deeper trees were worse
-    rate: float = 0.06
-    subsample: float = 0.8
-    columns: float = 0.6  # share of the features that a tree sees
-    least_weight: float = 3.0  # minimum weight of a leaf, since times have a few percent of noise
-    focus: float = 1.0  # a row has the weight (best/time) ** focus: accuracy among fast configurations matters
-    worst: float = WORST
-    models: int = 3  # trained with different seeds and averaged, which is better than one
-    threads: int = 2
-    seed: int = 0
+    rounds: Count = 400  # trees; at the rate below, more change little
+    depth: Count = 6  # allows interactions of a tile, two sizes, a vector width and registers; deeper trees were worse
+    rate: Share = 0.06
+    subsample: Share = 0.8
+    columns: Share = 0.6  # share of the features that a tree sees
+    least_weight: Positive = 3.0  # minimum weight of a leaf, since times have a few percent of noise
+    focus: Share = 1.0  # a row has the weight (best/time) ** focus: accuracy among fast configurations matters
+    worst: Positive = WORST
+    models: Count = 3  # trained with different seeds and averaged, which is better than one
+    threads: Count = 2
+    seed: Number = 0
     features: FeatureList = "ratios"
-    jitter: float = SPREAD  # of the measured rates, with ratios; 0: none
+    jitter: Share = SPREAD  # of the measured rates, with ratios; 0: none
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,12 @@ class Ranker:
                    {name: tuple(read_forest(path, arrays, f"{name}/{number}/", 1, features) for number in range(count))
                     for name, (features, count) in about.items()}, listed)
 
+    def split(self, count: int) -> tuple[Ranker, Ranker]:
+        """Two rankers: one of the first `count` forests of each kernel, and one of the others, where there are any."""
+        others = {name: forests[count:] for name, forests in self.forests.items() if len(forests) > count}
+        return (Ranker(self.features, {name: forests[:count] for name, forests in self.forests.items()}, self.listed),
+                Ranker(self.features, others, self.listed))
+
     @property
     def about(self) -> dict[str, tuple[int, int]]:
         """The argument `about` of `read`."""

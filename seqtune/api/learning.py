@@ -18,22 +18,26 @@ from .results import Written
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.model import Model
+    from seqtune.predictor.times.recipe import Recipe
 
 
-def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
-          seed: int = 0, refit: bool = False, state: str | Path | None = None, end_now: bool = False,
-          force: bool = False, progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
+def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None = None, epochs: int | None = None,
+          extra: int | None = None, seed: int = 0, refit: bool = False, state: str | Path | None = None,
+          end_now: bool = False, force: bool = False, progress: Callable[[Any], None] | None = None,
+          say: Say = silent) -> Written:
     """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
     `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
     the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
-    further problems that boosted trees label. `state` is a folder that keeps an unfinished training (None: OUT.training
-    until the checkpoint is written, but nothing for several processes); the same call resumes it, and with `end_now`
-    writes the checkpoint of what it has learned. `progress` is called after every epoch (after some, if there are few
-    problems), `say` for other steps. Of your data, all training problems are learned from, and held-out problems near
-    one are not used for evaluation (`not_evaluated`); of the shipped data, no training problem near a held-out one is
-    learned from. With few problems, the report has a cross-validation. `force` overwrites a checkpoint, and trains on
-    times that look like noise. Under torchrun all processes share the work, and the first one saves the checkpoint.
+    further problems that boosted trees label. `recipe` is a file, or the name of a shipped checkpoint, that gives the
+    data set and all options instead of `data` (None), `epochs`, `extra`, `seed` and `refit`. `state` is a folder that
+    keeps an unfinished training (None: OUT.training until the checkpoint is written, but nothing for several
+    processes); the same call resumes it, and with `end_now` writes the checkpoint of what it has learned. `progress` is
+    called after every epoch (after some, if there are few problems), `say` for other steps. Of your data, all training
+    problems are learned from, and held-out problems near one are not used for evaluation (`not_evaluated`); of the
+    shipped data, no training problem near a held-out one is learned from. With few problems, the report has a
+    cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under torchrun all
+    processes share the work, and the first one saves the checkpoint.
     Raises MisuseError for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch,
     InterruptedTraining on Ctrl-C or SIGTERM.
     """
@@ -44,16 +48,24 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     check_free(Path(out), force, checkpoint=True)
+    read = None
+    if recipe is not None:
+        from seqtune.predictor.times.recipe import Recipe
+
+        if (data, epochs, extra, seed, refit) != (None, None, None, 0, False):
+            raise MisuseError("a recipe gives the data set and all options: leave out the others")
+        read = Recipe.read(recipe)
+        data, seed = read.data, read.options.seed
     unfinished = None
     if state is not None or is_alone():
         unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
-                                           command_of(data, epochs, extra, seed, refit))
+                                           command_of(data, epochs, extra, seed, refit, read))
     elif end_now:
         raise MisuseError("several processes keep no state without --state, so there is no training to end")
     dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
-                              force=force, protect_held_out=is_shipped(data))
+                              force=force, protect_held_out=is_shipped(data), recipe=read)
     learning = learner(dataset)
     if unfinished is not None and rank_here() == 0:
         unfinished.begin(end_now)
@@ -77,10 +89,14 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
 
 def command_of(data: str | Path | None, epochs: int | None = None, extra: int | None = None, seed: int = 0,
-               refit: bool = False) -> dict[str, Any]:
+               refit: bool = False, recipe: Recipe | None = None) -> dict[str, Any]:
     """The arguments that a training depends on, by name: an unfinished one goes on where all are as before."""
     from seqtune.data.formats.dataset_file import is_shipped
 
+    if recipe is not None:
+        from seqtune.predictor.training.state import describe
+
+        return {"data": command_of(data)["data"], "recipe": describe(recipe.options)}
     return {"data": "shipped" if is_shipped(data) else str(Path(str(data)).absolute()), "epochs": epochs,
             "extra": extra, "seed": seed, "refit": refit}
 

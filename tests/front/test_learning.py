@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -45,6 +46,22 @@ PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 
 def choice(number: int) -> Configuration:
     return Configuration.of("fake", {"number": number})
+
+
+def test_a_recipe_gives_the_data_and_all_options_and_the_checkpoint_names_it(tmp_path: Path) -> None:
+    written(tmp_path / "layers.parquet", LAYERS, [])
+    recipe = tmp_path / "toy.recipe.json"
+    recipe.write_text(json.dumps({"data": "layers.parquet", "options": {
+        "epochs": 1, "width": 32, "heads": 2, "layers": 1, "hidden": 64, "validation": 0, "confidence": False,
+        "seed": 3, "extra": 4, "threads": 1, "trees": {"rounds": 10, "models": 1}}}))
+    learn.train(None, tmp_path / "out", recipe=recipe)
+    checkpoint = Checkpoint.load(tmp_path / "out")
+    assert checkpoint.provenance["recipe"] == "toy.recipe.json"
+    assert (checkpoint.seed, checkpoint.size.width) == (3, 32)
+    with pytest.raises(MisuseError, match="a recipe gives the data set and all options"):
+        learn.train(None, tmp_path / "other", recipe=recipe, epochs=2)
+    with pytest.raises(MisuseError, match="a recipe gives the data set and all options"):
+        learn.train("layers.parquet", tmp_path / "other", recipe=recipe)
 
 
 def test_the_methods_learn_the_same_whether_one_device_or_all_are_evaluated(tmp_path: Path) -> None:

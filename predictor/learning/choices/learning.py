@@ -43,6 +43,8 @@ class ChoiceLearning:
         from .options import ChoiceOptions
         from .whole_training import train_model
 
+        if request.recipe is not None:
+            raise MisuseError("a recipe is for measured times, and this data set holds another tuner's choices")
         options = replace(self.options or ChoiceOptions(), seed=request.seed, state=request.state,
                           end_now=request.end_now)
         if request.epochs is not None:

@@ -37,11 +37,12 @@ from ...trees.boosters import boosters_of
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from ..evaluation import evaluate_tasks
-from ..examples import TrainingExample, held_out_problems, make_examples, problems_of, words_of
+from ..examples import Examples, held_out_problems, make_examples, problems_of, words_of
 from ..model import Checkpoint
 from ..options import TrainingOptions
 from ..shares import Outcome
 from ..training import fit, train_model
+from ..training_example import TrainingExample
 from .options import RetrainingOptions
 from .rehearsal import Rehearsal
 from .report import NEW, OLD, RetrainingReport, comparison_rows
@@ -151,7 +152,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     report = RetrainingReport(
         new_devices=tuple(sorted(labels.values())),
         new_problems=len({measured.problem for measured in fresh}), new_cases=len(fresh),
-        old_cases=sum(example.anchored > 0 for example in examples),
+        old_cases=sum(example.anchored > 0 for example in examples.measured),
         left_out=sorted_briefs(selection.left_out),
         evaluated=(*comparison_rows(NEW, before[0], new_after, alone), *comparison_rows(OLD, before[1], old_after)),
         unevaluated=tuple(sorted(label for key, label in labels.items() if key not in evaluated)),
@@ -231,7 +232,7 @@ def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
 
 
 def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
-                        options: RetrainingOptions, deadline: Deadline) -> list[TrainingExample]:
+                        options: RetrainingOptions, deadline: Deadline) -> Examples:
     """The examples: the rehearsed tasks with their measured configurations, and the new ones several times.
 
     If their shares of the time are over, there are fewer rehearsed tasks, of all problems and devices alike, and fewer
@@ -242,13 +243,14 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
     for index in np.random.default_rng(options.seed).permutation(len(selection.old)).tolist():
         if rehearsed and end.is_over:
             break
-        (example,) = make_examples([selection.old[index]], None, vocabulary, options, [])
+        (example,) = make_examples([selection.old[index]], None, vocabulary, options, []).measured
         rehearsed[index] = replace(example, anchored=options.anchored)
-    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.held_out,
-                             deadline.scaled(SAMPLED))
-    measured = [example for example in examples if not example.sampled]
+    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.held_out)
+    if examples.sampled is not None:
+        examples.sampled.label(deadline.scaled(SAMPLED))
     repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
-    return [rehearsed[index] for index in sorted(rehearsed)] + examples + measured * (repeats - 1)
+    return Examples([*(rehearsed[index] for index in sorted(rehearsed)), *[*examples.measured] * repeats],
+                    examples.sampled)
 
 
 def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,

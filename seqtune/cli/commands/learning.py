@@ -10,7 +10,7 @@ import typer
 from seqtune.tuner.measuring.deadline import CALIBRATION
 
 from ...api.collecting import TRIALS
-from ...errors import InterruptedTuning
+from ...errors import InterruptedTuning, MisuseError
 from ..application import (
     PROBLEM_WORDS,
     AsJson,
@@ -30,9 +30,13 @@ from ..arguments import several_problems
 
 @app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
 def train(
-    data: Annotated[Path, typer.Argument(
-        help="A data set (Parquet, or a folder of such files), as `export` writes it, or `shipped`.")],
     out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
+    data: Annotated[Path | None, typer.Argument(
+        help="A data set (Parquet, or a folder of such files), as `export` writes it, or `shipped`.",
+        show_default=False)] = None,
+    recipe: Annotated[Path | None, typer.Option(
+        "--recipe", metavar="FILE_OR_NAME", show_default=False,
+        help="A file with the data set and all options, or `default`: how that checkpoint was trained.")] = None,
     epochs: Epochs = None,
     extra: Extra = None,
     refit: Annotated[bool, typer.Option(
@@ -55,8 +59,10 @@ def train(
     from .. import progress
     from ..tables import learning as tables
 
-    report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now, seed=seed,
-                       force=force, progress=progress.epoch, say=progress.line)
+    if data is None and recipe is None:
+        raise MisuseError("name a data set (a file, a folder, or `shipped`), or a recipe (--recipe)")
+    report = api.train(data, out, recipe=recipe, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now,
+                       seed=seed, force=force, progress=progress.epoch, say=progress.line)
     from seqtune.predictor.training.process_group import rank_here  # loads PyTorch, which `train` has found
 
     if rank_here() == 0:  # the other processes of torchrun say nothing

@@ -22,9 +22,9 @@ def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_th
     examples = make_examples(tasks, None, vocabulary, TrainingOptions(), [])
     model = small_translator(vocabulary, 32, hidden=64, judge=16).eval()
     generator = np.random.default_rng(0)
-    targets = TargetSentences.joined([example.tree.sample(generator, 2, 0.0) for example in examples])
-    about = [example.source for example in examples], targets
-    lists = [example.tree.landscape(generator, 12) for example in examples]
+    targets = TargetSentences.joined([example.tree.sample(generator, 2, 0.0) for example in examples.measured])
+    about = [example.source for example in examples.measured], targets
+    lists = [example.tree.landscape(generator, 12) for example in examples.measured]
 
     def loss(held: float) -> float:
         return float(sentence_loss(model, *about, model, np.full(2 * len(examples), held), lists).detach())

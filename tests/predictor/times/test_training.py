@@ -14,9 +14,7 @@ import torch
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.sequence.numeric_codes import Codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.times import training
@@ -81,7 +79,7 @@ def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_o
 
     training.fit(Listening.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, examples, [],
                  replace(options, epochs=2))
-    of_measured = {_identity(example.source.codes) for example in examples if not example.sampled}
+    of_measured = {_identity(example.source.codes) for example in examples.measured}
     for epoch in (seen[:count], seen[count:]):
         assert len(set(epoch)) == count
         assert len(of_measured & set(epoch)) == measured
@@ -186,24 +184,6 @@ def test_measured_problems_near_a_held_out_one_are_not_learned_from() -> None:
     kept = away_from([Problem.make("conv2d", **{**dict(tasks[0].problem), "activation": "relu"})], tasks)
     assert 0 < len(kept) < len(tasks)
     assert tasks[0] not in kept
-
-
-def test_sampled_problems_have_the_form_of_the_measured_ones_and_are_away_from_held_out_ones() -> None:
-    tasks = [replace_problem(measured, layout="NHWC", bias="yes") for measured in measured_tasks(DATA, held_out=False)]
-    options = replace(QUICK, extra=12)
-    sampled = [example.problem for example in make_examples(
-        tasks, make_teacher(tasks, options), vocabulary_of(tasks), options, []) if example.sampled]
-    assert len(sampled) == 12
-    assert {(problem["layout"], problem["bias"]) for problem in sampled} == {("NHWC", "yes")}
-    fewer = [example.problem for example in make_examples(
-        tasks, make_teacher(tasks, options), vocabulary_of(tasks), options, sampled[:1]) if example.sampled]
-    assert sampled[0] not in fewer
-
-
-def replace_problem(measured: MeasuredTask, **features: Value) -> MeasuredTask:
-    """The measured task of a problem with other features."""
-    problem = Problem.make(measured.problem.type, **{**dict(measured.problem), **features})
-    return MeasuredTask(Task.of(problem, measured.device), measured.seconds)
 
 
 def test_refitting_uses_every_training_problem() -> None:

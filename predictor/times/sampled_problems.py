@@ -1,0 +1,76 @@
+"""SampledProblems: endless random problems with the kinds, forms and devices of measured ones.
+
+Problem i is a function of the seed and i alone. So a training draws each when it needs it and keeps none, and a resumed
+one meets the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from seqtune.errors import KernelError, ProblemError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import draw_problem
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+from seqtune.kernels.task import Task
+
+FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
+DRAWS = 200  # for the form of one measured problem, before another one is taken
+FORMS = 50  # measured problems whose form is tried
+
+
+class SampledProblems:
+    """Problems on devices, each as a task, numbered from 0.
+
+    Each takes the operation, the form (FORM) and the device of one of the `models`. None is near a problem of `avoid`,
+    and each is solved by the named `kernels` alone.
+    """
+
+    def __init__(self, models: Sequence[tuple[Problem, Device]], avoid: Sequence[Problem], kernels: Collection[str],
+                 seed: int) -> None:
+        self._models, self._kernels, self.seed = models, frozenset(kernels), seed
+        self._avoid, self._avoided = avoid, SimilarityIndex(avoid)
+
+    def task(self, number: int) -> Task:
+        """The task with this number. Raises ProblemError if none was found, as where no operation has a sampler."""
+        generator = np.random.default_rng([self.seed, 1, number])
+        for _ in range(FORMS):
+            model, device = self._models[int(generator.integers(len(self._models)))]
+            for _ in range(DRAWS):
+                try:
+                    task = self._drawn(model, device, generator)
+                except ProblemError:
+                    break  # an operation without a sampler
+                if task is not None:
+                    return task
+        raise ProblemError("found no random problem with the form of a measured one; train without further problems "
+                           "(--extra 0)")
+
+    def _drawn(self, model: Problem, device: Device, generator: np.random.Generator) -> Task | None:
+        """The task of a random problem, or None if it is one of those that are left out."""
+        drawn = draw_problem(model.type, generator)
+        if drawn is None:
+            return None
+        try:
+            problem = _in_form_of(drawn, model)
+            if self._avoided.has_near(drawn) or self._avoided.has_near(problem):
+                return None
+            task = Task.of(problem, device)
+        except (KernelError, ProblemError):
+            return None
+        return task if all(kernel.name in self._kernels for kernel in task.kernels) else None
+
+    def identity(self) -> str:
+        """A text that differs where a problem does."""
+        return repr((self.seed, [(problem.key, device.key) for problem, device in self._models],
+                     [problem.key for problem in self._avoid], sorted(self._kernels)))
+
+
+def _in_form_of(problem: Problem, model: Problem) -> Problem:
+    """The problem with the form of another one of its operation. Raises ProblemError if there is no such problem."""
+    features = dict(problem)
+    form = {name: value for name, value in dict(model).items() if name in FORM and name in features}
+    return Problem.make(problem.type, **{**features, **form})
