@@ -181,6 +181,8 @@ def _default(task: Task) -> list[int]:
     numbers = []
     for space, part in task.parts():
         declared = dict(space.kernel.default)
+        if not declared:  # as of a recorded kernel
+            continue
         values = [parameter.values.index(declared[parameter.name]) for parameter in space.kernel.parameters]
         row = row_of(space, np.array(values, np.int16))
         if row >= 0:
