@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 # `model_type` in config.json -> "module:attribute" of a class that follows `Model`
-MODELS: dict[str, str] = {"seqtune-translator": "seqtune.predictor.times.model:Checkpoint"}
+MODELS: dict[str, str] = {"seqtune-translator": "seqtune.predictor.checkpoint:Checkpoint"}
 # What a model learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
-    "times": "seqtune.predictor.times.learning:TimesLearning",
+    "times": "seqtune.predictor.learning.times.learning:TimesLearning",
     "choices": "seqtune.predictor.learning.choices.learning:ChoiceLearning",
 }
 # Name of a checkpoint shipped with seqtune -> the backends that it predicts for
@@ -132,7 +132,7 @@ class ResultRow(Protocol):
 
 
 class GivenOptions(Protocol):
-    """All options of a training from measured times: `predictor.times.recipe.Recipe`."""
+    """All options of a training from measured times: `predictor.learning.times.recipe.Recipe`."""
 
     @property
     def name(self) -> str:

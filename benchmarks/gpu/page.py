@@ -24,10 +24,10 @@ from seqtune.data.record import Record
 from seqtune.errors import UnavailableError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.answering import predictor_for
+from seqtune.predictor.learning.times.evaluation import replayed
+from seqtune.predictor.learning.times.shares import OURS as PREDICTOR
+from seqtune.predictor.learning.times.shares import rows as share_rows
 from seqtune.predictor.model import answers_for
-from seqtune.predictor.times.evaluation import replayed
-from seqtune.predictor.times.shares import OURS as PREDICTOR
-from seqtune.predictor.times.shares import rows as share_rows
 
 from .comparison import OURS
 from .measuring import RANDOM, group_of

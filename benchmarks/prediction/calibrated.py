@@ -18,7 +18,7 @@ from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.probing import Probing
 
 if TYPE_CHECKING:
-    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.trees.ranker import Ranker
 
 PROBES = 600  # what three minutes suffice for on a slow machine, most of them for builds

@@ -48,8 +48,8 @@ def sample(data: Dataset, cases: int = CASES) -> Dataset:
 def evaluated_cases(data: Dataset, predictor: Predictor) -> list[Row]:
     """Make a row for each held-out case of a data set: the share of the best recorded time, for each of COUNTS."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.times.evaluation import evaluate_tasks
-    from seqtune.predictor.times.shares import OURS
+    from seqtune.predictor.learning.times.evaluation import evaluate_tasks
+    from seqtune.predictor.learning.times.shares import OURS
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
@@ -111,7 +111,7 @@ def page(results: Results) -> Page:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.checkpoint import Checkpoint
 
     parser = OneLineParser(__doc__)
     add_out(parser)

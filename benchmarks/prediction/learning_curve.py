@@ -28,16 +28,16 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, interval, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import SeqtuneError
-from seqtune.predictor.times.shares import OURS
+from seqtune.predictor.learning.times.shares import OURS
 from seqtune.reporting.style import save, style
 from seqtune.tuner.measuring.deadline import Deadline
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.times.examples import Examples
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.options import TrainingOptions
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.examples import Examples
+    from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.training.loop import Progress
     from seqtune.predictor.trees.ranker import Ranker
 
@@ -62,8 +62,8 @@ class Material:
     def of(cls, options: TrainingOptions) -> Material:
         """Read the shipped data set and fit the teacher."""
         from seqtune.data.measured_tasks import measured_tasks, split
-        from seqtune.predictor.times.examples import make_examples, make_teacher, vocabulary_of
-        from seqtune.predictor.times.learning import LearnedProblems
+        from seqtune.predictor.learning.times.examples import make_examples, make_teacher, vocabulary_of
+        from seqtune.predictor.learning.times.learning import LearnedProblems
         from seqtune.predictor.trees.ranker import Ranker
 
         data = read_dataset(None)
@@ -79,9 +79,9 @@ class Material:
 
 def trained(material: Material, options: TrainingOptions, deadline: float) -> tuple[Checkpoint, Row] | None:
     """Train with these options; None if the deadline, a `time.monotonic`, ended the training."""
-    from seqtune.predictor.times.examples import Examples
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.training import fit, untrained
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.examples import Examples
+    from seqtune.predictor.learning.times.training import fit, untrained
 
     sampled = material.examples.sampled
     assert sampled is not None
@@ -103,7 +103,7 @@ def agreement(checkpoint: Checkpoint, material: Material, options: TrainingOptio
     """The shares of the teacher's best speed on fresh problems: of the first proposal, and of the best of SHORTLIST."""
     import numpy as np
 
-    from seqtune.predictor.times.sampled_problems import SampledProblems
+    from seqtune.predictor.learning.times.sampled_problems import SampledProblems
     from seqtune.predictor.translator.threads import one_thread
 
     fresh = SampledProblems([(measured.problem, measured.device) for measured in material.fitting], material.avoid,
@@ -122,9 +122,9 @@ def agreement(checkpoint: Checkpoint, material: Material, options: TrainingOptio
 
 def shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict[str, Row]:
     """The rows of the first proposals of the translator, the trees and both on measured tasks, by method."""
-    from seqtune.predictor.times.checkpoint_parts import parts_of
-    from seqtune.predictor.times.evaluation import replayed
-    from seqtune.predictor.times.shares import rows
+    from seqtune.predictor.checkpoint_parts import parts_of
+    from seqtune.predictor.learning.times.evaluation import replayed
+    from seqtune.predictor.learning.times.shares import rows
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
@@ -234,8 +234,8 @@ def run(given: argparse.Namespace) -> None:
     """Do the trainings, and write the results."""
     import platformdirs
 
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.recipe import Recipe
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.recipe import Recipe
     from seqtune.predictor.training.state import describe
 
     check_ready(given.out)

@@ -24,7 +24,7 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.predictor.times.shares import OURS
+from seqtune.predictor.learning.times.shares import OURS
 from seqtune.predictor.trees.ranker import Ranker
 
 from .calibrated import PROBES, calibrated
@@ -33,8 +33,8 @@ from .left_out import LeftOut, groups, left_out
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.times.model import Checkpoint
     from seqtune.predictor.training.loop import Progress
 
 NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
@@ -43,8 +43,8 @@ NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
 def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
                 simple: Sequence[str] = ()) -> list[Row]:
     """Evaluate predictors on tasks: rows by device, and over all devices where there are several."""
-    from seqtune.predictor.times.evaluation import replayed
-    from seqtune.predictor.times.shares import rows
+    from seqtune.predictor.learning.times.evaluation import replayed
+    from seqtune.predictor.learning.times.shares import rows
 
     say(f"{about['left_out']}, {about['setting']}: {len(held_out)} tasks")
     results = replayed(held_out, predictors, (*predictors, *simple), COUNTS)
@@ -79,7 +79,7 @@ def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row]
 
 def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
     """A predictor and its parts, by the names of their methods."""
-    from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
+    from seqtune.predictor.checkpoint_parts import RankerAlone, parts_of
 
     if isinstance(predictor, Ranker):
         return {"trees": RankerAlone(predictor)}
@@ -99,10 +99,10 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.times.examples import held_out_problems
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.options import TrainingOptions
-    from seqtune.predictor.times.training import train_model
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.examples import held_out_problems
+    from seqtune.predictor.learning.times.options import TrainingOptions
+    from seqtune.predictor.learning.times.training import train_model
 
     if given.checkpoint is not None:
         return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
@@ -123,8 +123,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
 def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
                old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
-    from seqtune.predictor.times.adaptation.report import OLD
-    from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
+    from seqtune.predictor.learning.times.adaptation.report import OLD
+    from seqtune.predictor.learning.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
 
     options = replace(RETRAINING, seed=given.seed, threads=given.threads)
     if isinstance(predictor, Ranker):

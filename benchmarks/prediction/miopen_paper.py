@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from seqtune.data.labels import Labels, SolverTimings
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.choices.predictors import LabelPredictor
-    from seqtune.predictor.times.model import Checkpoint
 
 FEW = 500  # training labels of a solver that is included in the averages
 MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
@@ -237,9 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_solver_timings
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.choices.options import ChoiceOptions
     from seqtune.predictor.learning.choices.whole_training import train_model
-    from seqtune.predictor.times.model import Checkpoint
 
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)

@@ -25,8 +25,8 @@ from seqtune.data.formats.dataset_file import read_dataset
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.shares import Outcome
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.shares import Outcome
 
 METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
 EXPERTS = ("transformer", "trees", "nearest", "fixed", "default")
@@ -88,7 +88,7 @@ def _json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
 
 def _rows(setting: str, stored: Sequence[Any]) -> list[Row]:
     """The rows of a setting, over all its problems."""
-    from seqtune.predictor.times.shares import Outcome, rows
+    from seqtune.predictor.learning.times.shares import Outcome, rows
 
     outcomes = merged_devices([Outcome.from_json(outcome) for outcome in stored])
     return [{"setting": setting, **row.to_json()} for row in rows(outcomes)]
@@ -96,7 +96,7 @@ def _rows(setting: str, stored: Sequence[Any]) -> list[Row]:
 
 def _outcomes(checkpoint: Checkpoint, training: Sequence[MeasuredTask],
               evaluated_on: Sequence[MeasuredTask]) -> list[Outcome]:
-    from seqtune.predictor.times.evaluation import fitted, replayed
+    from seqtune.predictor.learning.times.evaluation import fitted, replayed
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
@@ -104,7 +104,7 @@ def _outcomes(checkpoint: Checkpoint, training: Sequence[MeasuredTask],
 
 
 def _held_out(checkpoint: str, training: Sequence[MeasuredTask], held_out: Sequence[MeasuredTask]) -> list[Outcome]:
-    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.checkpoint import Checkpoint
 
     return _outcomes(Checkpoint.load(checkpoint), training, held_out)
 
@@ -129,9 +129,9 @@ def _library(tasks: Sequence[MeasuredTask], size: int, given: argparse.Namespace
     """Train on a few of the tasks, with some configurations of each, and evaluate on others that are not near."""
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.times.options import TrainingOptions
-    from seqtune.predictor.times.small.options import small_options
-    from seqtune.predictor.times.small.training import train_small
+    from seqtune.predictor.learning.times.options import TrainingOptions
+    from seqtune.predictor.learning.times.small.options import small_options
+    from seqtune.predictor.learning.times.small.training import train_small
 
     generator = np.random.default_rng([given.seed, size])
     order = generator.permutation(len(tasks)).tolist()

@@ -202,9 +202,9 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.api.evaluating import read_measurements
-    from seqtune.predictor.times.evaluation import check_methods, outcomes
-    from seqtune.predictor.times.model import Checkpoint
-    from seqtune.predictor.times.shares import rows as rows_of
+    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.times.evaluation import check_methods, outcomes
+    from seqtune.predictor.learning.times.shares import rows as rows_of
     from seqtune.predictor.translator.threads import one_thread
 
     parser = OneLineParser(__doc__)

@@ -228,7 +228,7 @@ def run(given: argparse.Namespace) -> None:
 def measure(given: argparse.Namespace) -> None:
     """Measure, and write the results."""
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 

@@ -15,7 +15,7 @@ from seqtune.errors import KernelError, SeqtuneError
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
-    from seqtune.predictor.times.model import Checkpoint
+    from seqtune.predictor.checkpoint import Checkpoint
 
 # The steps of `seqtune predict` in a new process; each line prints nothing, the last one prints all seconds as JSON.
 STEPS = """

@@ -14,10 +14,10 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.registry import is_registered, kernel, table
 
+from ..checkpoint import Checkpoint
 from ..model import Model
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
-from ..times.model import Checkpoint
 from ..translator.dimensions import Dimensions
 from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU

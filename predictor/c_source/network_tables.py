@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from ..times.arrays.word_vectors import RESOLVED_SIZE, FixedWords, described_arrays
 from ..translator.dimensions import Dimensions
 from ..translator.numpy_layers import Linear, NumpyLayer, Tensors
 from ..translator.rows import Floats, centred, gelu
+from ..translator.word_vectors import RESOLVED_SIZE, FixedWords, described_arrays
 from .code_maps import ORDER
 from .facts import FactTables
 from .library import CLibrary

@@ -122,7 +122,7 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
 
-    from ..times.model import Checkpoint
+    from ..checkpoint import Checkpoint
 
     versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])

@@ -17,8 +17,8 @@ from .results import Written
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
+    from seqtune.predictor.learning.times.recipe import Recipe
     from seqtune.predictor.model import Model
-    from seqtune.predictor.times.recipe import Recipe
 
 
 def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None = None, epochs: int | None = None,
@@ -50,7 +50,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     check_free(Path(out), force, checkpoint=True)
     read = None
     if recipe is not None:
-        from seqtune.predictor.times.recipe import Recipe
+        from seqtune.predictor.learning.times.recipe import Recipe
 
         if (data, epochs, extra, seed, refit) != (None, None, None, 0, False):
             raise MisuseError("a recipe gives the data set and all options: leave out the others")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
-from seqtune.predictor.times.model import Checkpoint
 
 from ..errors import MisuseError, check_installed
 
@@ -15,8 +15,8 @@ check_installed("huggingface", "torch", "transformers")
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM  # noqa: E402
 
-from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
-from seqtune.predictor.times.sentences import Sentences  # noqa: E402
+from seqtune.predictor.translator.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
+from seqtune.predictor.translator.sentences import Sentences  # noqa: E402
 
 __all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]
 

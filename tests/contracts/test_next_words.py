@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
-from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.translator.decoding import TranslatorWords
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,11 +38,11 @@ def trees() -> NextWord[Any]:
 
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
-    "times.NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
-    "times.TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").network,
-                                                     Checkpoint.load("default").vocabulary),
-    "times.NumpyTranslator with fixed words": lambda: choices().translator,
-    "times.TranslatorWords with fixed words": lambda: TranslatorWords(choices().network, choices().vocabulary),
+    "translator.NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
+    "translator.TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").network,
+                                                          Checkpoint.load("default").vocabulary),
+    "translator.NumpyTranslator with fixed words": lambda: choices().translator,
+    "translator.TranslatorWords with fixed words": lambda: TranslatorWords(choices().network, choices().vocabulary),
     "choices.ChainWords": trees,
     "sequence.Average": lambda: choices().next_word(),
 }

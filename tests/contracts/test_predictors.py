@@ -14,6 +14,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find, model_type
+from seqtune.predictor.learning.times.baselines import BASELINES
 from seqtune.predictor.model import (
     LEARNINGS,
     MODELS,
@@ -25,7 +26,6 @@ from seqtune.predictor.model import (
     shipped_for,
     untrained_predictor,
 )
-from seqtune.predictor.times.baselines import BASELINES
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.devices import device_of
 from tests.support.synthetic import data, registered

@@ -25,10 +25,10 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint_folder import SHIPPED
+from seqtune.predictor.learning.times.training import train_model
 from seqtune.predictor.model import load_model
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence import beam
-from seqtune.predictor.times.training import train_model
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.devices import device_of
 from tests.support.learning.short_training import QUICK
@@ -41,8 +41,8 @@ DISTINCT, BATCHES = 16, (7, 64)
 SHIFTS = (1, 3, 5, 12)  # floats after the begin of a cache line
 TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp and log
 # The code that answers a prediction, beside `seqtune.predictor.translator.rows`.
-PATH = ("translator/numpy_layers", "times/arrays/word_vectors", "times/arrays/numpy_judge",
-        "times/arrays/numpy_translator", "proposing", "times/model", "choices/classifier_chain",
+PATH = ("translator/numpy_layers", "translator/word_vectors", "translator/numpy_judge",
+        "translator/numpy_translator", "proposing", "checkpoint", "choices/classifier_chain",
         "choices/choice_trees", "choices/learned", "choices/inputs", "trees/ranker", "trees/forest",
         "trees/descent", "correction/correction", "sequence/beam", "sequence/mixture", "sequence/prefix_batch",
         "sequence/derived_quantities", "sequence/numeric_codes")

@@ -13,9 +13,9 @@ import seqtune
 from seqtune.cli.tables import predicting as tables
 from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence.model import LEVELS, ConfidenceModel, RegretModel
 from seqtune.predictor.model import cached_model
-from seqtune.predictor.times.model import Checkpoint
 from tests.support import untrained
 
 GEMM = "gemm m=8 n=16 k=8"

@@ -15,11 +15,11 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
-from seqtune.predictor.times.model import Checkpoint
-from seqtune.predictor.times.translator import Choices, Source, Translator
+from seqtune.predictor.translator.translator import Choices, Source, Translator
 from tests.support.installation.optional import needs
 from tests.support.learning.translators import small_translator
 

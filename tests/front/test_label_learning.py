@@ -13,12 +13,12 @@ from seqtune.api import evaluate, predict
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.choices.choice_trees import FILE as PACKED
 from seqtune.predictor.learning.choices.learning import ChoiceLearning
 from seqtune.predictor.learning.choices.whole_training import train_model
 from seqtune.predictor.model import TrainingRequest, cached_model, learner
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
 

@@ -26,13 +26,13 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.times.adaptation.report import RetrainingReport, comparison_rows
+from seqtune.predictor.learning.times.evaluation import LiveContest
+from seqtune.predictor.learning.times.learning import LearnedProblems, TimesLearning
+from seqtune.predictor.learning.times.shares import Outcome
 from seqtune.predictor.model import EvaluationRequest
 from seqtune.predictor.say import silent
-from seqtune.predictor.times.adaptation.report import RetrainingReport, comparison_rows
-from seqtune.predictor.times.evaluation import LiveContest
-from seqtune.predictor.times.learning import LearnedProblems, TimesLearning
-from seqtune.predictor.times.model import Checkpoint
-from seqtune.predictor.times.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import skip_without

@@ -21,7 +21,7 @@ from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, S
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text

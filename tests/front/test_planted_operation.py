@@ -24,7 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.installation.optional import needs
 
 

@@ -24,8 +24,8 @@ from seqtune.predictor.answering import (
     seeds_for,
     slowness_for,
 )
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
-from seqtune.predictor.times.model import Checkpoint
 from tests.support import untrained
 from tests.support.devices import described_gpu, device_of
 

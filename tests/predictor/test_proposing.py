@@ -12,9 +12,9 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Confidence
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import WIDE
 

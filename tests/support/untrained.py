@@ -8,10 +8,10 @@ import numpy as np
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, table
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.arrays.word_vectors import described_arrays, shapes
-from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.word_vectors import described_arrays, shapes
 from seqtune.tuner.backends.discovery import find
 
 

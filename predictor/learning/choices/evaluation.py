@@ -11,9 +11,9 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 from seqtune.errors import MisuseError
 
+from ...checkpoint import Checkpoint
 from ...choices.seen_problems import SeenProblems
 from ...say import Say, silent
-from ...times.model import Checkpoint
 from ...translator.threads import one_thread
 from .predictors import Beam
 from .scores import LabelRow, SolverChoiceRow, score_labels, solver_choice_rows

@@ -19,7 +19,7 @@ from seqtune.data.labels import Labels, SolverTimings
 
 from ...sequence.source_columns import SourceColumns
 from ...sequence.vocabulary import BEGIN, Vocabulary, Words
-from ...times.translator import Choices, Source, Translator
+from ...translator.translator import Choices, Source, Translator
 from .options import ChoiceOptions
 
 Rows = NDArray[np.int64]

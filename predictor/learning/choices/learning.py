@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import MisuseError
 
+from ...checkpoint import Checkpoint
 from ...model import EvaluationRequest, TrainingRequest
 from ...say import Say
-from ...times.model import Checkpoint
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset

@@ -20,7 +20,7 @@ from ...choices.choice_trees import Chains
 from ...choices.classifier_chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
 from ...choices.inputs import tree_columns
 from ...sequence.vocabulary import Vocabulary
-from ...times.translator import Translator
+from ...translator.translator import Translator
 from .examples import ChoiceExamples
 
 MANY = 8000  # labels: with more, a device needs no labels of other devices

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import SolverTimings
 
 from ...sequence.beam import Allowed
-from ...times.arrays.numpy_translator import NumpyTranslator
+from ...translator.numpy_translator import NumpyTranslator
 from .scores import Entries, first_best
 
 MOST_QUERIES = 2048  # read at once: their states take 100 MB

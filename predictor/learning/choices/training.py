@@ -20,9 +20,9 @@ from seqtune.kernels.miopen.solver import BACKEND
 
 from ...sequence.source_facts import own_facts
 from ...sequence.vocabulary import Vocabulary
-from ...times.translator import Translator
 from ...training.loop import Batch, Course, OnProgress, Validation, fit
 from ...training.state import OUTSIDE, TrainingState, describe
+from ...translator.translator import Translator
 from .examples import ChoiceExamples, ExampleSet, Rows, SolverTimingExamples
 from .options import ChoiceOptions
 

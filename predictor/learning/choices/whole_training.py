@@ -12,11 +12,11 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import tables_of
 from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 
+from ...checkpoint import Checkpoint
 from ...choices.choice_trees import ChoiceTrees
 from ...choices.learned import LearnedChoices
 from ...choices.seen_problems import SeenProblems
 from ...say import Say, silent
-from ...times.model import Checkpoint
 from ...training.loop import Progress
 from ...training.state import describe
 from ...training.unfinished import FINISH

@@ -176,7 +176,7 @@ def _proposed(task: Task, checkpoint: str | Path | None) -> list[Configuration]:
     Raises CheckpointError if it does not know the task's kernels.
     """
     from seqtune.predictor.answering import Answering, predictor_name
-    from seqtune.predictor.times.checkpoint_parts import RankerAlone
+    from seqtune.predictor.checkpoint_parts import RankerAlone
 
     answering = Answering.of(task, predictor_name(task.problem, task.device) if checkpoint is None else checkpoint)
     proposed = list(answering.propose(FROM_BEAM))

@@ -18,7 +18,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.paths import ROOT
 
 DOCUMENTED: list[Row] = json.loads((ROOT / "docs" / RESULTS / "headline.json").read_text())["cases"]

@@ -45,7 +45,7 @@ def test_a_mistyped_problem_is_refused_without_loading_torch_or_a_driver() -> No
 
 
 def test_predicting_does_not_load_transformers() -> None:
-    code = "import seqtune.api, seqtune.predictor.sequence.beam, seqtune.predictor.times.model"
+    code = "import seqtune.api, seqtune.predictor.sequence.beam, seqtune.predictor.checkpoint"
     assert not loaded_after(code) & {"torch", "transformers", "xgboost", "pandas", "pyopencl", "llvmlite"}
 
 

@@ -21,12 +21,13 @@ from tests.support.paths import ROOT
 LEARNING = {
     "hooks.huggingface", "huggingface", "predictor.learning.choices.examples",
     "predictor.learning.choices.mixture_weights", "predictor.learning.choices.training",
-    "predictor.learning.choices.whole_training", "predictor.translator.hypotheses", "predictor.translator.transformer",
-    "predictor.times.adaptation.retraining", "predictor.times.decoding",
-    "predictor.times.judge", "predictor.times.loss", "predictor.times.pretrained", "predictor.times.quantity_codes",
-    "predictor.times.sentences", "predictor.times.small.cross_validation", "predictor.times.small.training",
-    "predictor.times.training", "predictor.times.translator", "predictor.training.loop",
+    "predictor.learning.choices.whole_training", "predictor.learning.times.adaptation.retraining",
+    "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
+    "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.loop",
     "predictor.training.process_group", "predictor.training.state", "predictor.training.unfinished",
+    "predictor.translator.decoding", "predictor.translator.hypotheses", "predictor.translator.judge",
+    "predictor.translator.pretrained", "predictor.translator.quantity_codes", "predictor.translator.sentences",
+    "predictor.translator.transformer", "predictor.translator.translator",
 }
 PROBLEM = ("gemm", "m=64", "n=64", "k=64")
 COMMANDS = (

@@ -19,7 +19,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import needs
 from tests.support.libraries.stencil import write

@@ -15,8 +15,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
-from seqtune.predictor.times.checkpoint_parts import parts_of
-from seqtune.predictor.times.model import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.checkpoint_parts import parts_of
 from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus

@@ -14,12 +14,12 @@ from safetensors.torch import load, save, save_file
 
 from seqtune.__main__ import main
 from seqtune.errors import CheckpointError
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.choices.choice_trees import FILE as PACKED
 from seqtune.predictor.choices.choice_trees import unpacked
 from seqtune.predictor.learning.choices.predictors import Beam
 from seqtune.predictor.model import cached_model
-from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 

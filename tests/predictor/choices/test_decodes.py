@@ -22,9 +22,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.greedy import Greedy
 from tests.support.learning.miopen_problems import draw, gpus, solved
 

@@ -14,11 +14,11 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence.fitting import FOLDS, fit_confidence, observe, observe_with, parts_by_problem
 from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, signals_of
 from seqtune.predictor.device_identity import identity
 from seqtune.predictor.proposing import Proposals
-from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered

@@ -13,11 +13,11 @@ from seqtune.data.journal.journal import Journal, default_path
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneWarning
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction import device_evidence as evidence_module
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.safe_defaults import SafeDefaults
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.interruptions import interrupted
 from tests.support.learning.synthetic_ranker import ranker
 from tests.support.learning.translators import small_translator

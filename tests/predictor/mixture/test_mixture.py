@@ -12,11 +12,11 @@ import pytest
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
 from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.mixture.mixture import UNLEARNED, Candidates, Mixture
 from seqtune.predictor.mixture.weights import PRIOR
 from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.model import SHIPPED, load_model
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.short_training import QUICK, train
 from tests.support.synthetic import MIDDLE, data, problems, registered
 

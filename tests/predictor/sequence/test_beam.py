@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.sequence.beam import Allowed, Grammar, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.decoding import TranslatorWords
+from seqtune.predictor.translator.decoding import TranslatorWords
 from tests.support.learning.translators import small_translator
 from tests.support.tasks import task_of
 

@@ -19,9 +19,9 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.times.examples import vocabulary_of
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
-from seqtune.predictor.times.examples import vocabulary_of
-from seqtune.predictor.times.model import Checkpoint
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays
 from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker

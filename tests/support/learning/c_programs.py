@@ -12,8 +12,8 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.learning.compiled_predictor import STRICT, compiler
 from tests.support.learning.translators import small_translator
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from seqtune.data.measured_tasks import Data, measured_tasks
-from seqtune.predictor.times.examples import held_out_problems
-from seqtune.predictor.times.model import Checkpoint
-from seqtune.predictor.times.options import TrainingOptions
-from seqtune.predictor.times.training import train_model
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.times.examples import held_out_problems
+from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.learning.times.training import train_model
 from seqtune.predictor.training.loop import OnProgress
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.synthetic import data

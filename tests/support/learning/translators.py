@@ -13,7 +13,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.translator.translator import Translator
 
 
 def small_translator(vocabulary: Vocabulary, width: int = 16, seed: int = 0, **size: float) -> Translator:

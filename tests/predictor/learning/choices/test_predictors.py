@@ -14,13 +14,13 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_solver_timings
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.choices.predictors import Beam, LabelPredictions, allowed_values
 from seqtune.predictor.learning.choices.scores import Score, solver_choice_rows
 from seqtune.predictor.learning.choices.solver_choice import choose
 from seqtune.predictor.learning.choices.training import vocabulary_of
 from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.mixture import Average
-from seqtune.predictor.times.model import Checkpoint
 from tests.support.label_toys import MLIR, Parts
 from tests.support.learning.greedy import Greedy
 from tests.support.tasks import task_of

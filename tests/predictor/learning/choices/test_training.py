@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.choices.mixture_weights import best_weights
 from seqtune.predictor.learning.choices.predictors import Beam
 from seqtune.predictor.learning.choices.scores import LabelRow, score_labels
 from seqtune.predictor.learning.choices.training import fixed_words, train_network
-from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.model import Checkpoint
-from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.loop import Progress
+from seqtune.predictor.translator.decoding import TranslatorWords
+from seqtune.predictor.translator.translator import Translator
 from tests.support.label_toys import MLIR, QUICK, Parts
 
 

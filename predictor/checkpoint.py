@@ -1,0 +1,335 @@
+"""Checkpoint: a trained translator with its vocabulary and its trees, stored in a folder.
+
+The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
+provenance, metrics) and, if there is a ranker, trees.safetensors; if there is a learned mixture, mixture.safetensors. A
+translator that has learned another tuner's choices has weights in 16 bits, tables of MIOpen's solvers, a filter of the
+problems that it has learned from and, in trees.zlib, trees that choose values. A retrained checkpoint answers for some
+devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained
+one as well.
+The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
+import neither torch nor transformers. Raises CheckpointError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, JsonValue
+from safetensors.numpy import save as save_arrays
+
+from seqtune.errors import CheckpointError, MisuseError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
+from seqtune.tuner.cost_models.features import FeatureList
+
+from .candidate import Candidate
+from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
+from .choices.about import ChoicesAbout
+from .confidence.model import ConfidenceModel
+from .mixture.mixture import UNLEARNED, Candidates, Mixture, MixtureFields
+from .proposing import ConfidenceEstimator, Evidence, Proposer
+from .sequence import beam
+from .sequence.beam import NextWord
+from .sequence.space_program import program_rows
+from .sequence.vocabulary import Vocabulary
+from .translator.dimensions import Dimensions
+from .translator.numpy_judge import NumpyJudge
+from .translator.numpy_layers import Tensors
+from .translator.numpy_translator import NumpyTranslator
+from .translator.word_vectors import described_arrays, shapes
+from .trees.ranker import Ranker
+
+if TYPE_CHECKING:
+    from .choices.learned import LearnedChoices
+    from .translator.translator import Translator
+
+LEARNED = "learned"  # the tensor of the filter of learned problems
+
+
+class _About(About):
+    """The fields of seqtune.json."""
+
+    trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
+        default={}, max_length=10_000)
+    confidence: ConfidenceModel | None = None
+    mixture: MixtureFields | None = None  # None: the fixed mean of trees and judge
+    tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
+    retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
+        default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
+    choices: ChoicesAbout | None = None  # of a translator that has learned another tuner's choices
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """A trained translator with its vocabulary, and the ranker that orders its proposals.
+
+    `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
+
+    A retrained checkpoint keeps the `former` one, from which the retraining began, so that no answer for another device
+    changes. This checkpoint is the newest layer, the former one the next. `propose` asks the layer that answers for a
+    task; `ranker`, `expected` and the other members belong to the newest layer, and `on` returns the layer of a device.
+    """
+
+    model_type: ClassVar[str] = MODEL_TYPE
+
+    size: Dimensions
+    state: Tensors  # the translator's tensors by name
+    vocabulary: Vocabulary
+    provenance: Mapping[str, JsonValue] = field(default_factory=dict)
+    metrics: Mapping[str, JsonValue] = field(default_factory=dict)
+    seed: int = 0
+    ranker: Ranker | None = None
+    estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
+    former: Checkpoint | None = None
+    retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
+    choices: LearnedChoices | None = None  # None: it was trained on measured times
+    mixture: Mixture = UNLEARNED
+
+    @classmethod
+    def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
+                      provenance: Mapping[str, JsonValue] | None = None,
+                      metrics: Mapping[str, JsonValue] | None = None, seed: int = 0, ranker: Ranker | None = None,
+                      estimator: ConfidenceEstimator | None = None) -> Self:
+        """Make a model of a trained translator."""
+        return cls(translator.size, translator.arrays(), vocabulary, provenance or {}, metrics or {}, seed, ranker,
+                   estimator)
+
+    @classmethod
+    def load(cls, name: str | Path = "default") -> Self:
+        """Read a checkpoint from a folder, or by name: a shipped one, or one in the user's data folder.
+
+        Raises CheckpointError.
+        """
+        return cls._read(name, MOST_LAYERS)
+
+    @classmethod
+    def _read(cls, name: str | Path, layers: int) -> Self:
+        """Read a checkpoint that has at most this number of layers."""
+        folder = CheckpointFolder.open(name, _About)
+        about, vocabulary = folder.about, folder.vocabulary
+        if folder.size.quantities and {
+                name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
+            raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
+        state = _weights(folder)
+        choices = None
+        if about.choices is not None:
+            from .choices.learned import LearnedChoices  # with all that predicts from choices: others need it not
+
+            choices = LearnedChoices.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
+        ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
+                             about.tree_features) if about.trees else None
+        if about.retrained_for and layers == 1:
+            raise CheckpointError(f"{folder.path} has a former checkpoint, too; seqtune writes {MOST_LAYERS} layers at "
+                                  "most")
+        former = cls._read(folder.path / FORMER, layers - 1) if about.retrained_for else None
+        mixture = UNLEARNED if about.mixture is None else Mixture.read(
+            folder.path / "mixture.safetensors", about.mixture, about.kernels)
+        return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
+                   about.confidence, former, frozenset(about.retrained_for), choices, mixture)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
+
+        A folder that is not a checkpoint is not overwritten.
+        """
+        config = {**asdict(self.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
+        confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
+        about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
+                       trees={} if self.ranker is None else self.ranker.about,
+                       confidence=confidence, mixture=self.mixture.about,
+                       tree_features="ratios" if self.ranker is None else self.ranker.listed,
+                       retrained_for=tuple(sorted(self.retrained_for)),
+                       choices=None if self.choices is None else self.choices.about())
+        tensors: dict[str, NDArray[Any]] = dict(self.state)
+        if self.choices is not None:
+            described = described_arrays(self.vocabulary)
+            tensors = {name: array if name in described else array.astype(np.float16)
+                       for name, array in tensors.items()} | {LEARNED: self.choices.learned.bits}
+        with CheckpointFolder.writing(path, config, about) as fresh:
+            (fresh / "model.safetensors").write_bytes(save_arrays(tensors, metadata={"format": "pt"}))
+            if self.choices is not None and self.choices.trees is not None:
+                self.choices.trees.write(fresh)
+            if self.ranker is not None:
+                (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
+            if self.mixture.is_learned:
+                (fresh / "mixture.safetensors").write_bytes(save_arrays(self.mixture.winners.arrays()))
+            if self.former is not None:
+                self.former.save(fresh / FORMER)
+        return Path(path)
+
+    @property
+    def layers(self) -> tuple[Checkpoint, ...]:
+        """This checkpoint and all former ones, the newest first."""
+        return (self,) if self.former is None else (self, *self.former.layers)
+
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Checkpoint:
+        """The layer that answers for a device: the newest one that was retrained for it, or else the oldest.
+
+        A layer that lacks the device's backend or one of these kernels is passed over; then the newest other one
+        answers. If every layer lacks something, the result is this checkpoint; `check_kernels` names what is missing.
+        """
+        if self.former is None:
+            return self
+        layers, kernels = self.layers, tuple(kernels)
+        retrained = [layer for layer in layers if device.key in layer.retrained_for]
+        able = (layer for layer in (*retrained, layers[-1], *layers)
+                if device.backend in layer.vocabulary.backends and not layer.vocabulary.differences(kernels))
+        return next(able, self)
+
+    def former_for(self, devices: Iterable[Device]) -> Checkpoint:
+        """The checkpoint that goes on answering for all devices but these, without layers that answer for none.
+
+        Raises MisuseError if it has as many layers as a former checkpoint can have.
+        """
+        former = self._without(frozenset(device.key for device in devices))
+        if len(former.layers) >= MOST_LAYERS:
+            raise MisuseError(f"this checkpoint was retrained {MOST_LAYERS - 1} times, each time for other devices; "
+                              "more is not possible: train one on the records of all of them (seqtune train)")
+        return former
+
+    def _without(self, keys: frozenset[str]) -> Checkpoint:
+        """This checkpoint without the layers that were retrained for none but these devices."""
+        if self.former is None:
+            return self
+        former = self.former._without(keys | self.retrained_for)
+        if self.retrained_for <= keys:
+            return former
+        return self if former is self.former else replace(self, former=former)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends of the devices that the layers' translators were trained for."""
+        return tuple(dict.fromkeys(backend for layer in self.layers for backend in layer.vocabulary.backends))
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of the kernels in the layers' vocabularies."""
+        return tuple(dict.fromkeys(library for layer in self.layers for library in layer.vocabulary.libraries))
+
+    @property
+    def learned_from(self) -> str:
+        """The name of the kind of data that it has learned from, in LEARNINGS."""
+        return "times" if self.choices is None else "choices"
+
+    @property
+    def tables(self) -> Mapping[str, Sequence[str]]:
+        """The rows of MIOpen's solvers whose configurations come from a table, by solver."""
+        return {} if self.choices is None else self.choices.tables
+
+    @cached_property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels of MIOpen that it configures by name, with the table rows of training. Raises CheckpointError."""
+        return {} if self.choices is None else self.choices.kernels(self.vocabulary)
+
+    def check_kernels(self, kernels: Iterable[Kernel]) -> None:
+        """Check that the vocabulary of a layer contains the kernels. Raises CheckpointError."""
+        wanted = tuple(kernels)
+        if self.former is None or not self.fits(wanted):
+            self.vocabulary.check(wanted)
+
+    def fits(self, kernels: Sequence[Kernel]) -> bool:
+        """Return whether the vocabulary of a layer contains all these kernels as they are."""
+        return any(not layer.vocabulary.differences(kernels) for layer in self.layers)
+
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether a layer was trained with a kernel of one of these names."""
+        return any(kernel.name in self._kernel_names for kernel in kernels)
+
+    @cached_property
+    def _kernel_names(self) -> frozenset[str]:
+        return frozenset(kernel.name for layer in self.layers for kernel in layer.vocabulary.kernels)
+
+    def task(self, problem: Problem, device: Device) -> Task:
+        """The task of a problem with the registered kernels, except new ones that no layer was trained with.
+
+        Where all are new they stay, and `check_kernels` names them. One of a learned choice is in MIOpen's terms, with
+        the solvers that apply, or with all where none does. Raises KernelError, ProblemError.
+        """
+        if self.choices is not None:
+            return self.choices.task(problem, device, self.kernels.values())
+        task = Task.of(problem, device, find=program_rows)
+        known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
+        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known, program_rows)
+
+    def next_word(self) -> NextWord[Any]:
+        """The source of next words for the beam search: the translator, mixed with trees of choices if it has any."""
+        return self._words
+
+    @cached_property
+    def translator(self) -> NumpyTranslator:
+        """The translator alone."""
+        return NumpyTranslator(self.size, self.state, self.vocabulary)
+
+    @cached_property
+    def _words(self) -> NextWord[Any]:
+        trees = None if self.choices is None else self.choices.trees
+        return self.translator if trees is None else trees.mixed(self.translator)
+
+    @cached_property
+    def judge(self) -> NumpyJudge | None:
+        """The translator's judge of whole configurations; None if it was trained without one."""
+        return NumpyJudge(self.state, self.translator) if self.size.judge else None
+
+    @cached_property
+    def network(self) -> Translator:
+        """The translator as a torch module in evaluation mode, as training needs it; it does not share the state."""
+        from .translator.translator import Translator
+
+        return Translator.of_arrays(self.size, self.state)
+
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """The slowness log(time / best) of configurations by the mixture's experts together, (configuration,).
+
+        It is NaN for kernels without trees if no other expert knows them. The judge knows the slowness up to a
+        constant, so its mean is the ranker's, or, if some kernels lack trees, the least is 0.
+        """
+        candidates = Candidates(task, numbers, np.zeros(len(numbers)), self.mixture.neighbours(task))
+        return self.mixture.mixed(self.proposer().asked(candidates)).slowness
+
+    def proposer(self, evidence: Evidence | None = None) -> Proposer:
+        """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
+        return Proposer(self.next_word(), self.ranker, evidence, self.estimator, self.judge, self.mixture)
+
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
+        """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.
+
+        Tasks of a layer are searched together, which changes no number.
+        """
+        answered: dict[Checkpoint, list[int]] = {}  # the indices of the tasks that each layer answers
+        for index, task in enumerate(tasks):
+            answered.setdefault(self.on(task.device, task.kernels), []).append(index)
+        candidates: dict[int, list[Candidate]] = {}
+        for layer, indices in answered.items():
+            proposer = layer.proposer(evidence)
+            for begin in range(0, len(indices), beam.TASKS):
+                part = indices[begin:begin + beam.TASKS]
+                candidates.update(zip(part, proposer.candidates([tasks[index] for index in part], count), strict=True))
+        return [candidates[index] for index in range(len(tasks))]
+
+
+def _weights(folder: CheckpointFolder[_About]) -> dict[str, NDArray[Any]]:
+    """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned choices.
+
+    Every shape is compared before a tensor is read.
+    """
+    described, choices = described_arrays(folder.vocabulary), folder.about.choices
+    wanted = {name: (list(shape), "I64" if name == "target.groups" else "F16" if choices and name not in described
+                     else "F32") for name, shape in shapes(folder.size).items()}
+    if choices is not None:
+        if choices.learned & (choices.learned - 1):
+            raise CheckpointError(f"{folder.path}: `learned` is {choices.learned} bytes, not a power of two")
+        wanted[LEARNED] = [choices.learned], "U8"
+    arrays = folder.tensors(wanted)
+    for name, array in described.items():
+        if not np.allclose(arrays[name], array, atol=1e-4):
+            raise CheckpointError(f"{folder.weights}: its codes of target words differ from its vocabulary")
+    return {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}

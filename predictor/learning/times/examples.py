@@ -1,0 +1,110 @@
+"""Examples: what a training learns from, made of the tasks of a data set and of what a teacher estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqtune.data.measured_tasks import Data
+from seqtune.errors import ProblemError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+from seqtune.kernels.task import Floats, MeasuredTask
+
+from ...sequence.vocabulary import Vocabulary
+from ...trees.cost_trees import Trees
+from ...trees.ranker import Ranker
+from .labelled_problems import LabelledProblems
+from .options import TrainingOptions
+from .sampled_problems import SampledProblems
+from .targets import PrefixTree
+from .training_example import TrainingExample
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a training learns from: measured problems, and sampled ones that a teacher labels."""
+
+    measured: Sequence[TrainingExample]
+    sampled: LabelledProblems | None = None
+
+    def __len__(self) -> int:
+        return len(self.measured) + self.sampled_count
+
+    @property
+    def sampled_count(self) -> int:
+        """The number of sampled problems."""
+        return 0 if self.sampled is None else len(self.sampled)
+
+
+def vocabulary_of(tasks: Sequence[MeasuredTask]) -> Vocabulary:
+    """The vocabulary with the words that these tasks need."""
+    return Vocabulary.build(*words_of(tasks))
+
+
+def words_of(tasks: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], list[Problem]]:
+    """The kernels, devices and recorded problems of the tasks, in order of first appearance."""
+    kernels = {space.kernel.name: space.kernel for measured in tasks for space in measured.task.spaces}
+    devices = {measured.device.key: measured.device for measured in tasks}
+    return (list(kernels.values()), list(devices.values()),
+            [measured.problem for measured in tasks if measured.problem.type == "recorded"])
+
+
+def held_out_problems(data: Data) -> list[Problem]:
+    """The held-out problems of a data set, sorted by their keys."""
+    return problems_of(data, held_out=True)
+
+
+def problems_of(data: Data, held_out: bool) -> list[Problem]:
+    """The problems of the training part, or of the held-out part, of a data set, sorted by their keys."""
+    frame = data.frame
+    keys = frame["problem"][frame["held_out"].astype(bool) == held_out].unique()
+    return [parse_problem(key) for key in sorted(map(str, keys))]
+
+
+def away_from(held_out: Sequence[Problem], tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
+    """The tasks whose problems are not near a held-out one: they protect the held-out problems."""
+    avoided = SimilarityIndex(held_out)
+    return [measured for measured in tasks if not avoided.has_near(measured.problem)]
+
+
+def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:
+    """Fit the teacher's trees to these tasks; None if the options have no teacher."""
+    if not options.teacher:
+        return None
+    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
+
+
+def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
+                  options: TrainingOptions, avoid: Sequence[Problem]) -> Examples:
+    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`."""
+    if teacher is None:
+        narrowed = [measured.measured_only() for measured in fitting]
+        return Examples([_example(measured, measured.seconds / measured.best - 1, vocabulary, options)
+                         for measured in narrowed])
+    examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
+    problems = SampledProblems([(measured.problem, measured.device) for measured in fitting], avoid, teacher.models,
+                               options.seed)
+    try:
+        problems.task(0)
+    except ProblemError:  # such as operations without a sampler
+        return Examples(examples)
+    return Examples(examples, LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, options.extra))
+
+
+def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
+             options: TrainingOptions) -> TrainingExample:
+    return TrainingExample(
+        vocabulary.source(measured.problem, measured.device),
+        PrefixTree(measured.task, slowness, vocabulary, options.tau, known=measured.known), measured.problem,
+        measured.device)
+
+
+def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
+    """The data of a training in few words, for its checkpoint: numbers of problems and measurements, and devices."""
+    return {"problems": len({measured.problem.key for measured in tasks}),
+            "devices": sorted({measured.device.name for measured in tasks}),
+            "measurements": int(sum(measured.known.sum() for measured in tasks))}

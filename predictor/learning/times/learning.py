@@ -1,0 +1,215 @@
+"""TimesLearning: trains, retrains and evaluates models of measured times, as users request it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seqtune.errors import MisuseError, check_installed
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.leakage import leakage_note, sorted_briefs, split_leaked
+from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.task import Task
+
+from ...checkpoint import Checkpoint
+from ...model import EvaluationRequest, TrainingRequest
+from ...say import Say
+from ...translator.threads import one_thread
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+    from seqtune.kernels.task import MeasuredTask
+
+    from .evaluation import Measure
+    from .options import TrainingOptions
+    from .shares import EvaluationRow
+
+OpenContest = Callable[[Device, Say], AbstractContextManager["Measure"]]
+Options = TypeVar("Options", bound="TrainingOptions")
+
+
+@dataclass(frozen=True)
+class LearnedProblems:
+    """The problems of a data set that a training learns from, and those that it keeps for an evaluation."""
+
+    training: list[MeasuredTask]
+    held_out: list[Problem]
+    left_out: int  # problems that are not learned from, because they are near a held-out one
+    near_training: tuple[str, ...]  # held-out problems that are not used for evaluation: in brief
+
+    @classmethod
+    def of(cls, data: Dataset, protect_held_out: bool) -> LearnedProblems:
+        """Learn from no problem near a held-out one (`protect_held_out`), or else from all that are not held out."""
+        from seqtune.data.measured_tasks import measured_tasks
+
+        from .examples import away_from, held_out_problems
+
+        measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        if not protect_held_out:
+            held_out, near = split_leaked(held_out, (task.problem for task in measured))
+            return cls(measured, held_out, 0, tuple(sorted_briefs(near)))
+        training = away_from(held_out, measured)
+        left_out = {task.problem for task in measured} - {task.problem for task in training}
+        return cls(training, held_out, len(left_out), ())
+
+
+class TimesLearning:
+    """The learning of translators from measured times, with the rankers that order their proposals.
+
+    `open_contest` opens what measures the proposals of a live evaluation (None: LiveContest, on the device).
+    """
+
+    def __init__(self, open_contest: OpenContest | None = None) -> None:
+        self.open_contest = open_contest
+
+    def learns_from(self, data: Dataset) -> bool:
+        """Return whether the data set holds measurements, whatever their device."""
+        from seqtune.data.labels import holds_labels
+
+        return not holds_labels(data)
+
+    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
+              say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+        """Train a model; see `Learning.train`. `progress` is called after every epoch.
+
+        The options are those of the recipe. Without one they follow from the number of problems, and few problems are
+        also cross-validated.
+        """
+        from ...training.process_group import check_alone
+        from .options import TrainingOptions
+        from .small.options import is_small, small_options
+        from .small.sufficiency import check_sufficient
+        from .small.training import train_small
+        from .training import train_model
+
+        learned = LearnedProblems.of(data, request.protect_held_out)
+        training = learned.training
+        if learned.near_training:
+            say(f"note: {leakage_note(learned.near_training)}")
+        check_sufficient(training, data)
+        options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
+        if request.recipe is not None:
+            options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
+            model, report = train_model(training, learned.held_out, options, progress)
+            model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
+        elif is_small(training):
+            check_alone("so few problems train in minutes")
+            options = _requested(small_options(training, options), request)
+            model, report = train_small(training, learned.held_out, options, progress, say, request.force)
+        else:
+            model, report = train_model(training, learned.held_out, _requested(options, request), progress)
+        report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
+        return model, report
+
+    def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
+                progress: Callable[[Any], None] | None) -> tuple[Checkpoint, dict[str, Any]]:
+        """Adapt the model to new records; see `Learning.retrain`."""
+        from .adaptation.retraining import RETRAINING, retrain
+
+        minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
+        options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
+        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
+        return adapted, report.to_json()
+
+    def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
+                 warn: Say) -> Sequence[EvaluationRow]:
+        """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
+
+        The request's queries are measured during the evaluation, all on one device; `warn` receives the number of their
+        problems that are, or nearly are, training problems, and the problems that are left out.
+        """
+        from .evaluation import METHODS, OLD_NAMES, check_methods, evaluate
+
+        if request.by_feature:
+            raise MisuseError("--by is for another tuner's choices; for measurements name --methods")
+        methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
+        check_methods(methods)
+        if request.queries is not None:
+            return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
+        data = data if request.protect_held_out else _without_leaked(data, warn)
+        with one_thread():
+            validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
+            return evaluate(data, model, methods, progress=progress) if validated is None else validated
+
+
+def _requested(options: Options, request: TrainingRequest) -> Options:
+    return replace(options, epochs=options.epochs if request.epochs is None else request.epochs,
+                   extra=options.extra if request.extra_problems is None else request.extra_problems)
+
+
+def _cross_validated(model: Checkpoint, data: Dataset, methods: Sequence[str], progress: Say,
+                     warn: Say) -> Sequence[EvaluationRow] | None:
+    """The rows of a cross-validation of a model's training; None if it was another training or a large one."""
+    from seqtune.data.measured_tasks import measured_tasks
+
+    from .evaluation import COUNTS
+    from .shares import OURS
+    from .small.folds import folds_of
+    from .small.options import is_small, options_of
+
+    training = measured_tasks(data, held_out=False)
+    options = options_of(model, training) if is_small(training) else None
+    if options is None:
+        return None
+    check_installed("train", "torch")
+    from .small.cross_validation import cross_validate
+
+    wanted = methods if OURS in methods else [OURS, *methods]
+    validated = cross_validate(folds_of(training, model.seed), options, progress, wanted, COUNTS)
+    if validated is None:
+        raise KeyboardInterrupt
+    warn(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
+         f"{validated.description}")
+    return [row for row in validated.rows() if row.method in methods]
+
+
+def _evaluate_live(model: Checkpoint, data: Dataset, methods: Sequence[str],
+                   queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say,
+                   open_contest: OpenContest | None) -> Sequence[EvaluationRow]:
+    from .evaluation import LiveContest, evaluate
+
+    for problem, device in queries:
+        Task.of(problem, device)  # raises KernelError before anything is measured
+    near_training = _trained_on(data, [problem for problem, _ in queries])
+    if near_training:
+        warn(f"{len(near_training)} of {len(set(queries))} problems are, or nearly are, training problems of the "
+             "data set: the baselines have learned from them, and so has a checkpoint that was trained on it")
+
+    def skip(problem: Problem, reason: str) -> None:
+        near_training.discard(problem)
+        warn(f"left out: {reason}")
+
+    with one_thread(), (open_contest or LiveContest)(queries[0][1], progress) as measure:
+        rows = evaluate(data, model, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
+    return [replace(row, trained_on=len(near_training)) for row in rows]
+
+
+def _without_leaked(data: Dataset, warn: Say) -> Dataset:
+    """The data set without the rows of held-out problems near a training problem, which `warn` names.
+
+    Raises MisuseError if these are all held-out problems.
+    """
+    from .examples import held_out_problems, problems_of
+
+    usable, near = split_leaked(held_out_problems(data), problems_of(data, held_out=False))
+    if not near:
+        return data
+    reason = leakage_note(sorted_briefs(near), " of the data set")
+    if not usable:
+        raise MisuseError(f"nothing to evaluate on: {reason}; hold out others (seqtune export --hold-out PROBLEMS)")
+    warn(reason)
+    return replace(data, rows=data.rows[~data.rows["problem"].isin([problem.key for problem in near])])
+
+
+def _holds_out(data: Dataset) -> bool:
+    """Return whether the data set holds out a problem of its rows."""
+    return bool(data.rows["problem"].isin(data.held_out).any())
+
+
+def _trained_on(data: Dataset, problems: Sequence[Problem]) -> set[Problem]:
+    """The problems that are, or nearly are, training problems of the data set."""
+    training = [problem for problem in data.problems() if problem.key not in data.held_out]
+    return {problem for problem in problems if any(near(problem, other) for other in training)}

@@ -1,0 +1,54 @@
+"""TrainingOptions: how a translator is trained on measured times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...option_bounds import Count, Number, Part, Positive, Share
+from ...trees.cost_trees import TreesOptions
+
+TREES = TreesOptions()  # the teacher has the settings of the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """The options of a training. The defaults suit some hundred problems on a few devices: minutes on two cores.
+
+    The names of the fields are also those of a checkpoint's provenance, and of a recipe (`recipe`).
+    """
+
+    epochs: Count = 40
+    patience: Count = 20  # epochs without a better validation score after which training stops; the score is noisy
+    batch: Count = 32  # problems, each on a device, in one step
+    sentences: Count = 8  # sentences drawn for each problem of a step; few suffice, since their targets are soft
+    rate: Positive = 1.5e-3  # peak learning rate of AdamW; high, since the model is small
+    warm_up: Part = 0.05  # share of the steps
+    weight_decay: Share = 0.05
+    clip: Positive = 1.0  # maximum norm of the gradient
+    average: Part = 0.995  # decay of the running average of the weights, which is validated and kept
+    tau: Positive = 0.04  # this much slower than the best is e times less probable; about the noise of times
+    explore: Share = 0.25  # share of sentences drawn from a flatter distribution (4 tau), for the beam's other paths
+    validation: Part = 0.12  # share of the problems; 0 trains all epochs on all problems
+    refit: bool = False  # then train again on all problems for the best number of epochs: doubles the time
+    trees: TreesOptions = TREES  # settings of the teacher
+    teacher: bool = True  # whether trees estimate times that were not measured; else only measured rows count
+    confidence: bool = True  # whether to estimate how sure proposals are, which fits trees up to seven times
+    trust: Share = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
+    extra: Number = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
+    examples: Count = 3000  # of an epoch; the rest beside the measured problems are sampled ones
+    measured: Share = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have
+    #                         rarer sizes
+    width: Count = 128
+    layers: Count = 3  # of the encoder, which reads a problem once
+    decoder_layers: Count = 1  # every step of a beam pays; few suffice after a deep encoder (Kasai et al. 2021)
+    heads: Count = 4
+    hidden: Count = 256
+    dropout: Part = 0.05
+    judge: Number = 192  # hidden width of the judge of whole configurations; 0: none
+    listed: Count = 48  # configurations of each problem of a step that the judge learns to order
+    seed: Number = 0
+    threads: Count = 2
+    state: Path | None = None  # folder in which the training's state is saved and from which it resumes
+    save_every: Count = 5  # epochs between two saved states
+    end_now: bool = False  # train no further than the saved state, and leave out the refitting

@@ -1,0 +1,78 @@
+"""Recipe: a data set and the options of a training in a JSON file, so that one command makes the same checkpoint again.
+
+The keys are `data` ("shipped", or a path from the file's folder), `options`, whose keys are the fields of
+`TrainingOptions` without those of a single run, and `about`, a text for readers. Options that are left out have their
+defaults. The recipe of a shipped checkpoint stands beside its folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from seqtune.data.formats.dataset_file import is_shipped
+from seqtune.errors import FormatError, one_line
+from seqtune.kernels.files import read_bounded
+
+from ...checkpoint_folder import SHIPPED
+from .options import TrainingOptions
+
+ENDING = ".recipe.json"  # of the file beside a shipped checkpoint
+LARGEST = 100_000  # bytes
+OF_A_RUN = ("state", "end_now")  # fields of TrainingOptions that belong to a single run
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe: `name` is that of its file, without the folder; `data` is None for the shipped data set."""
+
+    name: str
+    data: Path | None
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+
+    @classmethod
+    def read(cls, name: str | Path) -> Recipe:
+        """Read a recipe, given by path or by the name of a shipped checkpoint. Raises FormatError."""
+        shipped = SHIPPED / f"{name}{ENDING}"
+        path = shipped if Path(name).name == str(name) and shipped.is_file() else Path(name)
+        try:
+            content: Any = _document().model_validate_json(read_bounded(path, LARGEST))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise FormatError(f"{path} is no recipe: {where + ': ' if where else ''}{one_line(first['msg'], 200)}"
+                              ) from None
+        return cls(path.name, None if is_shipped(content.data) else path.parent / content.data,
+                   _as(TrainingOptions, content.options))
+
+
+@cache
+def _document() -> type[BaseModel]:
+    return create_model("Recipe", __config__=ConfigDict(extra="forbid", strict=True), about=(str, ""), data=(str, ...),
+                        options=(_model_of(TrainingOptions), ...))
+
+
+def _model_of(kind: type) -> type[BaseModel]:
+    """A model with the fields of a dataclass of options, and of the dataclasses in it; it refuses other keys."""
+    hints, wanted = get_type_hints(kind, include_extras=True), dict[str, Any]()
+    for entry in fields(kind):
+        if entry.name not in OF_A_RUN:
+            assert entry.default is not MISSING  # every option has a default
+            hint = hints[entry.name]
+            if is_dataclass(hint):
+                assert isinstance(hint, type)
+                model = _model_of(hint)
+                wanted[entry.name] = (model, model())
+            else:
+                wanted[entry.name] = (hint, entry.default)
+    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **wanted)
+
+
+def _as(kind: type[Any], model: BaseModel) -> Any:
+    """The dataclass with a model's values."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _as(hints[name], value) if isinstance(value, BaseModel) else value for name, value in model})

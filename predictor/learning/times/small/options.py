@@ -1,0 +1,53 @@
+"""SmallOptions: the training's options for few problems, such as those of one kernel family on one device.
+
+Thirty problems with some dozen configurations each are 1,000 to 3,000 rows. The further problems that a teacher labels
+take most of a training's time with the usual options: 300 of these problems made a training six times as long and
+changed the share of its first proposals by 0.003 (docs/results/index.md), since the teacher knows only what the rows
+say. A small network with many short epochs learns the same in a fraction of a minute. There is no validation part,
+since every problem counts: cross-validation evaluates instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from seqtune.kernels.task import MeasuredTask
+
+from ....checkpoint import Checkpoint
+from ..examples import describe_tasks
+from ..options import TrainingOptions
+
+SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
+EPOCHS = 40
+LEAST_EXAMPLES = 1200  # seen in a training, in more epochs if there are fewer than 30 tasks
+
+
+def problem_count(tasks: Sequence[MeasuredTask]) -> int:
+    """The number of distinct problems."""
+    return len({measured.problem.key for measured in tasks})
+
+
+def is_small(tasks: Sequence[MeasuredTask]) -> bool:
+    """Return whether there are so few problems that these options suit them."""
+    return problem_count(tasks) < SMALL
+
+
+def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> TrainingOptions:
+    """The options for these tasks; seed, threads and state are those of `options`."""
+    return replace(
+        options, epochs=max(EPOCHS, math.ceil(LEAST_EXAMPLES / len(tasks))), batch=8, extra=0, validation=0.0,
+        width=64, hidden=128, judge=96)
+
+
+def options_of(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> TrainingOptions | None:
+    """The options with which a checkpoint was trained on these tasks; None if it was trained on others."""
+    if checkpoint.former is not None or checkpoint.provenance.get("trained_on") != describe_tasks(tasks):
+        return None
+    options, trained = small_options(tasks, TrainingOptions(seed=checkpoint.seed)), checkpoint.provenance["options"]
+    if not isinstance(trained, Mapping):
+        return None
+    epochs, extra = trained.get("epochs"), trained.get("extra")
+    return replace(options, epochs=epochs if isinstance(epochs, int) else options.epochs,
+                   extra=extra if isinstance(extra, int) else options.extra)

@@ -1,0 +1,275 @@
+"""Training: trains a translator on measured times.
+
+Few configurations of few problems are measured, but a translator learns distributions over whole spaces. Therefore a
+teacher (boosted trees fitted to the same training rows only) estimates the times that were not measured, and those of
+further sampled problems. Held-out problems are never used. Validation problems, which decide when training stops, are
+split off by problem, and the teacher of that training is not fitted to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqtune.data.measured_tasks import counted, split
+from seqtune.errors import MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import MeasuredTask
+
+from ...checkpoint import Checkpoint
+from ...confidence.fitting import fit_confidence, observe_proposed
+from ...mixture.fitting import table_of_winners, weighted_mixture
+from ...mixture.mixture import Mixture
+from ...sequence.beam import beam_search_many
+from ...sequence.vocabulary import Vocabulary
+from ...training.loop import Batch, Course, OnProgress, Validation
+from ...training.loop import fit as fit_network
+from ...training.state import OUTSIDE, TrainingState, describe
+from ...translator.decoding import TranslatorWords
+from ...translator.translator import Translator
+from ...trees.cost_trees import Trees
+from ...trees.ranker import Ranker
+from .examples import Examples, describe_tasks, make_examples, make_teacher, vocabulary_of
+from .labelled_problems import Draw, drawing
+from .loss import sentence_loss
+from .options import TrainingOptions
+from .targets import TargetSentences
+
+COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
+
+
+def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
+                options: TrainingOptions | None = None,
+                on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+    """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
+
+    No sampled problem is near one of `held_out`. The same seed, data and machine give the same weights. Ctrl-C raises
+    KeyboardInterrupt where the options name a folder of states, from which the same call goes on. Without one it ends
+    the training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which are
+    the refitting, the confidence model and the final trees. Raises MisuseError without a training task.
+    """
+    options = options or TrainingOptions()
+    if not training:
+        raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
+    vocabulary = vocabulary_of(training)
+    fitting, validation = split(training, options.validation, options.seed)
+    model = untrained(vocabulary, options)
+    began = time.monotonic()
+    teacher = make_teacher(fitting, options)
+    examples = make_examples(fitting, teacher, vocabulary, options, held_out)
+    state = fit(model, vocabulary, examples, validation, options, on_progress, began=began)
+    if state.interrupted and options.state is not None:
+        raise KeyboardInterrupt
+    about = describe_tasks(training)
+    report: dict[str, Any] = {
+        "problems": about["problems"], "devices": about["devices"],
+        "cases": len(fitting), "validation_cases": len(validation), "examples": len(examples),
+        "measurements": about["measurements"],
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
+        "interrupted": state.interrupted or options.end_now,
+        "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
+        "teacher_share": _teacher_share(teacher, validation), "history": state.history,
+    }
+    provenance = {"trained_on": about, "options": describe(options)}
+    checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    if teacher is not None:
+        checkpoint = replace(checkpoint, mixture=Mixture.learned(table_of_winners(fitting, teacher)))
+    if validation and teacher is not None:
+        checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
+        checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
+    unseen: Sequence[MeasuredTask] = validation
+    try:
+        if options.refit and validation and not state.interrupted and not options.end_now:
+            teacher = make_teacher(training, options)
+            examples = make_examples(training, teacher, vocabulary, options, held_out)
+            again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
+                        until=report["kept_epoch"])
+            if again.interrupted:
+                raise KeyboardInterrupt
+            checkpoint = _with_teacher(replace(checkpoint, state=again.kept.arrays()), training, teacher)
+            unseen = []
+        if teacher is not None and not state.interrupted:
+            checkpoint = _completed(checkpoint, training, unseen, options)
+    except KeyboardInterrupt:
+        if options.state is not None:
+            raise
+        report["interrupted"] = True
+    report["seconds"] = time.monotonic() - began
+    return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
+
+
+def _chosen(best: Checkpoint, state: TrainingState[Translator], validation: Sequence[MeasuredTask],
+            report: dict[str, Any]) -> Checkpoint:
+    """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
+
+    Epochs are compared by the beam alone, whose score is noisy, while answers need the judge and the trees, too. The
+    report gets the chosen epoch and the shares of the best measured speed that the answers reach.
+    """
+    last = replace(best, state=state.average.eval().arrays())
+    candidates = {state.epoch: last, state.best_epoch: best}  # one, if the last epoch is the best
+    shares = {epoch: answer_shares(checkpoint, validation) for epoch, checkpoint in candidates.items()}
+    chosen = max(shares, key=lambda epoch: sum(map(math.log, shares[epoch].values())))
+    report["kept_epoch"] = chosen
+    report["answer_shares"] = {str(count): share for count, share in shares[chosen].items()}
+    return candidates[chosen]
+
+
+def answer_shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict[int, float]:
+    """The share of the best measured speed that the best of COUNTED proposals reach on tasks (geometric means).
+
+    The tasks contain only measured rows.
+    """
+    proposer, logs = checkpoint.proposer(), np.zeros((len(tasks), max(COUNTED)))
+    for index, measured in enumerate(tasks):
+        numbers = proposer.proposals(measured.task, max(COUNTED)).numbers[:max(COUNTED)]
+        reached = np.maximum.accumulate([log_share(measured, number) for number in numbers.tolist()])
+        logs[index] = np.pad(reached, (0, max(COUNTED) - len(reached)), mode="edge")
+    return {count: math.exp(logs[:, count - 1].mean()) for count in COUNTED}
+
+
+def untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:
+    """A translator with the random weights of the seed."""
+    torch.manual_seed(options.seed)
+    return Translator.of(vocabulary, width=options.width, layers=options.layers,
+                         decoder_layers=options.decoder_layers, heads=options.heads, hidden=options.hidden,
+                         dropout=options.dropout, judge=options.judge)
+
+
+def _ranker(teacher: Trees | None) -> Ranker | None:
+    return None if teacher is None else Ranker.of(teacher)
+
+
+def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
+               options: TrainingOptions) -> Checkpoint:
+    """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
+    estimator = None
+    if options.confidence:
+        known = observe_proposed(checkpoint.proposer().proposals, unseen)
+        estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed, known=known)
+    checkpoint = replace(checkpoint, estimator=estimator)
+    return _with_teacher(checkpoint, training, make_teacher(training, options)) if unseen else checkpoint
+
+
+def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teacher: Trees | None) -> Checkpoint:
+    """The checkpoint with trees and winners of all training tasks; the mixture keeps its weights."""
+    if teacher is None:
+        return replace(checkpoint, ranker=None)
+    mixture = replace(checkpoint.mixture, winners=table_of_winners(training, teacher))
+    return replace(checkpoint, ranker=_ranker(teacher), mixture=mixture)
+
+
+def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
+        validation: Sequence[MeasuredTask], options: TrainingOptions, on_progress: OnProgress | None = None,
+        began: float | None = None, until: int | None = None, anchor: Translator | None = None,
+        deadline: float | None = None) -> TrainingState[Translator]:
+    """Train a translator on examples and return the final state.
+
+    Without validation the last average of the weights is kept. `until` stops the same schedule after so many epochs,
+    and no epoch begins that would probably end after the `deadline`, a `time.monotonic`. `anchor` is the translator
+    whose predictions the anchored examples keep.
+    """
+    validation = [measured.measured_only() for measured in validation]
+
+    def score_average(average: Translator) -> Validation:
+        score, first = validate(average, vocabulary, validation)
+        return Validation({"share": math.exp(first), "score": score}, score)
+
+    fingerprint = _fingerprint(vocabulary, examples, validation, options)
+    with drawing(examples.sampled, options) as (draw, given):
+        course = Course(lambda generator: _batches(examples, vocabulary, options, generator, draw, anchor),
+                        score_average if validation else None, options.patience if validation else None, until,
+                        deadline, second_decay=0.98, fused=False, first_step=1)
+        return fit_network(model, course, given, fingerprint, on_progress, began=began)
+
+
+def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOptions, generator: np.random.Generator,
+             draw: Draw, anchor: Translator | None) -> list[Batch[Translator]]:
+    """The batches of an epoch: `options.examples` examples, the measured share of them at least `options.measured`.
+
+    Each example is drawn with a seed of its own, so that it does not matter which process draws it.
+    """
+    measured, sampled = len(examples.measured), examples.sampled_count
+    reserved = min(sampled, math.floor((1 - options.measured) * options.examples))
+    first = min(measured, options.examples - reserved)
+    room = min(sampled, options.examples - first)
+    order = generator.permutation(np.concatenate([generator.choice(measured, first, replace=False),
+                                                  measured + generator.choice(sampled, room, replace=False)]))
+    seeds = generator.integers(0, 2**62, len(order))
+    parts = [slice(first, first + options.batch) for first in range(0, len(order), options.batch)]
+    drawn = draw([[(int(number) - measured, int(seed)) for number, seed in zip(order[part], seeds[part], strict=True)
+                   if number >= measured] for part in parts])  # in the order of the steps
+
+    def batch(numbers: NDArray[np.int64], seeds: NDArray[np.int64]) -> Batch[Translator]:
+        among_sampled = np.cumsum(numbers >= measured) - 1
+
+        def loss(model: Translator, part: slice) -> Tensor:
+            of_sampled = next(drawn)
+            chosen = [of_sampled(int(among_sampled[index])) if numbers[index] >= measured
+                      else examples.measured[numbers[index]].drawn(int(seeds[index]), vocabulary, options)
+                      for index in range(len(numbers))[part]]
+            anchored = np.repeat([example.anchored for example in chosen], options.sentences)
+            return sentence_loss(model, [example.source for example in chosen],
+                                 TargetSentences.joined([example.sentences for example in chosen]), anchor, anchored,
+                                 [example.landscape for example in chosen] if model.size.judge else None)
+
+        return Batch(loss, len(numbers))
+
+    return [batch(order[part], seeds[part]) for part in parts]
+
+
+def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[MeasuredTask]) -> tuple[float, float]:
+    """The mean log shares of the best measured speed that the beam's proposals reach on the tasks.
+
+    The tasks contain only measured rows. The first number is the mean of five proposals, weighted by their probability.
+    The second is that of the first proposal, which users get, but which is noisy if there are few problems.
+    """
+    words = TranslatorWords(model, vocabulary)
+    scores: list[tuple[float, float]] = []
+    for begin in range(0, len(tasks), 64):
+        part = tasks[begin:begin + 64]
+        proposals = beam_search_many(words, [measured.task for measured in part])
+        for measured, candidates in zip(part, proposals, strict=True):
+            logs = [log_share(measured, measured.task.number(candidate.configuration)) for candidate in candidates]
+            weights = [(candidate.probability or 0.0) + 1e-12 for candidate in candidates]
+            scores.append((float(np.average(logs, weights=weights)), logs[0]))
+    score, first = np.mean(scores, axis=0)
+    return float(score), float(first)
+
+
+def log_share(measured: MeasuredTask, number: int) -> float:
+    """The log of the share of the best measured speed that the configuration with this number reaches."""
+    default = measured.time(measured.task.default)
+    return math.log(measured.best / float(counted(measured.seconds[number], default, measured.seconds)))
+
+
+def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) -> float | None:
+    """The share that the teacher itself reaches on the validation problems, to which it is not fitted."""
+    if teacher is None or not validation:
+        return None
+    validation = [measured.measured_only() for measured in validation]
+    return math.exp(float(np.mean([log_share(measured, int(np.argmin(teacher.predict(measured.task.spaces))))
+                                   for measured in validation])))
+
+
+def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequence[MeasuredTask],
+                 options: TrainingOptions) -> str:
+    """A digest of all that determines a training's weights."""
+    digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
+                                               if name not in OUTSIDE})).encode())
+    for example in examples.measured:
+        digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
+    if examples.sampled is not None:
+        digest.update(examples.sampled.digest())
+    for measured in validation:
+        digest.update(measured.seconds.tobytes())
+    return digest.hexdigest()

@@ -1,1 +1,0 @@
-"""Models learned from measured times."""

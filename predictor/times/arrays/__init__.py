@@ -1,1 +1,0 @@
-"""The translator of measured times in NumPy, for predictions without PyTorch."""

@@ -1,0 +1,71 @@
+"""Recipes: files with the data set and the options of a training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.errors import FormatError
+from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.learning.times.recipe import OF_A_RUN, Recipe
+from seqtune.predictor.model import SHIPPED
+from seqtune.predictor.training.state import describe
+from seqtune.predictor.trees.cost_trees import TreesOptions
+
+
+def _written(folder: Path, content: object) -> Path:
+    path = folder / "toy.recipe.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_a_recipe_gives_the_data_set_and_every_option_of_a_training(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    path = _written(tmp_path / "deep", {"data": "../times.parquet", "about": "an hour", "options": {
+        "epochs": 3, "rate": 1, "extra": 100_000, "trees": {"models": 5}}})
+    recipe = Recipe.read(path)
+    assert recipe == Recipe("toy.recipe.json", path.parent / "../times.parquet", TrainingOptions(
+        epochs=3, rate=1.0, extra=100_000, trees=TreesOptions(models=5)))
+
+
+def test_all_options_of_a_training_but_those_of_a_run_can_stand_in_a_recipe(tmp_path: Path) -> None:
+    described = {name: value for name, value in describe(TrainingOptions()).items() if name not in OF_A_RUN}
+    assert set(described) == {field.name for field in fields(TrainingOptions)} - set(OF_A_RUN)
+    recipe = Recipe.read(_written(tmp_path, {"data": "shipped", "options": described}))
+    assert recipe.options == TrainingOptions()
+    assert recipe.data is None
+
+
+@pytest.mark.parametrize(("options", "fault"), [
+    ({"epoch": 3}, "options.epoch: "), ({"epochs": 0}, "options.epochs: "), ({"epochs": 2.5}, "options.epochs: "),
+    ({"dropout": 1}, "options.dropout: "), ({"trees": {"depths": 3}}, "options.trees.depths: "),
+    ({"state": "here"}, "options.state: "), ({"trees": 3}, "options.trees: ")])
+def test_a_wrong_option_is_refused_in_one_line_that_names_it(
+        options: dict[str, Any], fault: str, tmp_path: Path) -> None:
+    path = _written(tmp_path, {"data": "shipped", "options": options})
+    with pytest.raises(FormatError, match=fault) as refusal:
+        Recipe.read(path)
+    assert str(refusal.value).startswith(f"{path} is no recipe: ")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["[", "[]", "{}", '{"data": "shipped", "options": {}, "more": 1}', "\xff"])
+def test_what_is_no_recipe_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(FormatError, match="is no recipe: ") as refusal:
+        Recipe.read(path)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(FormatError, match="cannot read"):
+        Recipe.read(tmp_path / "none.json")
+
+
+def test_the_shipped_checkpoint_has_its_recipe() -> None:
+    assert "default" in SHIPPED
+    recipe = Recipe.read("default")
+    assert recipe.name == "default.recipe.json"
+    assert recipe.data is None

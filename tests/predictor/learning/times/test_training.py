@@ -1,0 +1,207 @@
+"""Tests of training on synthetic measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.times import training
+from seqtune.predictor.learning.times.evaluation import evaluate_tasks
+from seqtune.predictor.learning.times.examples import away_from, make_examples, make_teacher, vocabulary_of
+from seqtune.predictor.sequence.numeric_codes import Codes
+from seqtune.predictor.sequence.source_facts import RATIO_NAMES
+from seqtune.predictor.training.loop import Progress, schedule
+from seqtune.predictor.translator.translator import Source, Translator
+from tests.support.learning.short_training import DATA, QUICK, train
+from tests.support.learning.translators import small_translator
+from tests.support.synthetic import Data
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
+
+
+def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
+    outcomes = evaluate_tasks(measured_tasks(where, held_out=True), checkpoint)
+    return math.exp(float(np.mean([outcome.log_shares["seqtune", 0] for outcome in outcomes])))
+
+
+def _weights(checkpoint: Checkpoint) -> torch.Tensor:
+    return torch.cat([tensor.flatten().float() for tensor in checkpoint.network.state_dict().values()])
+
+
+@pytest.mark.slow
+def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
+    vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
+    untrained = Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
+    reports: list[Progress] = []
+    trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
+    assert _share(trained) > _share(untrained) + 0.1
+    assert report["cases"] + report["validation_cases"] == 24
+    assert report["examples"] == report["cases"] + 24
+    assert len(reports) == len(report["history"]) == report["epochs"]
+    assert reports[-1].loss < reports[0].loss
+    assert reports[-1].best_epoch == report["best_epoch"]
+    assert reports[report["best_epoch"] - 1].figures["share"] == pytest.approx(report["validation_share"])
+    json.dumps(report)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    first, second = train(DATA, QUICK)[0], train(DATA, QUICK)[0]
+    assert torch.equal(_weights(first), _weights(second))
+    assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
+    first.save(tmp_path / "kept")
+    assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
+
+
+@pytest.mark.parametrize(("count", "measured"), [(41, 24), (20, 13)])
+def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_ones_as_fit(
+        count: int, measured: int) -> None:
+    tasks = measured_tasks(DATA, held_out=False)[:24]
+    options = replace(QUICK, extra=30, examples=count)
+    vocabulary = vocabulary_of(tasks)
+    examples = make_examples(tasks, make_teacher(tasks, options), vocabulary, options, [])
+    seen: list[bytes] = []
+
+    class Listening(Translator):
+        def scores_and_slowness(self, source: Source, *rest: Any, **named: Any) -> Any:
+            seen.extend(_identity(codes.numpy()) for codes in source.codes)
+            return super().scores_and_slowness(source, *rest, **named)
+
+    training.fit(Listening.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, examples, [],
+                 replace(options, epochs=2))
+    of_measured = {_identity(example.source.codes) for example in examples.measured}
+    for epoch in (seen[:count], seen[count:]):
+        assert len(set(epoch)) == count
+        assert len(of_measured & set(epoch)) == measured
+    assert set(seen[:count]) != set(seen[count:])
+
+
+@pytest.mark.parametrize(("shares", "kept"), [([0.9, 0.8], 3), ([0.8, 0.9], 2), ([0.9, 0.9], 3)])
+def test_answers_to_validation_problems_decide_between_the_last_epoch_and_the_best(
+        shares: list[float], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, answers = iter([1.0, 3.0, 2.0]), iter(shares)
+    monkeypatch.setattr(training, "validate", lambda *given: (next(scores), 0.0))
+    monkeypatch.setattr(training, "answer_shares", lambda *given: {1: next(answers)})
+    report = train(DATA, replace(QUICK, epochs=3, validation=0.3, confidence=False))[1]
+    assert (report["best_epoch"], report["kept_epoch"]) == (2, kept)
+    assert report["answer_shares"] == {"1": max(shares)}
+
+
+def test_shares_of_answers_grow_with_the_proposals_that_count() -> None:
+    held_out = [measured.measured_only() for measured in measured_tasks(DATA, held_out=True)]
+    shares = training.answer_shares(train(DATA, QUICK)[0], held_out)
+    assert 0 < shares[1] <= shares[3] <= shares[5] <= 1
+
+
+def _identity(codes: Codes) -> bytes:
+    return codes[:-len(RATIO_NAMES)].tobytes()  # without the ratios, whose rates are redrawn
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 4:
+            raise _Stop
+
+    options = replace(QUICK, state=tmp_path)
+    with pytest.raises(_Stop):
+        train(DATA, options, stop)
+    reports: list[Progress] = []
+    resumed, report = train(DATA, options, reports.append)
+    assert reports[0].epoch == 4, "it goes on after the state saved at 3"
+    plain, plain_report = train(DATA, QUICK)
+    assert torch.equal(_weights(resumed), _weights(plain))
+    assert report["history"] == plain_report["history"]
+    assert str(tmp_path) not in json.dumps(resumed.provenance), "where it was kept is nobody's business"
+
+
+def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+    with pytest.raises(FormatError, match="other data, options or vocabulary"):
+        train(DATA, replace(QUICK, epochs=3, seed=5, state=tmp_path))
+    (tmp_path / "state.safetensors").write_bytes(b"\x80\x04 no tensors")
+    with pytest.raises(FormatError, match="damaged"):
+        train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:
+            raise KeyboardInterrupt
+
+    checkpoint, report = train(DATA, QUICK, stop)
+    assert report["interrupted"]
+    assert report["epochs"] == 3
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.stage == "refitting":
+            raise KeyboardInterrupt
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    short = replace(QUICK, epochs=2)
+    whole, _ = train(DATA, short)
+    refitting, report = train(DATA, replace(short, refit=True), stop)
+    assert report["interrupted"]
+    monkeypatch.setattr(training, "fit_confidence", interrupted)
+    completing, _ = train(DATA, short)
+    assert completing.metrics["interrupted"]
+    for checkpoint in (refitting, completing):
+        assert torch.equal(_weights(checkpoint), _weights(whole))
+        assert checkpoint.ranker is not None
+
+
+def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
+    tasks = measured_tasks(DATA, held_out=False)
+    examples = make_examples(tasks, None, vocabulary_of(tasks), replace(QUICK, extra=50), [])
+    assert len(examples) == len(tasks)
+    checkpoint, report = train(DATA, replace(QUICK, teacher=False))
+    assert report["teacher_share"] is None
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_measured_problems_near_a_held_out_one_are_not_learned_from() -> None:
+    tasks = measured_tasks(DATA, held_out=False)
+    other = Problem.make("conv2d", **{**dict(tasks[0].problem), "layout": "NHWC"})
+    assert away_from([other], tasks) == tasks, "another layout has other kernels"
+    kept = away_from([Problem.make("conv2d", **{**dict(tasks[0].problem), "activation": "relu"})], tasks)
+    assert 0 < len(kept) < len(tasks)
+    assert tasks[0] not in kept
+
+
+def test_refitting_uses_every_training_problem() -> None:
+    reports: list[Progress] = []
+    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), reports.append)
+    assert [progress.stage for progress in reports].count("refitting") == report["kept_epoch"]
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_the_rate_warms_up_and_then_falls() -> None:
+    rates = [schedule(done, 0.1) for done in np.linspace(0, 1, 50)]
+    peak = int(np.argmax(rates))
+    assert rates[0] < 0.05
+    assert 4 <= peak <= 6
+    assert rates[peak:] == sorted(rates[peak:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
+
+
+def test_data_without_training_problems_is_refused() -> None:
+    with pytest.raises(MisuseError, match="nothing to learn from"):
+        train(Data(DATA.frame[DATA.frame["held_out"]], DATA.devices), QUICK)
