@@ -10,7 +10,19 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from numpy.typing import NDArray
+
 Functions = Mapping[str, Callable[..., None]]
+_number_at = ctypes.c_size_t.from_address
+_HEAD = object.__basicsize__  # bytes of an object before its own fields, of which an array's first is its address
+
+
+def address(array: NDArray[Any]) -> int:
+    """The address of an array's first number, as `array.ctypes.data`, in a seventh of the time.
+
+    NumPy's C interface promises where it stands (`PyArrayObject.data`). An answer asks hundreds of times.
+    """
+    return _number_at(id(array) + _HEAD).value
 
 
 def compiled(text: Callable[[int], str], signatures: Mapping[str, str], name: str | None = None) -> Functions:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.row_index import Numbers, Rows
 
-from ..compiled import Functions, compiled
+from ..compiled import Functions, address, compiled
 from .program_text import BLOCK, CODES, SIGNATURES, operands_of, program_text
 from .program_writer import ProgramWriter, Types, Unwritable, Value, kinds
 
@@ -61,7 +61,7 @@ class _Part:
                   for column, value in enumerate(values.values())]
         code = np.array(lines, np.int64).reshape(-1, 5)
         uniform = sum(instructions.levels[number] < 0 for number in ordered)
-        return cls(tuple(values), code, (code.ctypes.data, uniform, len(code)), BLOCK * (given + len(ordered)))
+        return cls(tuple(values), code, (address(code), uniform, len(code)), BLOCK * (given + len(ordered)))
 
 
 class KernelProgram:
@@ -76,7 +76,7 @@ class KernelProgram:
         self._parts = {names: _Part.of(writer, values) for names, values in written.items()}
         self._inputs = writer.inputs()
         self._pool = np.array([*writer.pool, 0], np.float64)
-        self._pool_address = self._pool.ctypes.data
+        self._pool_address = address(self._pool)
 
     def names(self, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
         """The names of the quantities among the wanted ones that are numbers; None if they have no program."""
@@ -94,11 +94,11 @@ class KernelProgram:
         rows = np.ascontiguousarray(rows, np.int64)
         scratch = np.empty(1 + len(part.names) * count + part.registers)  # the fault, the result and registers
         scratch[0] = 0  # as bits, too
-        fault = scratch.ctypes.data
+        fault = address(scratch)
         values = fault + 8
-        functions()["run"](*part.arguments, inputs.ctypes.data, len(inputs), values + 8 * len(part.names) * count,
-                           self._pool_address, table.ctypes.data, table.strides[0] // 2, table.strides[1] // 2,
-                           rows.ctypes.data, count, values, fault)
+        functions()["run"](*part.arguments, address(inputs), len(inputs), values + 8 * len(part.names) * count,
+                           self._pool_address, address(table), table.strides[0] // 2, table.strides[1] // 2,
+                           address(rows), count, values, fault)
         if scratch.view(np.int64)[0]:
             return None
         return scratch[1:1 + len(part.names) * count].reshape(len(part.names), count)

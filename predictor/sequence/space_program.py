@@ -19,6 +19,7 @@ from seqtune.kernels.row_index import Numbers, PrefixBorders
 from seqtune.kernels.spaces.row_cache import Names, ValidRows
 from seqtune.kernels.spaces.skeleton import valid_rows
 
+from ..compiled import address
 from .program import functions
 from .program_text import BLOCK, CODES, operands_of
 from .program_writer import ProgramWriter, Types, Unwritable, Value, kinds
@@ -64,7 +65,7 @@ class _Level:
     @cached_property
     def kept_arguments(self) -> tuple[int, int]:
         """The address and the number of the registers that are saved."""
-        return self.kept.ctypes.data, len(self.kept)
+        return address(self.kept), len(self.kept)
 
 
 class SpaceProgram:
@@ -94,15 +95,15 @@ class SpaceProgram:
         quads = -(-width // 4)
         # registers, then allowed values of a parameter, the fault and the number of prefixes: each of 8 bytes
         scratch = np.zeros(self._registers + self._most_values + 2)
-        registers, pool = scratch.ctypes.data, self._pool.ctypes.data
+        registers, pool = address(scratch), address(self._pool)
         allowed = registers + 8 * self._registers
         fault, found = allowed + 8 * self._most_values, allowed + 8 * self._most_values + 8
-        run["run"](self._uniform.ctypes.data, len(self._uniform), len(self._uniform), inputs.ctypes.data, len(inputs),
+        run["run"](address(self._uniform), len(self._uniform), len(self._uniform), address(inputs), len(inputs),
                    registers, pool, 0, 0, 0, 0, 0, 0, fault)
         numbers = scratch.view(np.int64)
         count, pitch = int(self._holds < 0 or scratch[self._holds * BLOCK] != 0), 1
         block = np.zeros(quads, np.int64)  # of each prefix: its value indices, its parent, and its saved numbers
-        before = saved = block.ctypes.data
+        before = saved = address(block)
         parents: list[Numbers] = []
         for column, level in enumerate(self._levels):
             most = count * level.value_count
@@ -112,7 +113,7 @@ class SpaceProgram:
             if most > MOST_CANDIDATES:
                 return None
             longer = _BUFFERS.buffer(column % 2, most * (quads + 1 + level.kept_count))
-            after = longer.ctypes.data
+            after = address(longer)
             owners = after + 8 * most * quads
             run["extend"](*level.code_arguments, registers, pool, count, level.value_count, column, quads, before,
                           saved, pitch, *level.kept_arguments, allowed, after, owners, owners + 8 * most, most, fault,
@@ -216,7 +217,7 @@ class _Plan:
         self._saved = later
         kept = np.array([register[number] for number in later], np.int64)
         lines = _as_code(code)
-        return _Level(value_count, lines, kept, (lines.ctypes.data, own_end, own_condition, len(lines), condition))
+        return _Level(value_count, lines, kept, (address(lines), own_end, own_condition, len(lines), condition))
 
     def _fresh(self, register: dict[int, int]) -> int:
         """A register that no result has."""

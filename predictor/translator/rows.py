@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.aligned import aligned
 
-from ..compiled import Functions, compiled
+from ..compiled import Functions, address, compiled
 from .lane_text import LANES
 from .product_text import ADD, GELU, PANEL, UNIT
 from .row_text import SIGNATURES, text
@@ -42,7 +42,7 @@ class Matrix:
         self._weight, self._bias = aligned((panels, self.depth, PANEL)), aligned((panels * PANEL,))
         self._weight[...] = padded[:-1].reshape(self.depth, panels, PANEL).transpose(1, 0, 2)
         self._bias[...] = padded[-1]
-        self.addresses = self._weight.ctypes.data, self._bias.ctypes.data
+        self.addresses = address(self._weight), address(self._bias)
 
     def multiply(self, x: Floats, unit: bool = False, gelu: bool = False) -> Floats:
         """x @ weight + bias for x (R, K): (R, N).
@@ -66,7 +66,7 @@ class Matrix:
             return
         x = _with_rows(x)
         weight, bias = self.addresses
-        _functions()["multiply"](x.ctypes.data, x.strides[0] // 4, len(x), self.depth, weight, bias, y.ctypes.data,
+        _functions()["multiply"](address(x), x.strides[0] // 4, len(x), self.depth, weight, bias, address(y),
                                  self.columns, flags)
 
 
@@ -76,7 +76,7 @@ class MatrixTable:
     def __init__(self, *matrices: Matrix) -> None:
         self._matrices = matrices  # the addresses are valid as long as they live
         self._numbers = np.array([(*matrix.addresses, matrix.depth, matrix.columns) for matrix in matrices], np.int64)
-        self.address: int = self._numbers.ctypes.data
+        self.address: int = address(self._numbers)
 
 
 def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads: int) -> Floats:
@@ -89,9 +89,9 @@ def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads
     assert pairs.shape[1] == 2 * width
     result, scratch = np.empty((count, width), np.float32), np.empty(len(pairs) + LANES, np.float32)
     starts, counts = (np.ascontiguousarray(numbers, np.int64) for numbers in (starts, counts))
-    _functions()["attend"](query.ctypes.data, query.strides[0] // 4, pairs.ctypes.data, pairs.strides[0] // 4,
-                           starts.ctypes.data, counts.ctypes.data, count, heads, width // heads, scratch.ctypes.data,
-                           result.ctypes.data)
+    _functions()["attend"](address(query), query.strides[0] // 4, address(pairs), pairs.strides[0] // 4,
+                           address(starts), address(counts), count, heads, width // heads, address(scratch),
+                           address(result))
     return result
 
 
@@ -103,8 +103,8 @@ def encode(x: Floats, table: MatrixTable, starts: Numbers, counts: Numbers, head
     assert x.flags.c_contiguous
     count, width = x.shape
     scratch = np.empty(count * (2 * widest + width) + LANES, np.float32)
-    _functions()["encode"](x.ctypes.data, count, heads, table.address, starts.ctypes.data, counts.ctypes.data,
-                           scratch.ctypes.data)
+    _functions()["encode"](address(x), count, heads, table.address, address(starts), address(counts),
+                           address(scratch))
 
 
 class Attended(NamedTuple):
@@ -130,10 +130,10 @@ def decode(x: Floats, table: MatrixTable, before: Floats, parents: Numbers, sour
     pairs = _with_rows(source.pairs)
     scratch = np.empty(count * (length * 2 * widest + finished * (width + 4)) + done + length + len(pairs) + LANES,
                        np.float32)
-    _functions()["decode"](x.ctypes.data, count, length, finished, done, heads, table.address, before.ctypes.data,
-                           parents.ctypes.data, past.ctypes.data, pairs.ctypes.data, pairs.strides[0] // 4,
-                           source.starts.ctypes.data, source.counts.ctypes.data, owners.ctypes.data,
-                           scratch.ctypes.data, y.ctypes.data)
+    _functions()["decode"](address(x), count, length, finished, done, heads, table.address, address(before),
+                           address(parents), address(past), address(pairs), pairs.strides[0] // 4,
+                           address(source.starts), address(source.counts), address(owners),
+                           address(scratch), address(y))
     return y, past
 
 
@@ -150,9 +150,9 @@ def read(spoken: Spoken, sums: Floats, table: MatrixTable) -> Floats:
     assert sums.flags.c_contiguous
     assert sums.shape == (len(spoken.words), spoken.vectors.shape[2])
     y, scratch = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
-    _functions()["read"](spoken.vectors.ctypes.data, spoken.vectors.shape[1], spoken.owners.ctypes.data,
-                         spoken.words.ctypes.data, sums.ctypes.data, len(sums), table.address, scratch.ctypes.data,
-                         y.ctypes.data)
+    _functions()["read"](address(spoken.vectors), spoken.vectors.shape[1], address(spoken.owners),
+                         address(spoken.words), address(sums), len(sums), table.address, address(scratch),
+                         address(y))
     return y
 
 
@@ -168,17 +168,17 @@ def score(last: Floats, spoken: Spoken, after: Numbers, sums: Floats, gain: Floa
     (count, width), rows = last.shape, len(after)
     scores = np.empty(rows, np.float32)
     scratch = np.empty(count * (asked + width) + rows * asked, np.float32)
-    _functions()["score"](last.ctypes.data, count, table.address, gain.ctypes.data, offset.ctypes.data,
-                          spoken.vectors.ctypes.data, spoken.vectors.shape[1], spoken.owners.ctypes.data,
-                          after.ctypes.data, spoken.words.ctypes.data, sums.ctypes.data, rows, scratch.ctypes.data,
-                          scores.ctypes.data)
+    _functions()["score"](address(last), count, table.address, address(gain), address(offset),
+                          address(spoken.vectors), spoken.vectors.shape[1], address(spoken.owners),
+                          address(after), address(spoken.words), address(sums), rows, address(scratch),
+                          address(scores))
     return scores
 
 
 def gelu(x: Floats) -> Floats:
     """x times the normal distribution function of x, with errors below 1e-6, for an array of any shape."""
     result = np.array(x, np.float32, order="C")
-    _functions()["gelu"](result.ctypes.data, result.size)
+    _functions()["gelu"](address(result), result.size)
     return result
 
 
@@ -197,8 +197,8 @@ def dots(first: Floats, second: Floats) -> Floats:
     first, second = _with_rows(first), _with_rows(second)
     assert first.shape == second.shape
     result = np.zeros(len(first), np.float32)
-    _functions()["dots"](first.ctypes.data, first.strides[0] // 4, second.ctypes.data, second.strides[0] // 4,
-                         len(first), first.shape[1], result.ctypes.data)
+    _functions()["dots"](address(first), first.strides[0] // 4, address(second), second.strides[0] // 4,
+                         len(first), first.shape[1], address(result))
     return result
 
 
@@ -207,7 +207,7 @@ def _each_row(name: str, x: Floats) -> Floats:
     x = np.ascontiguousarray(x, np.float32)
     result = np.empty_like(x)
     width = x.shape[-1]
-    _functions()[name](x.ctypes.data, x.size // max(1, width), width, result.ctypes.data)
+    _functions()[name](address(x), x.size // max(1, width), width, address(result))
     return result
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.text.writer import Writer, declarations
 
-from ..compiled import Functions, compiled
+from ..compiled import Functions, address, compiled
 
 # Of an inner node: its threshold, its left child (counted from the tree's first node; the right one follows it) and its
 # feature (counted from 1). A leaf has its value, is its own left child, and has feature 0.
@@ -35,8 +35,8 @@ def add_trees(rows: NDArray[np.float32], nodes: Nodes, roots: NDArray[np.int64],
     padded[:, 0] = -np.inf  # below every value, so that a row stays at a leaf
     padded[:, 1:] = rows
     sums, trees = np.zeros((len(rows), classes), np.float32), len(roots) - 1
-    _functions()["descend"](padded.ctypes.data, *padded.shape, nodes.ctypes.data, roots.ctypes.data, trees, depth,
-                            classes, sums.ctypes.data)
+    _functions()["descend"](address(padded), *padded.shape, address(nodes), address(roots), trees, depth,
+                            classes, address(sums))
     return sums
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.predictor.compiled import compiled
+from seqtune.predictor.compiled import address, compiled
 from seqtune.predictor.translator import rows
 from seqtune.predictor.translator.row_text import SIGNATURES, text
 from seqtune.predictor.translator.rows import Matrix, attend, centred, dots, gelu, unit
@@ -140,3 +140,8 @@ def test_every_instruction_set_with_the_fused_multiply_add_gives_the_same_bits(
     fused = name not in ("sse",)
     for one, other in zip(usual, results(), strict=True):
         np.testing.assert_allclose(one, other, rtol=0 if fused else 1e-4, atol=0 if fused else 1e-5)
+
+
+@pytest.mark.parametrize("array", [draw(3, 4), draw(8, 6)[2:, 1:], np.zeros(0), np.broadcast_to(np.float32(1), (2, 2))])
+def test_the_address_of_an_array_is_that_of_its_first_number(array: NDArray[np.generic]) -> None:
+    assert address(array) == array.ctypes.data
