@@ -68,16 +68,26 @@ class Answering:
         Raises CheckpointError if the predictor does not know the task's kernels.
         """
         self.check_kernels()
-        with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # others do not need torch
+        with _one_thread():
             (candidates,) = self.predictor.propose([self.task], count,
                                                    None if evidence is None else evidence.correction)
         return {candidate.configuration: candidate for candidate in candidates}
+
+    def safe_default(self, evidence: DeviceEvidence | None = None) -> Candidate:
+        """The safe default as a candidate, which `propose` need not return."""
+        with _one_thread():
+            return self.predictor.safe_default(self.task, None if evidence is None else evidence.correction)
 
     def explanation(self, proposals: Sequence[Configuration]) -> Explanation:
         """Explain the first proposal; the known problems are those of the shipped data set."""
         from .confidence.explanation import explain, shipped_winners
 
         return explain(self.task, proposals, self.predictor.ranker, shipped_winners())
+
+
+def _one_thread() -> contextlib.AbstractContextManager[None]:
+    """A context in which torch takes one thread; others do not need torch."""
+    return one_thread() if "torch" in sys.modules else contextlib.nullcontext()
 
 
 def answering(problem: Problem, device: Device, name: str | Path | None = None) -> Answering:

@@ -315,6 +315,10 @@ class Checkpoint:
                 candidates.update(zip(part, proposer.candidates([tasks[index] for index in part], count), strict=True))
         return [candidates[index] for index in range(len(tasks))]
 
+    def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
+        """The safe default of a task as a candidate, with the confidence of the layer that answers for the task."""
+        return self.on(task.device, task.kernels).proposer(evidence).safe_default(task)
+
 
 def _weights(folder: CheckpointFolder[_About]) -> dict[str, NDArray[Any]]:
     """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned choices.

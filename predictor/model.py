@@ -122,6 +122,10 @@ class TaskPredictor(Predictor, Protocol):
         """Propose as every predictor does. The evidence corrects the times that the ranker expects, if there is one."""
         ...
 
+    def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
+        """The safe default of a task as a candidate, with a confidence if the predictor estimates it."""
+        ...
+
 
 class ResultRow(Protocol):
     """A row of an evaluation's table."""

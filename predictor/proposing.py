@@ -141,6 +141,21 @@ class Proposer:
         """The first `count` proposals of each task as candidates: all stages, with the beams searched together."""
         return [self._first(proposals, count) for proposals in self.proposals_of(tasks, count)]
 
+    def safe_default(self, task: Task) -> Candidate:
+        """The safe default as a candidate: with the confidence that it has beside the proposals."""
+        number = task.find(task.default)
+        if self.estimator is None or number is None:
+            return Candidate(task.default)
+        (candidates,) = self.consulted([task], PROPOSALS)
+        if number not in candidates.numbers:
+            beam = candidates.log_probabilities
+            candidates = self.asked(replace(candidates, numbers=np.append(candidates.numbers, number),
+                                            log_probabilities=np.append(beam, beam.min(initial=0.0))))
+        proposals = self._ordered(candidates)
+        every = self._first(proposals, len(proposals))
+        return next((candidate for candidate, own in zip(every, proposals.numbers.tolist(), strict=True)
+                     if own == number), Candidate(task.default))
+
     def _first(self, proposals: Proposals, count: int) -> list[Candidate]:
         """The first proposals as candidates: stage 5."""
         confidences = None if self.estimator is None else self.estimator.confidences(proposals)

@@ -14,7 +14,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
+from .candidate import Candidate
+
 if TYPE_CHECKING:
+    from .proposing import Evidence
     from .trees.ranker import Ranker
 
 
@@ -42,3 +45,7 @@ class UntrainedPredictor:
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)
+
+    def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
+        """The safe default of a task, without a confidence."""
+        return Candidate(task.default)

@@ -38,9 +38,9 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     `seconds` is the time budget of the verification; if it cannot suffice, the answer is not verified and says why.
     With `cache`, an earlier verification in the journal answers, unless the machine was loaded then. With `evidence`,
     the measurements of the device in the journal correct the proposals. If the first proposal is not expected to reach
-    the share `min_confidence` of the best speed, the safe default answers; with `verify`, only then is measured.
-    `explain` adds why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no
-    kernel solves the problem, SeqtuneError where nothing runs.
+    the share `min_confidence` of the best speed, the better of it and the safe default answers, by their expected
+    shares; with `verify`, only then is measured. `explain` adds why the first candidate was proposed. Raises
+    MisuseError for wrong arguments, KernelError where no kernel solves the problem, SeqtuneError where nothing runs.
     """
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
@@ -64,30 +64,40 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     proposals = asked.propose(max(top, 2) if explain else top, known)
     why = asked.explanation(list(proposals)) if explain else None
     proposals = dict(islice(proposals.items(), top))
-    doubt = None if min_confidence is None else _doubt_about(next(iter(proposals.values())), min_confidence)
-    if verify and (min_confidence is None or doubt is not None):
+    first = next(iter(proposals.values()))
+    doubtful = min_confidence is not None and (first.confidence is None or first.confidence.share < min_confidence)
+    if verify and (min_confidence is None or doubtful):
         prediction = _verify(task, proposals, seconds, cache, journal, progress)
         note = "" if prediction.verified else note
     else:
         prediction = _unverified(task, proposals)
-        if doubt is not None:
-            prediction = replace(prediction, winner=prediction.default, fell_back=True)
+        if min_confidence is not None and doubtful:
+            prediction, doubt = _better(prediction, asked.safe_default(known), min_confidence)
             note = "; ".join(filter(None, (note, doubt)))
         elif verify:
-            reached = f"the first proposal is {prediction.confidence}, which suffices"
+            reached = f"the first proposal is {first.confidence}, which suffices"
             prediction = replace(prediction, unverified=reached)
     return replace(prediction, predictor=str(asked.name), note=note, explanation=why, evidence=count)
 
 
-def _doubt_about(candidate: Candidate, least: float) -> str | None:
-    """The reason why a candidate is not expected to reach the share `least` of the best speed; None if it is."""
-    confidence = candidate.confidence
-    if confidence is None:
-        return "the predictor does not estimate its confidence, so the safe default answers (--verify measures)"
-    if confidence.share >= least:
-        return None
-    return (f"the first proposal is {confidence}, less than {100 * least:g} %, so the safe default answers (--verify "
-            "measures)")
+def _better(prediction: Prediction, default: Candidate, least: float) -> tuple[Prediction, str]:
+    """The answer with the better of the first proposal and the safe default, by expected share, and the reason.
+
+    The first proposal is not expected to reach the share `least` of the best speed.
+    """
+    prediction = replace(prediction, default=Proposal.of(default.configuration, default))
+    first, other = prediction.candidates[0].confidence, default.confidence
+    fell_back = first is None or (other is not None and other.share > first.share)
+    answers = "the safe default answers" if fell_back else "the first proposal answers"
+    if first is None:
+        doubt = "the predictor does not estimate its confidence"
+    else:
+        doubt = f"the first proposal is {first}, less than {100 * least:g} %"
+        if other is not None:
+            doubt += f", and the safe default is {other}"
+    if fell_back:
+        prediction = replace(prediction, winner=prediction.default, fell_back=True)
+    return prediction, f"{doubt}, so {answers} (--verify measures)"
 
 
 def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Prediction:

@@ -103,7 +103,7 @@ class Prediction:
     loaded: bool = False  # whether other work had much of the machine during the verification
     unverified: str = ""  # why a verification that was asked for was not made
     explanation: Explanation | None = None  # explains the first candidate, if asked for
-    fell_back: bool = False  # whether the safe default answers because the confidence was below `min_confidence`
+    fell_back: bool = False  # whether the safe default answers: the first candidate was below `min_confidence`
     evidence: int = 0  # measurements of this device in the journal that corrected the proposals
     failed_default: str = ""  # why the safe default did not run, and what was compared with instead
 
@@ -141,8 +141,8 @@ class Prediction:
 
     @property
     def confidence(self) -> Confidence | None:
-        """The confidence in the first candidate before any measurement; None if the predictor does not estimate it."""
-        return self.candidates[0].confidence
+        """The confidence in the winner before any measurement; None if the predictor does not estimate it."""
+        return self.winner.confidence
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `speedup`, `significant`, `cached` and the seconds where it was verified."""

@@ -27,17 +27,21 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained.save(tmp_path_factory.mktemp("plain") / "checkpoint")
 
 
-@pytest.fixture(scope="module")
-def sure(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped checkpoint with an estimator that expects 0.9 of the best speed, and 0.8 of the second proposal."""
+def expecting(first: float, other: float, folder: Path) -> Path:
+    """The shipped checkpoint with an estimator that expects these shares of the first proposal and of all others."""
     factors = tuple(np.linspace(0, 2, LEVELS).tolist())
 
     def regret(share: float) -> RegretModel:
         return RegretModel(constant=-math.log(share), weights=(0.0,) * 3, known=factors, new=factors)
 
-    estimator = ConfidenceModel(first=regret(0.9), other=regret(0.8), devices=())
-    return replace(Checkpoint.load("default"), estimator=estimator).save(
-        tmp_path_factory.mktemp("sure") / "checkpoint")
+    estimator = ConfidenceModel(first=regret(first), other=regret(other), devices=())
+    return replace(Checkpoint.load("default"), estimator=estimator).save(folder / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def sure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that expects 0.9 of the best speed, and 0.8 of all proposals but the first."""
+    return expecting(0.9, 0.8, tmp_path_factory.mktemp("sure"))
 
 
 def test_an_answer_has_the_confidence_of_its_first_candidate(sure: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,15 +58,26 @@ def test_an_answer_has_the_confidence_of_its_first_candidate(sure: Path, capsys:
     assert "0.83 to 0.98" in shown
 
 
-def test_the_safe_default_answers_below_the_wanted_confidence(sure: Path) -> None:
+def test_the_better_of_first_proposal_and_safe_default_answers_below_the_wanted_confidence(
+        sure: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     enough = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.89)
     assert not enough.fell_back
     assert enough.winner == enough.candidates[0]
-    unsure = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.95)
+    proposed = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.95)
+    assert not proposed.fell_back
+    assert proposed.winner == proposed.candidates[0]
+    assert proposed.default.confidence is not None
+    assert proposed.default.confidence.share == pytest.approx(0.8, rel=0.01)
+    assert "less than 95 %, and the safe default is expected to reach 8" in proposed.note
+    assert "so the first proposal answers" in proposed.note
+    unsure = seqtune.predict(GEMM, checkpoint=expecting(0.6, 0.7, tmp_path), min_confidence=0.95)
     assert unsure.fell_back
     assert unsure.winner == unsure.default
-    assert "less than 95 %, so the safe default answers" in unsure.note
+    assert unsure.confidence == unsure.default.confidence, "it describes what answers"
     assert unsure.to_json()["fell_back"] is True
+    assert "so the safe default answers" in unsure.note
+    tables.prediction(unsure)
+    assert "the safe default: expected to reach 7" in " ".join(capsys.readouterr().out.split())
     not_measured = seqtune.predict(GEMM, checkpoint=sure, min_confidence=0.89, verify=True)
     assert not not_measured.verified
     assert "expected to reach 90 %" in not_measured.unverified

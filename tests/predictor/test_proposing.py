@@ -59,3 +59,14 @@ def test_an_estimator_gives_every_candidate_its_confidence() -> None:
     (candidates,) = replace(CHECKPOINT, estimator=ByOrder()).propose([TASK], 2)
     assert [candidate.confidence for candidate in candidates] == [Confidence(1.0, 0.0, 1.0), Confidence(0.99, 0.0, 1.0)]
     assert CHECKPOINT.propose([TASK], 1)[0][0].confidence is None
+
+
+def test_the_safe_default_has_the_confidence_of_its_rank_even_if_it_is_not_proposed() -> None:
+    sure = replace(CHECKPOINT, estimator=ByOrder())
+    (every,) = sure.propose([TASK], len(TASK))
+    default = sure.safe_default(TASK)
+    assert default.configuration == TASK.default
+    assert default.confidence == next(one.confidence for one in every if one.configuration == TASK.default)
+    assert CHECKPOINT.safe_default(TASK).confidence is None
+    narrowed = TASK.narrowed(np.array([TASK[number] != TASK.default for number in range(len(TASK))]))
+    assert narrowed.find(narrowed.default) is not None or sure.safe_default(narrowed).confidence is None

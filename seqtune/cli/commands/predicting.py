@@ -44,8 +44,8 @@ def predict(
         "--evidence/--no-evidence", help="Correct the proposals by the journal's measurements of this device.")] = True,
     min_confidence: Annotated[float | None, typer.Option(
         "--min-confidence", metavar="SHARE", show_default=False,
-        help="Unless the first proposal is expected to reach this share of the best speed (0.95), answer with the safe "
-             "default; with --verify, measure only then.")] = None,
+        help="Unless the first proposal is expected to reach this share of the best speed (0.95), answer with the "
+             "better of it and the safe default; with --verify, measure only then.")] = None,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Also say why: constraints, costs of other values, known problems, facts.")] = False,
     checkpoint: Checkpoint = None,

@@ -47,7 +47,9 @@ def prediction(answer: Prediction) -> None:
     add("default", answer.default)
     out.print(table)
     if answer.confidence is not None:
-        out.print(f"the first proposal: {answer.confidence}")
+        answering = "the first proposal" if answer.winner == answer.candidates[0] else (
+            "the safe default" if answer.winner == answer.default else "the winner, before it was measured")
+        out.print(f"{answering}: {answer.confidence}")
     for remark in answer.remarks():
         out.print(remark, markup=False, soft_wrap=True)
     if measured:
