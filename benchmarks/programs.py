@@ -46,6 +46,8 @@ PROGRAMS: Mapping[str, Program] = {
                           "machines"),
     "mixture": _one_page("benchmarks.prediction.mixture", "compare the mixture with each of its experts alone",
                          "mixture"),
+    "confidence": Program("benchmarks.prediction.confidence:main",
+                          "compare expected shares with measured ones, on held-out problems"),
     "learning_curve": _one_page("benchmarks.prediction.learning_curve",
                                 "train with more labelled problems and wider networks", "learning_curve"),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",

@@ -26,6 +26,8 @@ from .mixture.mixture import UNLEARNED, Candidates, Mixture
 from .sequence.beam import WIDTH, NextWord, search_numbers_many
 from .trees.ranker import PROPOSALS, TAU, Ranker
 
+HEARD = ("trees", "nearest")  # experts whose opinions the confidence hears, beside the mean of all
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposals:
@@ -36,14 +38,28 @@ class Proposals:
     log_probabilities: Floats  # (proposal,) of the beam search, among all configurations of the task
     slowness: Floats  # (proposal,) expected log(time / best time); NaN where no trees know the kernel
     members: Floats | None = None  # (proposal, member) the same as each member of the ensemble predicts it
+    opinions: Floats | None = None  # (proposal, expert of HEARD) by how much it expects more than `slowness`, or NaN
+    nearness: float = 0.0  # how near the training problems are, from 0 to 1
 
     def __len__(self) -> int:
         return len(self.numbers)
 
+    @classmethod
+    def of(cls, candidates: Candidates, mixture: Mixture) -> Proposals:
+        """The candidates with what a mixture says about them; they are not ordered yet."""
+        mixed = mixture.mixed(candidates)
+        opinions = np.full((len(HEARD), len(candidates.numbers)), np.nan)
+        for row, name in zip(opinions, HEARD, strict=True):
+            if name in mixed.opinions:
+                row[:] = mixed.opinions[name] - mixed.slowness
+        return cls(candidates.task, candidates.numbers, mixed.log_probabilities, mixed.slowness, mixed.members,
+                   opinions.T, candidates.nearness)
+
     def select(self, rows: Numbers) -> Proposals:
         """The proposals with these indices, in this order."""
         return Proposals(self.task, self.numbers[rows], self.log_probabilities[rows], self.slowness[rows],
-                         None if self.members is None else self.members[rows])
+                         None if self.members is None else self.members[rows],
+                         None if self.opinions is None else self.opinions[rows], self.nearness)
 
     def posterior(self) -> Floats:
         """Log-probabilities that take the slowness into account, (proposal,); the sum of probabilities is unchanged.
@@ -132,9 +148,7 @@ class Proposer:
 
     def _ordered(self, candidates: Candidates) -> Proposals:
         """The stages 2 to 4."""
-        mixed = self.mixture.mixed(candidates)
-        proposals = Proposals(candidates.task, candidates.numbers, mixed.log_probabilities, mixed.slowness,
-                              mixed.members)
+        proposals = Proposals.of(candidates, self.mixture)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
     def candidates(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:

@@ -1,10 +1,12 @@
 """Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
 
-A training's validation problems show how much all models together lose on known devices. Without validation problems,
-the trees of the ranker are fitted again without a part of the problems (cross-fitting). For new machines they are
-fitted without one; the translator takes no part there, since that would need a training for each machine. Proposals are
-made among the measured configurations, and the regret of one is its distance from the best of them. If few were
-measured, the best of the whole space is faster, but so are proposals from the whole space.
+The trees of the ranker are fitted again without each part of the problems (cross-fitting); with the nearest problems'
+winners they propose for the part that they have not seen. From these proposals the loss trees learn (see `losses`). A
+training's validation problems then show how much all models together lose on known devices; without them those
+proposals do, with losses that trees without the part expect. For new machines the trees of the ranker are fitted
+without one; the translator takes no part there, since that would need a training for each machine. Proposals are made
+among the measured configurations, and the regret of one is its distance from the best of them. If few were measured,
+the best of the whole space is faster, but so are proposals from the whole space.
 """
 
 from __future__ import annotations
@@ -12,36 +14,49 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqtune.data.measured_tasks import counted
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..device_identity import identity
+from ..mixture.mixture import Candidates, Mixture
+from ..mixture.winners import Entry, Winners
+from ..proposing import Proposals
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
+from .losses import LEAST_TASKS as LEAST_LEARNED
+from .losses import LossTrees, columns_of
 from .model import ConfidenceModel, RegretModel, fit_regret, signals_of
-
-if TYPE_CHECKING:
-    from ..proposing import Proposals
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
 MOST_MACHINES = 4  # that are left out in turn, those with the most tasks: each needs new trees
 
+Part = Callable[[MeasuredTask], bool]  # whether a task is left out of the fitting
+
 
 @dataclass(frozen=True, eq=False)
 class ObservedProposals:
-    """The proposals of one task, in order: their signals (proposal, signal) and log regrets (proposal,)."""
+    """The proposals of one task, in order, and what is known of them before and after measuring."""
 
     task: MeasuredTask
-    signals: Floats
-    regrets: Floats
+    signals: Floats  # (proposal, signal)
+    columns: Floats  # (proposal, column) what loss trees read
+    regrets: Floats  # (proposal,) log regrets
+
+    @property
+    def loss(self) -> float:
+        """What the first proposal loses: 1 - its share of the best speed."""
+        return -math.expm1(-float(self.regrets[0]))
+
+    def with_losses(self, trees: LossTrees) -> ObservedProposals:
+        """The same proposals with the loss that trees expect as the last signal."""
+        losses = trees.expected(self.columns, identity(self.task.device))
+        return replace(self, signals=np.column_stack([self.signals, losses]))
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
@@ -49,41 +64,75 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
                    least: int = LEAST_TASKS) -> ConfidenceModel | None:
     """Fit a confidence model to at least `least` measured training tasks; None if they are fewer.
 
-    `known` holds what was proposed for validation problems; if these are too few, trees are cross-fitted instead. The
-    trees of the fits have half of the rounds, at twice the rate.
+    `known` holds what was proposed for validation problems, which are among the tasks; if these are too few, the
+    cross-fitted proposals take their place. The trees of the fits have half of the rounds, at twice the rate.
     """
     options = options or TreesOptions()
     options = replace(options, seed=seed, rounds=math.ceil(options.rounds / 2), rate=2 * options.rate)
     if len(tasks) < least or len({measured.problem.key for measured in tasks}) < FOLDS:
         return None
-    if len(known) < least:
-        say(f"confidence: trees without a third of the problems, {FOLDS} times")
-        known = observe(tasks, parts_by_problem(tasks, seed), options)
-    groups = parts_by_machine(tasks)
+    parts, groups = parts_by_problem(tasks, seed), parts_by_machine(tasks)
+    say(f"confidence: trees without a third of the problems, {FOLDS} times")
+    unseen = observe(tasks, parts, options)
     say(f"confidence: trees without a machine, {len(groups)} times")
     new = observe(tasks, groups, options)
+    known = unseen if len(known) < least else known
     if len(known) < least:
         return None
-    return model_of(known, new if len(new) >= least else [], {identity(measured.device) for measured in tasks})
+    return model_of(known, new if len(new) >= least else [], {identity(measured.device) for measured in tasks},
+                    CrossFitting(unseen, parts, groups, seed) if len(unseen) >= LEAST_LEARNED else None)
 
 
-def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
-             devices: Iterable[str]) -> ConfidenceModel:
+@dataclass(frozen=True, eq=False)
+class CrossFitting:
+    """The fits of loss trees: all without a part of the problems, and for new machines without one as well."""
+
+    unseen: Sequence[ObservedProposals]  # of all training tasks
+    parts: Sequence[Part]
+    groups: Sequence[Part]
+    seed: int
+
+    def fit(self, *without: Part) -> LossTrees:
+        """Fit trees to the tasks that are in none of these parts."""
+        fitting = [task for task in self.unseen if not any(part(task.task) for part in without)] or self.unseen
+        devices = [identity(task.task.device) for task in fitting]
+        return LossTrees.fit(np.stack([task.columns[0] for task in fitting]),
+                             np.array([task.loss for task in fitting]), devices, self.seed)
+
+    def known(self, observed: Sequence[ObservedProposals]) -> list[ObservedProposals]:
+        """Proposals for known devices, with the losses that trees without their problems expect."""
+        return [task.with_losses(trees) for part in self.parts for trees in [self.fit(part)]
+                for task in observed if part(task.task)]
+
+    def new(self, observed: Sequence[ObservedProposals]) -> list[ObservedProposals]:
+        """Proposals for machines that were left out, with the losses that trees without both expect."""
+        return [task.with_losses(trees) for group in self.groups for part in self.parts
+                if any(group(task.task) and part(task.task) for task in observed)
+                for trees in [self.fit(group, part)] for task in observed if group(task.task) and part(task.task)]
+
+
+def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals], devices: Iterable[str],
+             losses: CrossFitting | None = None) -> ConfidenceModel:
     """Fit the model to tasks of known devices and of machines that were left out."""
-    first = _fitted(known, new, slice(1))
+    further: list[ObservedProposals] = []
+    if losses is not None:
+        own = {task.task.problem.key for task in known}
+        further = losses.known([task for task in losses.unseen if task.task.problem.key not in own])
+        known, new = losses.known(known), losses.new(new)
+    first = _fitted(known, new, further, slice(1))
     several = any(len(task.regrets) > 1 for task in known)  # not if only one configuration of each task was measured
-    other = _fitted(known, new, slice(1, None)) if several else first
-    return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)))
+    other = _fitted(known, new, further, slice(1, None)) if several else first
+    return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)),
+                           losses=None if losses is None else losses.fit())
 
 
-def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals], rows: slice) -> RegretModel:
+def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
+            further: Sequence[ObservedProposals], rows: slice) -> RegretModel:
     """The model of the proposals with these ranks."""
-    known, new = ([task for task in tasks if len(task.regrets[rows])] for tasks in (known, new))
-    pairs, new_pairs = ([(task.signals[rows], task.regrets[rows]) for task in tasks] for tasks in (known, new))
-    return fit_regret(pairs, new_pairs, [identity(task.task.device) for task in known])
-
-
-Part = Callable[[MeasuredTask], bool]  # whether a task is left out of the fitting
+    groups = [[task for task in tasks if len(task.regrets[rows])] for tasks in (known, new, further)]
+    pairs, new_pairs, further_pairs = ([(task.signals[rows], task.regrets[rows]) for task in tasks] for tasks in groups)
+    devices, _, further_devices = ([identity(task.task.device) for task in tasks] for tasks in groups)
+    return fit_regret(pairs, new_pairs, devices, further_pairs, further_devices)
 
 
 def parts_by_problem(tasks: Sequence[MeasuredTask], seed: int) -> list[Part]:
@@ -122,8 +171,7 @@ def observe_proposed(propose: Callable[[Task, int], Proposals],
         narrowed = measured.measured_only()
         proposals = propose(narrowed.task, PROPOSALS)
         if not np.isnan(proposals.slowness).any():
-            observed.append(_observed(measured, narrowed, proposals.numbers,
-                                      signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)))
+            observed.append(_observed(measured, narrowed, proposals, proposals.log_probabilities))
     return observed
 
 
@@ -133,26 +181,35 @@ def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: Trees
     for left_out in parts:
         fitting = [measured for measured in tasks if not left_out(measured)]
         if fitting:
-            trees = Trees(fitting, options)
-            observed += observe_with(trees, [measured for measured in tasks if left_out(measured)])
+            observed += observe_with(Trees(fitting, options), fitting,
+                                     [measured for measured in tasks if left_out(measured)])
     return observed
 
 
-def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
-    """Propose among the measured configurations of tasks with trees that were not fitted to them."""
+def observe_with(trees: Trees, fitting: Sequence[MeasuredTask],
+                 tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
+    """Propose among the measured configurations of tasks with trees and winners of the tasks that they were fitted to.
+    """
+    mixture = Mixture.learned(Winners.of(map(Entry.of, fitting)))
     observed: list[ObservedProposals] = []
     for measured in tasks:
         narrowed = measured.measured_only()
-        if not all(trees.knows(space.kernel) for space in narrowed.task.spaces):
+        task = narrowed.task
+        if not all(trees.knows(space.kernel) for space in task.spaces):
             continue
-        members = trees.members(narrowed.task.spaces).astype(np.float64)
-        slowness = members.mean(axis=1)
-        order = np.argsort(slowness, kind="stable")[:PROPOSALS]
-        observed.append(_observed(measured, narrowed, order, signals_of(slowness[order], members[order])))
+        candidates = Candidates(task, np.arange(len(task)), np.zeros(len(task)), mixture.neighbours(task),
+                                trees.members(task.spaces).astype(np.float64))
+        proposals = Proposals.of(candidates, mixture).ordered()
+        observed.append(_observed(measured, narrowed, proposals.select(np.arange(min(PROPOSALS, len(task))))))
     return observed
 
 
-def _observed(measured: MeasuredTask, narrowed: MeasuredTask, numbers: Numbers, signals: Floats) -> ObservedProposals:
-    """The signals of proposals and their log regrets against the best measured configuration."""
-    seconds = counted(narrowed.seconds[numbers], measured.time(measured.task.default), narrowed.seconds)
-    return ObservedProposals(measured, signals, np.clip(np.log(seconds / narrowed.best), 0.0, WORST))
+def _observed(measured: MeasuredTask, narrowed: MeasuredTask, proposals: Proposals,
+              searched: Floats | None = None) -> ObservedProposals:
+    """What is known of ordered proposals, and their log regrets against the best measured configuration.
+
+    `searched` are the log-probabilities of a beam search, if there was one.
+    """
+    seconds = counted(narrowed.seconds[proposals.numbers], measured.time(measured.task.default), narrowed.seconds)
+    return ObservedProposals(measured, signals_of(proposals.slowness, proposals.members, searched),
+                             columns_of(proposals), np.clip(np.log(seconds / narrowed.best), 0.0, WORST))

@@ -1,13 +1,14 @@
 """Confidence model: estimates which share of the best speed each proposal reaches, with an interval.
 
 The log regret of a proposal, log(time / best time), is modelled as an expected regret times a random factor. The
-expected regret grows with four signals that are known before measuring: the predicted slowness, the regret that the
-members of the ensemble see, how far the members disagree, and how much the beam search prefers another proposal. It is
-larger on devices of the training data where more is usually lost, such as those with noisy times. Its coefficients are
-not negative, since with few problems anything more flexible follows chance. The random factors are those observed on
-problems that the trees were not fitted to. Their quantiles give conformal intervals: one split for devices of the
-training data, one for new machines, from machines that were left out (Lei et al., "Distribution-Free Predictive
-Inference for Regression", 2018).
+expected regret grows with five signals that are known before measuring: the predicted slowness, the regret that the
+members of the ensemble see, how far the members disagree, how much the beam search prefers another proposal, and the
+loss that small trees expect (see `losses`), where there were enough problems to fit them. It is larger on devices of
+the training data where more is usually lost, such as those with noisy times. Its coefficients are not negative, since
+with few problems anything more flexible follows chance. The random factors are those observed on problems that the
+trees were not fitted to. Their quantiles give conformal intervals: one split for devices of the training data, one for
+new machines, from machines that were left out (Lei et al., "Distribution-Free Predictive Inference for Regression",
+2018).
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from seqtune.kernels.task import Floats
 from ..candidate import Confidence
 from ..device_identity import LONGEST_IDENTITY, identity
 from ..trees.ranker import TAU
+from .losses import LossTrees
 
 if TYPE_CHECKING:
     from ..proposing import Proposals
 
-SIGNALS = ("slowness", "regret among members", "disagreement", "doubt")  # older checkpoints lack the last one
+SIGNALS = ("slowness", "regret among members", "disagreement", "doubt", "loss")
+DOUBT = SIGNALS.index("doubt")
+LEAST_SIGNALS = DOUBT  # older checkpoints lack the doubt and the loss, those of few problems the loss
 MOST_DOUBT = 10.0  # nats; beyond that the beam search itself is hardly calibrated
 CREDIBILITY = 30.0  # typical tasks that a device needs before its own regret counts more than the average one
 LEVELS = 101  # quantiles of the factor: 0 %, 1 %, ..., 100 %
 LOW, HIGH = 0.1, 0.9  # quantiles of the share: the interval holds 80 %, and 90 % are above its lower end
 LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that factors stay finite
 LARGEST_FACTOR = 1e4
+MOST_SCALED, HALVINGS = 2.0, 12  # the largest change of all quantiles by one factor, and the steps to find it
 ROUNDS = 4  # in which scales and coefficients are fitted in turns; they change by less than 1 % after that
 RIDGE = 0.02  # of the coefficients, relative to the signals' mean squares
 MOST_DEVICES = 100_000
@@ -51,7 +56,7 @@ class RegretModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     constant: _Number
-    weights: tuple[_Number, ...] = Field(min_length=len(SIGNALS) - 1, max_length=len(SIGNALS))
+    weights: tuple[_Number, ...] = Field(min_length=LEAST_SIGNALS, max_length=len(SIGNALS))
     known: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on devices of the training data
     new: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on machines that it does not hold
     usual_doubt: _Number = 0.0  # counts where nothing was searched
@@ -75,7 +80,7 @@ class RegretModel(BaseModel):
         """The confidence of each proposal on a device, given by its `identity`."""
         factors = _array(self.known if is_known else self.new)
         shares = np.exp(-np.outer(self.expected(signals, device), factors))  # (proposal, level), descending
-        means = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2  # the integral over the quantiles
+        means = _mean_shares(shares)
         ends = [round((1 - level) * (LEVELS - 1)) for level in (LOW, HIGH)]
         return [Confidence(mean, low, high) for mean, (low, high)
                 in zip(means.tolist(), shares[:, ends].tolist(), strict=True)]
@@ -88,7 +93,14 @@ class ConfidenceModel(BaseModel):
 
     first: RegretModel
     other: RegretModel
+    losses: LossTrees | None = None  # None with few problems, and in older checkpoints
     devices: tuple[_Identity, ...] = Field(max_length=MOST_DEVICES)  # `identity`
+
+    @model_validator(mode="after")
+    def _loss_is_known(self) -> ConfidenceModel:
+        if self.losses is None and any(len(model.weights) == len(SIGNALS) for model in (self.first, self.other)):
+            raise ValueError("a loss counts, and no trees expect it")
+        return self
 
     def knows(self, device: Device) -> bool:
         """Return whether the training data hold measurements of the device."""
@@ -104,6 +116,8 @@ class ConfidenceModel(BaseModel):
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
         signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
+        if self.losses is not None:
+            signals = np.column_stack([signals, self.losses.losses(proposals)])
         return self.confidences_of(signals, proposals.task.device)
 
     def confidences_of(self, signals: Floats, device: Device) -> list[Confidence]:
@@ -118,7 +132,7 @@ def _array(quantiles: tuple[float, ...]) -> Floats:
 
 
 def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floats | None = None) -> Floats:
-    """The signals (proposal, signal) of proposals from their expected log slowness and what each member predicts.
+    """The signals of proposals, without the loss, from their expected log slowness and what each member predicts.
 
     Shapes: `slowness` (proposal,), `members` (proposal, member), `log_probabilities` (proposal,), as those of ordered
     proposals. Without members the ensemble counts as agreeing; without log-probabilities the doubt is NaN.
@@ -134,23 +148,26 @@ def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floa
 
 
 def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Floats, Floats]],
-               devices: Sequence[str] | None = None) -> RegretModel:
+               devices: Sequence[str] | None = None, further: Sequence[tuple[Floats, Floats]] = (),
+               further_devices: Sequence[str] = ()) -> RegretModel:
     """Fit a model to pairs of signals (proposal, signal) and log regrets (proposal,), one pair for each task.
 
     Every task counts the same. The coefficients come from `known`; `new` holds tasks of machines that the trees had not
-    seen, and may be empty: then they count as `known`. `devices` holds the identity of each known task's device. A
-    device's scale is its total regret over the expected one, both increased by that of CREDIBILITY average tasks (as
-    in Buehlmann, "Experience rating and credibility", 1967).
+    seen, and may be empty: then they count as `known`. `devices` holds the identity of each known task's device. From
+    `further` tasks, for which fewer models proposed, come coefficients and scales as well, but no quantiles. A device's
+    scale is its total regret over the expected one, both increased by that of CREDIBILITY average tasks (as in
+    Buehlmann, "Experience rating and credibility", 1967).
     """
-    names = [""] * len(known) if devices is None else list(devices)
-    doubts = np.concatenate([signals[:, -1] for signals, _ in known])
+    own = [""] * len(known) if devices is None else list(devices)
+    fitted, names = [*known, *further], [*own, *further_devices]
+    doubts = np.concatenate([signals[:, DOUBT] for signals, _ in fitted])
     usual = float(np.nanmean(doubts)) if not np.isnan(doubts).all() else 0.0
     columns = np.concatenate([np.column_stack([np.ones(len(signals)), np.where(np.isnan(signals), usual, signals)])
-                              for signals, _ in known])
-    regrets = np.concatenate([regret for _, regret in known])
-    weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in known])
-    rows = np.repeat(names, [len(regret) for _, regret in known])
-    trusted = CREDIBILITY * float((weights * regrets).sum()) / len(known)
+                              for signals, _ in fitted])
+    regrets = np.concatenate([regret for _, regret in fitted])
+    weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in fitted])
+    rows = np.repeat(names, [len(regret) for _, regret in fitted])
+    trusted = CREDIBILITY * float((weights * regrets).sum()) / len(fitted)
     scales: dict[str, float] = {}
     for _ in range(ROUNDS):
         scale = np.array([scales.get(name, 1.0) for name in rows.tolist()])
@@ -165,7 +182,7 @@ def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Float
                   for name in sorted(set(names))}
     model = RegretModel(constant=float(coefficients[0]), weights=tuple(coefficients[1:].tolist()),
                         known=(1.0,) * LEVELS, new=(1.0,) * LEVELS, usual_doubt=usual, scales=scales)
-    factors = _factors(model, known, names)
+    factors = _factors(model, known, own)
     return model.model_copy(update={"known": factors, "new": _factors(model, new, [""] * len(new)) if new else factors})
 
 
@@ -181,13 +198,31 @@ def _nonnegative(gram: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
 
 
 def _factors(model: RegretModel, tasks: Sequence[tuple[Floats, Floats]], devices: Sequence[str]) -> tuple[float, ...]:
-    """The conformal quantiles of observed over expected regret; with n tasks, level a is that of rank a * (n + 1)."""
-    factors = np.concatenate([np.maximum(regret, 0.0) / model.expected(signals, device)
-                              for (signals, regret), device in zip(tasks, devices, strict=True)])
+    """The conformal quantiles of observed over expected regret; with n tasks, level a is that of rank a * (n + 1).
+
+    They are multiplied by a number near 1, with which the mean expected share is the observed one: the factors of
+    tasks with a large expected regret spread less, so that without it the shares would be expected too high.
+    """
+    expected = np.concatenate([model.expected(signals, device)
+                               for (signals, _), device in zip(tasks, devices, strict=True)])
+    regrets = np.maximum(np.concatenate([regret for _, regret in tasks]), 0.0)
+    factors = regrets / expected
     weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in tasks])
     order = np.argsort(factors)
     reached = np.cumsum(weights[order]) / (len(tasks) + 1)
     levels = np.linspace(0.0, 1.0, LEVELS)
     ranks = np.minimum(np.searchsorted(reached, levels - 1e-9), len(factors) - 1)
-    return tuple(min(value, LARGEST_FACTOR) for value in factors[order][ranks].tolist())
+    quantiles = np.minimum(factors[order][ranks], LARGEST_FACTOR / MOST_SCALED)
+    observed, low, high = float(np.average(np.exp(-regrets), weights=weights)), 1 / MOST_SCALED, MOST_SCALED
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        shares = np.average(_mean_shares(np.exp(-np.outer(expected, middle * quantiles))), weights=weights)
+        low, high = (middle, high) if shares > observed else (low, middle)
+    return tuple(((low + high) / 2 * quantiles).tolist())
+
+
+def _mean_shares(shares: Floats) -> Floats:
+    """The integral over the quantiles of shares (proposal, level): (proposal,)."""
+    means: Floats = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2
+    return means
 

@@ -123,7 +123,11 @@ class Correction:
             members = np.concatenate([members, np.repeat(slowness[len(proposals):, None], members.shape[1], axis=1)])
             means = members.mean(axis=1, keepdims=True)
             members = np.where(np.isin(numbers, chosen)[:, None], means + (1 - TRUST) * (members - means), members)
-        return Proposals(task, numbers, log_probabilities, slowness, members)
+        opinions = proposals.opinions
+        if opinions is not None:
+            opinions = np.concatenate([opinions, np.zeros((len(added), opinions.shape[1]))])
+            opinions = np.where(np.isin(numbers, chosen)[:, None], (1 - TRUST) * opinions, opinions)
+        return Proposals(task, numbers, log_probabilities, slowness, members, opinions, proposals.nearness)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The trees by kernel and part, to be kept in a file."""

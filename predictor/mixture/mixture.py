@@ -66,6 +66,7 @@ class Mixed:
     slowness: Floats  # (candidate,) NaN without an expert
     members: Floats | None  # (candidate, member) the same as each of the trees and the judge predict it
     log_probabilities: Floats  # (candidate,) of the beam, as much as they count; the sum of probabilities stays
+    opinions: Opinions  # the slowness by each expert
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ class Mixture:
         scaled = before * weights.beam(candidates.nearness)
         if len(before):
             scaled += np.logaddexp.reduce(before) - np.logaddexp.reduce(scaled)
-        return Mixed(slowness, members, scaled)
+        return Mixed(slowness, members, scaled, opinions)
 
     def opinions(self, candidates: Candidates) -> Opinions:
         """The opinions on all candidates, without those of experts that do not know one of them.

@@ -117,7 +117,7 @@ def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen() -> None
     for part, observed in zip(parts, (observe(tasks, [part], OPTIONS) for part in parts), strict=True):
         left_out, fitting = ([task for task in tasks if part(task) == is_left_out] for is_left_out in (True, False))
         assert not {task.problem for task in left_out} & {task.problem for task in fitting}
-        for ours, theirs in zip(observed, observe_with(Trees(fitting, OPTIONS), left_out), strict=True):
+        for ours, theirs in zip(observed, observe_with(Trees(fitting, OPTIONS), fitting, left_out), strict=True):
             np.testing.assert_array_equal(ours.regrets, theirs.regrets)
     model = fit_confidence(tasks, OPTIONS, least=8)
     assert model is not None
