@@ -131,6 +131,24 @@ def test_the_fastest_measured_configuration_of_the_problem_comes_first_even_if_t
     assert np.exp(proposals.ordered().log_probabilities).sum() == pytest.approx(0.01 * len(numbers))
 
 
+def test_experts_disagree_less_about_measured_configurations_of_the_problem() -> None:
+    complete = measured(PROBLEMS[33], ODD, 10_000)
+    numbers = np.arange(20)
+    seconds = np.where(np.arange(len(complete.task)) < 40, complete.seconds, np.nan)
+    seconds[5:20] = np.nan
+    correction = replace(corrected(ODD), own_times=lambda task: seconds)
+    slowness = ranker().slowness(complete.task, numbers)
+    proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(20, 0.01)), slowness, None,
+                                             np.full((20, 2), 0.1), 0.5))
+    assert proposals.opinions is not None
+    known = np.isfinite(seconds[proposals.numbers])
+    assert proposals.nearness == 0.5
+    assert proposals.opinions.shape == (len(proposals), 2)
+    assert len(proposals) > 20
+    assert np.abs(proposals.opinions[known]).max() == pytest.approx(0.01)
+    assert (proposals.opinions[~known] == 0.1).all()
+
+
 def test_a_configuration_that_failed_on_the_device_comes_last() -> None:
     task = measured(PROBLEMS[33], ODD).task
     times = np.full(len(task), np.nan)
