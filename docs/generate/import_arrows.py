@@ -32,8 +32,8 @@ PUBLIC = {
         "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes", "run",
         "stop_request", "strategies", "task_verdict"),
     "predictor": (
-        "answering", "c_source", "candidate", "checkpoint_folder", "confidence", "correction", "model", "say",
-        "sequence", "times", "training", "trees"),
+        "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "checkpoint_parts", "confidence",
+        "correction", "learning/times", "model", "pretrained", "say", "sequence", "training", "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
         "program", "selection", "verification"),

@@ -15,7 +15,7 @@ check_installed("huggingface", "torch", "transformers")
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM  # noqa: E402
 
-from seqtune.predictor.translator.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
+from seqtune.predictor.pretrained import TranslatorConfig, TranslatorModel  # noqa: E402
 from seqtune.predictor.translator.sentences import Sentences  # noqa: E402
 
 __all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]

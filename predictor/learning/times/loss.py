@@ -33,9 +33,7 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     choices = Choices(*map(torch.from_numpy, (positions[free], targets.word[free], targets.quantities[free])))
     read = (Source.of(SourceBatch.of(sources)), torch.from_numpy(targets.inputs),
             torch.from_numpy(targets.inputs_resolved), choices)
-    listed = None if landscapes is None else Listed(
-        torch.from_numpy(np.stack([landscape.words for landscape in landscapes])),
-        torch.from_numpy(np.stack([landscape.resolved for landscape in landscapes])))
+    listed = None if landscapes is None else _listed(landscapes)
     scores, estimate = model.scores_and_slowness(*read, listed)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) index of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(targets.share[free])
@@ -50,8 +48,7 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     wanted = (share * scores).sum() - _log_sums(scores, steps, count).sum()  # shares of one step sum to 1
     loss: Tensor = (least - wanted) / len(targets.words)
     if estimate is not None and landscapes is not None:
-        slowness = torch.from_numpy(np.stack([landscape.slowness for landscape in landscapes]))
-        weight = torch.from_numpy(np.stack([landscape.weight for landscape in landscapes]))
+        slowness, weight = _slowness(landscapes)
         if anchor_estimate is not None and anchored is not None:  # its mean is arbitrary: the slowness keeps its own
             part = torch.from_numpy(anchored.reshape(len(slowness), -1)[:, :1]).to(slowness.dtype)
             distance = (anchor_estimate - slowness) * weight
@@ -59,6 +56,25 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
                                           / weight.sum(1, keepdim=True))
         loss = loss + list_loss(estimate, slowness, weight)
     return loss
+
+
+def judge_loss(model: Translator, sources: Sequence[Sentence], landscapes: Sequence[Landscape]) -> Tensor:
+    """The judge's mean list loss for the sources' landscapes; the rest of the model has no gradient."""
+    source = Source.of(SourceBatch.of(sources))
+    with torch.no_grad():
+        states, vectors = model.read(source), model.target(source.quantities)
+    return list_loss(model.slowness(states, source.mask, vectors, _listed(landscapes)), *_slowness(landscapes))
+
+
+def _listed(landscapes: Sequence[Landscape]) -> Listed:
+    return Listed(torch.from_numpy(np.stack([landscape.words for landscape in landscapes])),
+                  torch.from_numpy(np.stack([landscape.resolved for landscape in landscapes])))
+
+
+def _slowness(landscapes: Sequence[Landscape]) -> tuple[Tensor, Tensor]:
+    """The slowness and the weights of the landscapes' configurations, (source, configuration) each."""
+    return (torch.from_numpy(np.stack([landscape.slowness for landscape in landscapes])),
+            torch.from_numpy(np.stack([landscape.weight for landscape in landscapes])))
 
 
 def _log_sums(scores: Tensor, steps: Tensor, count: int) -> Tensor:

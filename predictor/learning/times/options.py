@@ -47,6 +47,7 @@ class TrainingOptions:
     dropout: Part = 0.05
     judge: Number = 192  # hidden width of the judge of whole configurations; 0: none
     listed: Count = 48  # configurations of each problem of a step that the judge learns to order
+    judge_epochs: Number = 0  # then the judge alone learns anew; beside the translator's larger loss it learns slowly
     seed: Number = 0
     threads: Count = 2
     state: Path | None = None  # folder in which the training's state is saved and from which it resumes

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,18 +31,21 @@ from ...mixture.fitting import table_of_winners, weighted_mixture
 from ...mixture.mixture import Mixture
 from ...sequence.beam import beam_search_many
 from ...sequence.vocabulary import Vocabulary
-from ...training.loop import Batch, Course, OnProgress, Validation
+from ...training.loop import Batch, Course, Net, OnProgress, Validation
 from ...training.loop import fit as fit_network
 from ...training.state import OUTSIDE, TrainingState, describe
+from ...training.unfinished import JUDGE
 from ...translator.decoding import TranslatorWords
+from ...translator.judge import Judge
 from ...translator.translator import Translator
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from .examples import Examples, describe_tasks, make_examples, make_teacher, vocabulary_of
 from .labelled_problems import Draw, drawing
-from .loss import sentence_loss
+from .loss import judge_loss, sentence_loss
 from .options import TrainingOptions
 from .targets import TargetSentences
+from .training_example import DrawnExample
 
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
@@ -86,9 +89,12 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         checkpoint = replace(checkpoint, mixture=Mixture.learned(table_of_winners(fitting, teacher)))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
-        checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
     unseen: Sequence[MeasuredTask] = validation
     try:
+        if not state.interrupted and not options.end_now:
+            checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
+        if validation and teacher is not None:
+            checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
         if options.refit and validation and not state.interrupted and not options.end_now:
             teacher = make_teacher(training, options)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
@@ -97,6 +103,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
             if again.interrupted:
                 raise KeyboardInterrupt
             checkpoint = _with_teacher(replace(checkpoint, state=again.kept.arrays()), training, teacher)
+            checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), on_progress, began)
             unseen = []
         if teacher is not None and not state.interrupted:
             checkpoint = _completed(checkpoint, training, unseen, options)
@@ -184,19 +191,57 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
         score, first = validate(average, vocabulary, validation)
         return Validation({"share": math.exp(first), "score": score}, score)
 
+    def loss(model: Translator, chosen: Sequence[DrawnExample]) -> Tensor:
+        anchored = np.repeat([example.anchored for example in chosen], options.sentences)
+        return sentence_loss(model, [example.source for example in chosen],
+                             TargetSentences.joined([example.sentences for example in chosen]), anchor, anchored,
+                             [example.landscape for example in chosen] if model.size.judge else None)
+
     fingerprint = _fingerprint(vocabulary, examples, validation, options)
     with drawing(examples.sampled, options) as (draw, given):
-        course = Course(lambda generator: _batches(examples, vocabulary, options, generator, draw, anchor),
+        course = Course(lambda generator: _batches(examples, vocabulary, options, generator, draw, loss),
                         score_average if validation else None, options.patience if validation else None, until,
                         deadline, second_decay=0.98, fused=False, first_step=1)
         return fit_network(model, course, given, fingerprint, on_progress, began=began)
 
 
+def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: TrainingOptions,
+                    on_progress: OnProgress | None, began: float) -> Checkpoint:
+    """The checkpoint with a judge that learned anew for `options.judge_epochs`, on the same examples.
+
+    The translator stays as it is. The judge learns from whole configurations alone, so one sentence of an example is
+    drawn. Raises KeyboardInterrupt if it was interrupted.
+    """
+    if not options.judge_epochs or not checkpoint.size.judge:
+        return checkpoint
+    translator, vocabulary = checkpoint.network, checkpoint.vocabulary
+    torch.manual_seed(options.seed)
+    translator.judge = Judge(translator.size)
+    own = replace(options, epochs=options.judge_epochs, sentences=1,
+                  state=None if options.state is None else options.state / JUDGE)
+
+    def loss(judge: Judge, chosen: Sequence[DrawnExample]) -> Tensor:
+        assert judge is translator.judge
+        return judge_loss(translator, [example.source for example in chosen],
+                          [example.landscape for example in chosen])
+
+    fingerprint = _fingerprint(vocabulary, examples, [], own)
+    with drawing(examples.sampled, own) as (draw, given):
+        course: Course[Judge] = Course(lambda generator: _batches(examples, vocabulary, own, generator, draw, loss),
+                                       second_decay=0.98, fused=False, first_step=1)
+        state = fit_network(translator.judge, course, given, fingerprint, on_progress, began=began)
+    if state.interrupted:
+        raise KeyboardInterrupt
+    translator.judge = state.average
+    return replace(checkpoint, state=translator.eval().arrays())
+
+
 def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOptions, generator: np.random.Generator,
-             draw: Draw, anchor: Translator | None) -> list[Batch[Translator]]:
+             draw: Draw, loss: Callable[[Net, Sequence[DrawnExample]], Tensor]) -> list[Batch[Net]]:
     """The batches of an epoch: `options.examples` examples, the measured share of them at least `options.measured`.
 
-    Each example is drawn with a seed of its own, so that it does not matter which process draws it.
+    Each example is drawn with a seed of its own, so that it does not matter which process draws it. `loss` is that of a
+    network for some examples.
     """
     measured, sampled = len(examples.measured), examples.sampled_count
     reserved = min(sampled, math.floor((1 - options.measured) * options.examples))
@@ -209,20 +254,17 @@ def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOption
     drawn = draw([[(int(number) - measured, int(seed)) for number, seed in zip(order[part], seeds[part], strict=True)
                    if number >= measured] for part in parts])  # in the order of the steps
 
-    def batch(numbers: NDArray[np.int64], seeds: NDArray[np.int64]) -> Batch[Translator]:
+    def batch(numbers: NDArray[np.int64], seeds: NDArray[np.int64]) -> Batch[Net]:
         among_sampled = np.cumsum(numbers >= measured) - 1
 
-        def loss(model: Translator, part: slice) -> Tensor:
+        def of_part(model: Net, part: slice) -> Tensor:
             of_sampled = next(drawn)
             chosen = [of_sampled(int(among_sampled[index])) if numbers[index] >= measured
                       else examples.measured[numbers[index]].drawn(int(seeds[index]), vocabulary, options)
                       for index in range(len(numbers))[part]]
-            anchored = np.repeat([example.anchored for example in chosen], options.sentences)
-            return sentence_loss(model, [example.source for example in chosen],
-                                 TargetSentences.joined([example.sentences for example in chosen]), anchor, anchored,
-                                 [example.landscape for example in chosen] if model.size.judge else None)
+            return loss(model, chosen)
 
-        return Batch(loss, len(numbers))
+        return Batch(of_part, len(numbers))
 
     return [batch(order[part], seeds[part]) for part in parts]
 
@@ -265,7 +307,7 @@ def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequenc
                  options: TrainingOptions) -> str:
     """A digest of all that determines a training's weights."""
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
-                                               if name not in OUTSIDE})).encode())
+                                               if name not in (*OUTSIDE, "judge_epochs")})).encode())
     for example in examples.measured:
         digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
     if examples.sampled is not None:

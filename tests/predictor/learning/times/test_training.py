@@ -205,3 +205,23 @@ def test_the_rate_warms_up_and_then_falls() -> None:
 def test_data_without_training_problems_is_refused() -> None:
     with pytest.raises(MisuseError, match="nothing to learn from"):
         train(Data(DATA.frame[DATA.frame["held_out"]], DATA.devices), QUICK)
+
+
+def test_a_judge_that_learns_anew_changes_nothing_else_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+    options = replace(QUICK, extra=8)
+    before, after = (train(DATA, replace(options, judge_epochs=epochs))[0] for epochs in (0, 2))
+    changed = {name for name in before.state if not np.array_equal(before.state[name], after.state[name])}
+    assert changed
+    assert all(name.startswith("judge.") for name in changed)
+
+    def stop(progress: Progress) -> None:
+        if progress.epochs == 2:
+            raise KeyboardInterrupt
+
+    kept = replace(options, judge_epochs=2, state=tmp_path / "state", save_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(DATA, kept, stop)
+    seen: list[Progress] = []
+    resumed, _ = train(DATA, kept, seen.append)
+    assert [step.epoch for step in seen if step.epochs == 2] == [2]
+    assert torch.equal(_weights(resumed), _weights(after))

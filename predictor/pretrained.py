@@ -17,11 +17,11 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from seqtune.errors import MisuseError
 
-from ..checkpoint_folder import MODEL_TYPE
-from ..sequence.numeric_codes import CODE_SIZE
-from .dimensions import Dimensions
-from .sentences import Sentences
-from .translator import Source, Translator
+from .checkpoint_folder import MODEL_TYPE
+from .sequence.numeric_codes import CODE_SIZE
+from .translator.dimensions import Dimensions
+from .translator.sentences import Sentences
+from .translator.translator import Source, Translator
 
 _SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "longest": 1, "code": CODE_SIZE,
              "quantities": 1}
