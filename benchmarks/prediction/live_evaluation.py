@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.model import Predictor
     from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.run.plan import TuningOptions
 
 RANDOM = 24  # configurations that estimate random choices; the search has found the best time before
 
 
-def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int) -> MeasuredTask:
-    """Search a problem, or take its trials from the journal. Raises KernelError if no kernel solves it."""
+def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int,
+             options: TuningOptions | None = None) -> MeasuredTask:
+    """Search a problem, or take its trials from the journal. Raises KernelError if no kernel solves it.
+
+    Without options the search is local, or measures all configurations if they are few.
+    """
     from seqtune.kernels.task import MeasuredTask, Task
     from seqtune.tuner.run.local_run import tune
     from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
     task = Task.of(problem, device)
     strategy = "random" if len(task) <= trials else "local"
-    tune(task, journal, runner, Budget(trials=trials), TuningOptions(strategy, finals=Finals(count=0)))
+    tune(task, journal, runner, Budget(trials=trials), options or TuningOptions(strategy, finals=Finals(count=0)))
     return MeasuredTask.of_times(task, {
         configuration: measurement.seconds
         for configuration, measurement in journal.trials(problem, device, task.kernels).items()})

@@ -1,15 +1,16 @@
 """The mixture against each of its experts alone: `python -m benchmarks mixture --out docs`.
 
-Three settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, drawn
-from the training part of the shipped data, each of one kernel on one device, on which small checkpoints are trained;
-and machines that a training never saw. Every expert is asked alone on the same problems. Finished steps are kept in
-the folder --work, and the same command goes on.
+Four settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, on
+which small checkpoints are trained, drawn from the training part of the shipped data, each of one kernel on one device;
+three libraries of examples/, which are measured first; and machines that a training never saw. Every expert is asked
+alone on the same problems. Trials and finished steps are kept in the folder --work, and the same command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,15 @@ import numpy as np
 
 from benchmarks.common.evaluation import BEST_OF, COUNTS, by_columns, merged_devices, share_cells
 from benchmarks.common.finished import Finished, checksum
-from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive
-from benchmarks.common.report import Row, markdown, today
+from benchmarks.common.report import Row, machine, markdown, today
+from benchmarks.data.example_libraries import measured_examples
 from seqtune.data.formats.dataset_file import read_dataset
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
+    from seqtune.kernels.devices.device import Device
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.times.shares import Outcome
@@ -41,10 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     import platformdirs
 
+    from seqtune.tuner.backends.discovery import find
+
     parser = OneLineParser(__doc__)
     add_out(parser)
     parser.add_argument("--checkpoint", default="default", help="of the held-out cases")
     parser.add_argument("--sizes", type=positive, nargs="*", default=SIZES, help="problems of a library")
+    parser.add_argument("--draws", type=positive, default=2, help="trainings for each library and size")
+    parser.add_argument("--device", help="device on which the libraries of examples/ are measured [default: none]")
+    parser.add_argument("--problems", type=positive, help="first problems of each of these libraries [default: all]")
     parser.add_argument("--leave", nargs="*", default=[], help="machines to leave out of a training")
     parser.add_argument("--epochs", type=positive, default=30, help="of the trainings without a machine")
     parser.add_argument("--extra", type=int, default=3000, help="problems that a teacher labels in these trainings")
@@ -54,28 +62,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     check_ready(given.out)
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "mixture"
-    rows = evaluate_all(read_dataset(None), given)
+    device = None if given.device is None else find(given.device)
+    rows = evaluate_all(read_dataset(None), device, given)
     results = {"date": today(), "checkpoint": Path(given.checkpoint).name, "leave": list(given.leave),
-               "epochs": given.epochs, "seed": given.seed, "rows": rows}
+               "epochs": given.epochs, "seed": given.seed, "draws": given.draws, "device": given.device,
+               "machine": {} if device is None else machine([device]), "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")
 
 
-def evaluate_all(data: Dataset, given: argparse.Namespace) -> list[Row]:
-    """The rows of all settings."""
+def evaluate_all(data: Dataset, device: Device | None, given: argparse.Namespace) -> list[Row]:
+    """The rows of all settings; those of the example libraries only with a device to measure them on."""
     from seqtune.data.measured_tasks import measured_tasks
 
     finished = Finished(given.work)
     training, held_out = (measured_tasks(data, held_out=part) for part in (False, True))
-    about = checksum([given.seed, len(data.rows), int(data.rows["seconds"].notna().sum())])
+    seconds = data.frame["seconds"]
+    about = checksum([given.seed, len(seconds), int(seconds.notna().sum())])
     rows = _rows(HELD_OUT, finished.get(["held-out", Path(given.checkpoint).name, about],
                                         lambda: _json(_held_out(given.checkpoint, training, held_out))))
-    for size in given.sizes:
+    examples = {} if device is None else measured_examples(device, given.work / "trials.sqlite", CONFIGURATIONS,
+                                                           given.problems)
+    groups: dict[str, list[Sequence[MeasuredTask]]] = {
+        "library": list(libraries(training)), **{name: [tasks] for name, tasks in examples.items()}}
+    for name, size in product(groups, given.sizes):
         outcomes: list[Any] = []
-        for number, tasks in enumerate(libraries(training)):
-            outcomes += finished.get(["library", size, number, about],
-                                     lambda tasks=tasks, size=size: _json(_library(tasks, size, given)))  # type: ignore[misc]
-        rows += _rows(f"library of {size}", outcomes)
+        for tasks, draw in product(groups[name], range(given.draws)):
+            times = checksum([about, [measured.best for measured in tasks]])
+            outcomes += finished.get([name, size, draw, given.seed, times],
+                                     lambda tasks=tasks, size=size, draw=draw: _json(  # type: ignore[misc]
+                                         _library(tasks, size, draw, given)))
+        rows += _rows(f"{name} of {size}", outcomes)
     for name in given.leave:
         rows += _rows(f"without {name}", finished.get(
             ["without", name, given.epochs, given.extra, about], lambda name=name: _json(_machine(data, name, given))))  # type: ignore[misc]
@@ -125,7 +142,7 @@ def libraries(training: Sequence[MeasuredTask], count: int = LIBRARIES) -> list[
     return list(largest.values())[:count]
 
 
-def _library(tasks: Sequence[MeasuredTask], size: int, given: argparse.Namespace) -> list[Outcome]:
+def _library(tasks: Sequence[MeasuredTask], size: int, draw: int, given: argparse.Namespace) -> list[Outcome]:
     """Train on a few of the tasks, with some configurations of each, and evaluate on others that are not near."""
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
     from seqtune.kernels.task import MeasuredTask
@@ -133,7 +150,7 @@ def _library(tasks: Sequence[MeasuredTask], size: int, given: argparse.Namespace
     from seqtune.predictor.learning.times.small.options import small_options
     from seqtune.predictor.learning.times.small.training import train_small
 
-    generator = np.random.default_rng([given.seed, size])
+    generator = np.random.default_rng([given.seed, size, draw])
     order = generator.permutation(len(tasks)).tolist()
     training = []
     for index in order[:size]:
@@ -194,16 +211,20 @@ def claim(rows: Sequence[Row]) -> str:
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    leave = f" --leave {' '.join(results['leave'])} --epochs {results['epochs']}" if results["leave"] else ""
+    options = "".join(f" --{name} {value}" for name, value in [
+        ("device", results["device"]), ("leave", " ".join(results["leave"])),
+        ("epochs", results["epochs"] if results["leave"] else None)] if value)
+    measured = f" The libraries of examples/: {measured_on(results)}" if results["device"] else ""
     return Page(
         "mixture", "The mixture and its experts", claim(results["rows"]),
-        f"python -m benchmarks mixture{leave} --out docs", table(results["rows"]),
-        evaluated(results, "the shipped data set"),
+        f"python -m benchmarks mixture{options} --out docs", table(results["rows"]),
+        evaluated(results, "the shipped data set").replace("; nothing was measured again.", ".") + measured,
         "Shares of the best known speed, as geometric means over problems, with 95 % intervals (bootstrap of the "
-        "problems; the devices of a problem are drawn together). `†`: better than the mixture. A library is one kernel "
-        f"on one device: {LIBRARIES} of them, each with {CONFIGURATIONS} configurations of each of its problems, "
-        "evaluated on other problems that are not near. The best expert is chosen with these figures in view, so it "
-        "has the advantage.",
+        "problems; the devices and draws of a problem are drawn together). `†`: better than the mixture. A `library` "
+        f"is one kernel of ours on one device: {LIBRARIES} of them; the others are libraries of examples/. A "
+        f"checkpoint is trained on the number of problems in the first column, with {CONFIGURATIONS} configurations of "
+        "each, and evaluated on other problems that are not near. The best expert is chosen with these figures in "
+        "view, so it has the advantage.",
         (f"The held-out cases are answered by the checkpoint `{results['checkpoint']}`; if it was trained before the "
          "mixture was learned, the fixed mean of trees and judge stands for the mixture.",
-         "One training for each library and machine."))
+         f"{results['draws']} trainings for each library and size, one without each machine."))

@@ -19,6 +19,9 @@ from tests.support.installation.optional import skip_without_device
 EXAMPLES = {  # name -> (device, a small problem)
     "stencil": ("opencl:0", "heat rows=40 columns=50 steps=4"),
     "reduction": ("opencl:0", "row_sums rows=9 columns=300"),
+    "vector_add": ("opencl:0", "vector_add n=1000"),
+    "matrix_product": ("opencl:0", "matrix_product m=20 n=30 k=40"),
+    "convolution": ("opencl:0", "image_filter height=20 width=30 size=5"),
     "blur": ("command:cpu", "box_blur rows=40 columns=50 radius=3"),
 }
 
