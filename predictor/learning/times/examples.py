@@ -86,6 +86,8 @@ def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabu
         return Examples([_example(measured, measured.seconds / measured.best - 1, vocabulary, options)
                          for measured in narrowed])
     examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
+    if not options.extra:
+        return Examples(examples)
     problems = SampledProblems([(measured.problem, measured.device) for measured in fitting], avoid, teacher.models,
                                options.seed)
     try:

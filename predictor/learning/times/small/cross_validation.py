@@ -19,8 +19,10 @@ from seqtune.errors import FormatError, SeqtuneError, json_fault
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.task import MeasuredTask
 
+from ....mixture.experts import Fixed, Nearest
 from ....mixture.fitting import Observed, fit_weights, observe
 from ....mixture.weights import Weights
+from ....model import Predictor
 from ....say import Say, silent
 from ....training.state import OUTSIDE, describe
 from ....training.unfinished import CROSS_VALIDATION
@@ -133,7 +135,9 @@ def _answers(fold: Fold, options: TrainingOptions, methods: Sequence[str], count
     if report["interrupted"]:
         raise KeyboardInterrupt
     known = [measured for measured in fold.held_out if not checkpoint.vocabulary.differences(measured.task.kernels)]
-    predictors = fitted(fold.fitting, checkpoint, methods, options=replace(options.trees, threads=options.threads))
+    alone: dict[str, Predictor] = {"nearest": Nearest(checkpoint.mixture.winners),
+                                   "fixed": Fixed(checkpoint.mixture.winners)}
+    predictors = {**fitted(fold.fitting, checkpoint, [name for name in methods if name not in alone]), **alone}
     proposer = checkpoint.proposer()
     return [Answer(outcome, observe(proposer, measured)) for measured, outcome
             in zip(known, replayed(known, predictors, methods, counts), strict=True)]
