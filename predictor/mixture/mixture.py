@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from seqtune.errors import CheckpointError
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.analytic import estimates, has_facts
@@ -25,7 +28,7 @@ from ..sequence.declaration import Declaration
 from ..trees.cost_trees import WORST
 from ..trees.forest import read_arrays
 from .weights import FIXED_MEAN, PRIOR, Weights
-from .winners import GroupFields, Neighbours, Winners, row_of
+from .winners import GroupFields, Neighbours, Winners, rows_of
 
 NEAREST, FIXED, ANALYTIC = 4, 1, 4  # configurations that these experts propose at most
 MOST_GROUPS = 1000
@@ -109,7 +112,8 @@ class Mixture:
         """The beam's proposals and the other experts', which get the least of the beam's log-probabilities."""
         neighbours = self.neighbours(task)
         others = self._proposed(task, neighbours)
-        added = others[~np.isin(others, numbers)]
+        beam = set(numbers.tolist())
+        added = np.array([number for number in others if number not in beam], np.int64)
         if len(added) and len(numbers):
             total = np.logaddexp.reduce(log_probabilities)
             numbers = np.concatenate([numbers, added])
@@ -117,7 +121,7 @@ class Mixture:
             log_probabilities += total - np.logaddexp.reduce(log_probabilities)
         return Candidates(task, numbers, log_probabilities, neighbours)
 
-    def _proposed(self, task: Task, neighbours: Neighbours | None) -> Numbers:
+    def _proposed(self, task: Task, neighbours: Neighbours | None) -> list[int]:
         """The candidates of the experts beside the beam, distinct."""
         group = self.winners.group(task)
         numbers = [] if group is None or neighbours is None else [
@@ -125,7 +129,7 @@ class Mixture:
             *group.preferences(task, group.portfolio(task.device)[:1], FIXED)]
         if self.is_learned:
             numbers += [*_default(task), *_analytic(task)]
-        return np.array(list(dict.fromkeys(numbers)), np.int64)
+        return list(dict.fromkeys(numbers))
 
     def mixed(self, candidates: Candidates) -> Mixed:
         """Mix the opinions on candidates."""
@@ -163,10 +167,12 @@ class Mixture:
             opinions["judge"] = judge - judge.min() if trees is None else judge - judge.mean() + trees.mean()
         group = self.winners.group(task)
         if group is not None and neighbours is not None and len(neighbours.entries):
-            opinions["nearest"] = group.opinion(task, numbers, neighbours.entries, neighbours.weights)
-            portfolio = group.portfolio(task.device)
+            nearest, portfolio = len(neighbours.entries), group.portfolio(task.device)
+            said = group.opinions(task, numbers, np.concatenate([neighbours.entries, portfolio]))
+            # no product goes through BLAS, which rounds as it likes
+            opinions["nearest"] = (said[:, :nearest] * neighbours.weights).sum(axis=1)
             if len(portfolio):
-                opinions["fixed"] = group.opinion(task, numbers, portfolio, np.full(len(portfolio), 1 / len(portfolio)))
+                opinions["fixed"] = said[:, nearest:].mean(axis=1)
         if self.is_learned and has_facts(task.device):
             seconds = np.log(estimates(task)[numbers])
             if np.isfinite(seconds).all():
@@ -181,14 +187,20 @@ def _default(task: Task) -> list[int]:
     """The safe default of each kernel, where it is valid as it is declared."""
     numbers = []
     for space, part in task.parts():
-        declared = dict(space.kernel.default)
-        if not declared:  # as of a recorded kernel
-            continue
-        values = [parameter.values.index(declared[parameter.name]) for parameter in space.kernel.parameters]
-        row = row_of(space, np.array(values, np.int16))
-        if row >= 0:
-            numbers.append(part.start + row)
+        declared = _declared_default(space.kernel)
+        if declared is not None:
+            row = int(rows_of(space, declared)[0])
+            if row >= 0:
+                numbers.append(part.start + row)
     return numbers
+
+
+@lru_cache(maxsize=256)
+def _declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
+    """The indices of the default's values, (1, parameter); None without one, as of a recorded kernel."""
+    declared = dict(kernel.default)
+    return np.array([[parameter.values.index(declared[parameter.name]) for parameter in kernel.parameters]],
+                    np.int16) if declared else None
 
 
 def _analytic(task: Task) -> list[int]:

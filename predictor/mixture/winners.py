@@ -13,6 +13,7 @@ distance from a training problem to the nearest other one.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.row_index import Numbers, RowIndex
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
@@ -42,10 +43,9 @@ WORD = 1.0  # squared distance of two different words, such as data types
 REACH = 0.5  # usual distances by which a neighbour is farther than the nearest one, and counts e times less
 LIKENESS = 0.4  # parameters in which a configuration differs from a measured one, which then counts e times less
 STRANGER = 2.0  # different parameters of a configuration that says as much as all that are typical of the problem
-MOST_KEPT = 64  # devices whose distances are kept
+MOST_KEPT = 64  # devices of which distances and portfolio are kept
 LARGEST = 2_000_000  # entries times rows of a file
 NO_KERNEL = -1
-FEW = 64  # rows of a space that are compared at once
 ARRAYS: Mapping[str, type] = {  # of a group, with their types
     "points": np.float32, "words": np.uint32, "facts": np.float32, "device": np.int32, "is_portfolio": np.bool_,
     "kernel": np.int16, "values": np.int16, "slowness": np.float32, "typical": np.float32}
@@ -76,6 +76,15 @@ class Neighbours:
     weights: Floats
     nearness: float  # from 0, far from every training problem, to 1, equal to one
     known: bool  # whether the task's device is one of the table's
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """The entries as a device sees them."""
+
+    squares: NDArray[np.float32]  # (entry,) the part of the squared distance that the devices make; infinite: portfolio
+    known: bool  # whether the device is one of the table's
+    portfolio: Numbers  # (entry,) those that count
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +119,35 @@ class Group:
         deviation[known] = np.nanstd(points[:, known], axis=0)
         return np.where(deviation > 1e-3, deviation, np.float32(1))
 
-    def _from_device(self, device: Device) -> NDArray[np.float32]:
-        """The squared distances of a device to those of the table, which are kept for the latest ones: (device,)."""
-        distances = self._known_distances.get(device)
-        if distances is None:
-            if len(self._known_distances) >= MOST_KEPT:
-                self._known_distances.clear()
-            distances = self._device_distances(identity(device), _logs(device.names(), self.about.facts))
-            self._known_distances[device] = distances
-        return distances
+    @cached_property
+    def _columns(self) -> NDArray[np.float32]:
+        """The points in standard deviations, and 0 for portfolios. (number, entry)"""
+        return np.ascontiguousarray(np.where(self.is_portfolio[:, None], np.float32(0), self._scaled).T)
 
     @cached_property
-    def _known_distances(self) -> dict[Device, NDArray[np.float32]]:
+    def _complete(self) -> bool:
+        """Whether every problem has every number."""
+        return not np.isnan(self._columns).any()
+
+    @cached_property
+    def _kind_of(self) -> tuple[NDArray[np.uint32], Numbers]:
+        """The different words of problems, (kind, word), and the kind of each entry, (entry,)."""
+        kinds, kind = np.unique(self.words, axis=0, return_inverse=True)
+        return kinds, kind.reshape(-1)
+
+    def _seen_from(self, device: Device) -> _Seen:
+        """What a device's distances and portfolio are, which are kept for the latest devices."""
+        seen = self._known_devices.get(device)
+        if seen is None:
+            if len(self._known_devices) >= MOST_KEPT:
+                self._known_devices.clear()
+            distances = self._device_distances(identity(device), _logs(device.names(), self.about.facts))
+            squares = np.where(self.is_portfolio, np.float32(np.inf), distances[self.device])
+            seen = self._known_devices[device] = _Seen(squares, bool((distances == 0).any()), self._portfolio(device))
+        return seen
+
+    @cached_property
+    def _known_devices(self) -> dict[Device, _Seen]:
         return {}
 
     def _device_distances(self, name: str, facts: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -131,52 +157,43 @@ class Group:
         distances = 1 + squares.mean(axis=1) if self.facts.shape[1] else np.ones(len(self.facts), np.float32)
         return np.where(np.array(self.about.devices) == name, np.float32(0), distances).astype(np.float32)
 
-    def _distances(self, point: NDArray[np.float32], words: NDArray[np.uint32],
-                   devices: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The distances of a problem to the entries, in units of the usual one, (entry,); infinite to portfolios."""
-        squares = np.nansum((self._scaled - point / self._scale) ** 2, axis=1)
-        squares += WORD * (self.words != words).sum(axis=1) + devices[self.device]
-        distances: NDArray[np.float32] = np.sqrt(squares) / np.float32(self.about.unit)
-        distances[self.is_portfolio] = np.inf
-        return distances
+    def _squares(self, point: NDArray[np.float32], words: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """The squared distances of a problem to those of the entries: (entry,). Portfolios have none."""
+        (kinds, kind), scaled = self._kind_of, point / self._scale
+        away = self._columns - scaled[:, None]  # (number, entry)
+        np.multiply(away, away, out=away)
+        squares: NDArray[np.float32] = (away if self._complete and not np.isnan(scaled).any()
+                                        else np.nan_to_num(away, copy=False)).sum(axis=0)
+        squares += (WORD * (kinds != words).sum(axis=1)).astype(np.float32)[kind]
+        return squares
 
     def usual_distance(self) -> float:
         """The median distance of (at most 500) entries to the nearest other problem on any device."""
         entries = np.flatnonzero(~self.is_portfolio)
         nearest = []
         for entry in entries[::max(1, len(entries) // 500)].tolist():
-            distances = self._distances(self.points[entry], self.words[entry], np.zeros(len(self.facts), np.float32))
+            distances = np.sqrt(self._squares(self.points[entry], self.words[entry])[entries])
             others = distances[distances > 1e-6]
             nearest.append(float(others.min(initial=np.inf)))
         known = [distance for distance in nearest if np.isfinite(distance)]
-        return max(float(np.median(known)), 1e-3) * self.about.unit if known else 1.0
+        return max(float(np.median(known)), 1e-3) if known else 1.0
 
     def neighbours(self, problem: Problem, device: Device) -> Neighbours:
         """The entries nearest to a problem on a device, and the weights of their opinions."""
-        devices = self._from_device(device)
-        distances = self._distances(*_point(problem, self.about), devices)
-        known = bool((devices == 0).any())
-        nearest = np.argpartition(distances, min(NEIGHBOURS, len(distances)) - 1)[:NEIGHBOURS]
-        nearest = nearest[np.isfinite(distances[nearest])]
-        nearest = nearest[np.lexsort((nearest, distances[nearest]))]
-        away = distances[nearest].astype(np.float64)
+        seen = self._seen_from(device)
+        squares = self._squares(*_point(problem, self.about)) + seen.squares
+        nearest = np.argpartition(squares, min(NEIGHBOURS, len(squares)) - 1)[:NEIGHBOURS]
+        nearest = nearest[np.isfinite(squares[nearest])]
+        nearest = nearest[np.lexsort((nearest, squares[nearest]))]
+        away = np.sqrt(squares[nearest].astype(np.float64)) / self.about.unit
         if not len(nearest):
-            return Neighbours(nearest, away, 0.0, known)
+            return Neighbours(nearest, away, 0.0, seen.known)
         weights = np.exp((away[0] - away) / REACH)
-        return Neighbours(nearest, weights / weights.sum(), float(np.exp(-away[0])), known)
+        return Neighbours(nearest, weights / weights.sum(), float(np.exp(-away[0])), seen.known)
 
     def portfolio(self, device: Device) -> Numbers:
         """The entry of a device's portfolio; without one those of devices of its name, or else all. (entry,)"""
-        entries = self._known_portfolios.get(device)
-        if entries is None:
-            if len(self._known_portfolios) >= MOST_KEPT:
-                self._known_portfolios.clear()
-            entries = self._known_portfolios[device] = self._portfolio(device)
-        return entries
-
-    @cached_property
-    def _known_portfolios(self) -> dict[Device, Numbers]:
-        return {}
+        return self._seen_from(device).portfolio
 
     def _portfolio(self, device: Device) -> Numbers:
         name = identity(device)
@@ -188,9 +205,12 @@ class Group:
                 return entries
         return np.flatnonzero(self.is_portfolio)
 
-    def opinion(self, task: Task, numbers: Numbers, entries: Numbers, weights: Floats) -> Floats:
-        """The slowness of configurations as the entries say: the mean of their most similar measured ones. (number,)"""
-        totals = np.zeros(len(numbers))
+    def opinions(self, task: Task, numbers: Numbers, entries: Numbers) -> Floats:
+        """The slowness of configurations as each entry says: the mean of its most similar measured ones.
+
+        (number, entry)
+        """
+        said = np.zeros((len(numbers), len(entries)))
         kernel, values = self.kernel[entries], self.values[entries]  # (entry, row), (entry, row, parameter)
         slowness = self.slowness[entries].astype(np.float64)
         stranger = np.exp(-STRANGER / LIKENESS)
@@ -203,9 +223,8 @@ class Group:
             differ = (rows[:, None, None, :] != values[None, :, :, :rows.shape[1]]).sum(axis=3)
             like = np.where(same, np.exp(-differ / LIKENESS), 0.0)  # (configuration, entry, row)
             typical = self.typical[entries].astype(np.float64)
-            means = ((like * slowness).sum(axis=2) + stranger * typical) / (like.sum(axis=2) + stranger)
-            totals[own] = (means * weights).sum(axis=1)  # no product goes through BLAS, which rounds as it likes
-        return totals
+            said[own] = ((like * slowness).sum(axis=2) + stranger * typical) / (like.sum(axis=2) + stranger)
+        return said
 
     @cached_property
     def _kernels(self) -> Mapping[str, int]:
@@ -213,22 +232,15 @@ class Group:
 
     def preferences(self, task: Task, entries: Numbers, count: int) -> list[int]:
         """The numbers of the entries' fastest configurations that are valid for a task: those of each entry in turn."""
-        spaces = {self._kernels[space.kernel.name]: (space, part.start) for space, part in task.parts()
-                  if space.kernel.name in self._kernels}
-        chosen: dict[int, None] = {}
-        tried: set[tuple[int, bytes]] = set()
-        for row, kernels in enumerate(self.kernel[entries].T[:MOST_TURNS].tolist()):
-            for kernel, values in zip(kernels, self.values[entries, row], strict=True):
-                key = values.tobytes()
-                if kernel in spaces and (kernel, key) not in tried:
-                    tried.add((kernel, key))
-                    space, start = spaces[kernel]
-                    found = row_of(space, values)
-                    if found >= 0:
-                        chosen.setdefault(int(start + found))
-                        if len(chosen) == count:
-                            return list(chosen)
-        return list(chosen)
+        turns = self.kernel[entries, :MOST_TURNS].T.reshape(-1)
+        values = self.values[entries, :MOST_TURNS].swapaxes(0, 1).reshape(len(turns), self.values.shape[2])
+        numbers = np.full(len(turns), -1, np.int64)
+        for space, part in task.parts():
+            own = (turns == self._kernels.get(space.kernel.name, NO_KERNEL - 1)).nonzero()[0]
+            if len(own):
+                rows = rows_of(space, values[own])
+                numbers[own] = np.where(rows < 0, -1, rows + part.start)
+        return list(dict.fromkeys(numbers[numbers >= 0].tolist()))[:count]
 
     def wishes(self, task: Task, entry: int) -> list[Preference]:
         """The configurations of an entry, fastest first, which need not be valid for a task with their kernels."""
@@ -356,17 +368,22 @@ def _logs(names: Mapping[str, object], wanted: Sequence[str]) -> NDArray[np.floa
     return np.asarray(np.sign(numbers) * np.log2(1 + np.abs(numbers)), np.float32)
 
 
-def row_of(space: SearchSpace, values: NDArray[np.int16]) -> int:
-    """The row of a configuration, given by the indices of its values, or -1."""
-    rows, begin, end = space.rows, 0, len(space)
-    ends = np.stack([values, values + 1], axis=1)
-    for column in range(rows.shape[1]):
-        if end - begin < FEW:  # the rest is compared at once
-            same = (rows[begin:end] == values[:rows.shape[1]]).all(axis=1)
-            return begin + int(same.argmax()) if same.any() else -1
-        first, last = rows[begin:end, column].searchsorted(ends[column]).tolist()
-        begin, end = begin + first, begin + last
-    return begin
+def rows_of(space: SearchSpace, values: NDArray[np.int16]) -> Numbers:
+    """The rows of configurations, given by the indices of their values, (configuration, parameter), or -1.
+
+    Rows are sorted, also as strings of bytes if no index needs its second byte. Values after the kernel's last
+    parameter do not count.
+    """
+    rows, width = space.rows, space.rows.shape[1]
+    wanted = np.ascontiguousarray(values[:, :width])
+    if not width or not len(rows) or not rows.flags.c_contiguous or wanted.max(initial=0) > 255 or (
+            sys.byteorder == "little" and max(len(parameter.values) for parameter in space.kernel.parameters) > 256):
+        return RowIndex(rows).find(wanted)
+    text = f"S{rows.dtype.itemsize * width}"
+    found = rows.view(text)[:, 0].searchsorted(wanted.view(text)[:, 0])
+    found[found == len(rows)] = 0
+    found[(rows[found] != wanted).any(axis=1)] = -1
+    return found
 
 
 def _is_sound(group: Group, sizes: Mapping[str, Sequence[int]]) -> bool:

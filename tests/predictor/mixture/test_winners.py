@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
+from seqtune.kernels.kernel import Parameter
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.mixture.portfolio import portfolios
-from seqtune.predictor.mixture.winners import NO_KERNEL, Entry, Group, Winners, row_of
+from seqtune.predictor.mixture.winners import NO_KERNEL, Entry, Group, Winners, rows_of
 from seqtune.predictor.sequence.declaration import Declaration
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, data, registered
@@ -51,9 +53,9 @@ def test_an_entry_says_of_its_own_configurations_what_was_measured() -> None:
     group = group_of(measured)
     entry = group.neighbours(measured.problem, measured.device).entries[:1]
     numbers = np.array(group.preferences(measured.task, entry, 5))
-    said = group.opinion(measured.task, numbers, entry, np.ones(1))
+    said = group.opinions(measured.task, numbers, entry)[:, 0]
     np.testing.assert_allclose(said, np.log(measured.seconds[numbers] / measured.best), atol=0.15)
-    everything = group.opinion(measured.task, np.arange(len(measured.task)), entry, np.ones(1))
+    everything = group.opinions(measured.task, np.arange(len(measured.task)), entry)[:, 0]
     slow = np.flatnonzero(measured.seconds > 2 * measured.best)
     assert everything[slow].mean() > said.mean()
 
@@ -80,8 +82,18 @@ def test_a_portfolio_has_the_devices_own_configurations_and_strangers_get_all() 
 
 def test_rows_are_found_by_the_indices_of_their_values() -> None:
     space = TASKS[0].task.spaces[0]
-    assert [row_of(space, row) for row in space.rows] == list(range(len(space)))
-    assert row_of(space, np.full(space.rows.shape[1], 99, np.int16)) == -1
+    assert rows_of(space, space.rows).tolist() == list(range(len(space)))
+    assert rows_of(space, np.full((1, space.rows.shape[1] + 1), 99, np.int16)).tolist() == [-1]
+    between = space.rows[::3][:-1]
+    assert rows_of(space.only(np.arange(len(space)) % 3 > 0), between).tolist() == [-1] * len(between)
+    assert rows_of(space.only(np.zeros(len(space), bool)), between).tolist() == [-1] * len(between)
+
+
+def test_rows_are_found_where_a_parameter_has_hundreds_of_values() -> None:
+    kernel = replace(DIRECT, name="fake.long", parameters=(Parameter("vector", tuple(range(1, 601))),), constraints=(),
+                     derived=(), default=())
+    space = SearchSpace(kernel, TASKS[0].problem, NARROW)
+    assert rows_of(space, np.array([[3], [256], [512], [600]], np.int16)).tolist() == [3, 256, 512, -1]
 
 
 def test_an_operation_that_was_not_measured_has_no_group() -> None:
