@@ -211,17 +211,19 @@ class Group:
         (number, entry)
         """
         said = np.zeros((len(numbers), len(entries)))
-        kernel, values = self.kernel[entries], self.values[entries]  # (entry, row), (entry, row, parameter)
+        kernel = self.kernel[entries]  # (entry, row)
+        values = np.ascontiguousarray(self.values[entries].transpose(2, 0, 1))  # (parameter, entry, row)
         slowness = self.slowness[entries].astype(np.float64)
         stranger = np.exp(-STRANGER / LIKENESS)
         for space, part in task.parts():
             own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if not len(own):
                 continue
-            rows = space.rows[numbers[own] - part.start].astype(np.int16)
+            rows = space.rows[numbers[own] - part.start].T  # (parameter, configuration)
             same = kernel == self._kernels.get(space.kernel.name, NO_KERNEL - 1)
-            differ = (rows[:, None, None, :] != values[None, :, :, :rows.shape[1]]).sum(axis=3)
-            like = np.where(same, np.exp(-differ / LIKENESS), 0.0)  # (configuration, entry, row)
+            differ = (rows[:, :, None, None] != values[:len(rows), None]).sum(axis=0, dtype=np.int16)
+            likeness = np.exp(-np.arange(len(rows) + 1) / LIKENESS)  # by the number of different parameters
+            like = np.where(same, likeness[differ], 0.0)  # (configuration, entry, row)
             typical = self.typical[entries].astype(np.float64)
             said[own] = ((like * slowness).sum(axis=2) + stranger * typical) / (like.sum(axis=2) + stranger)
         return said
