@@ -47,7 +47,22 @@ class Recipe:
             raise FormatError(f"{path} is no recipe: {where + ': ' if where else ''}{one_line(first['msg'], 200)}"
                               ) from None
         return cls(path.name, None if is_shipped(content.data) else path.parent / content.data,
-                   _as(TrainingOptions, content.options))
+                   _as_options(content.options))
+
+
+def options_from(content: Any) -> TrainingOptions:
+    """The options that a checkpoint's provenance has (`describe`). Raises FormatError."""
+    try:
+        without_run = {name: value for name, value in dict(content).items() if name not in OF_A_RUN}
+        return _as_options(_model_of(TrainingOptions).model_validate(without_run))
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"not the options of a training: {one_line(error, 200)}") from None
+
+
+def _as_options(model: BaseModel) -> TrainingOptions:
+    options = _as(TrainingOptions, model)
+    assert isinstance(options, TrainingOptions)
+    return options
 
 
 @cache

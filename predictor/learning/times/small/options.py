@@ -11,15 +11,17 @@ evaluates instead, and takes five times as long as the training, so both have to
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
 from ....trees.cost_trees import TreesOptions
 from ..examples import describe_tasks
 from ..options import TrainingOptions
+from ..recipe import options_from
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
 EPOCHS = 10
@@ -48,9 +50,7 @@ def options_of(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> Trainin
     """The options with which a checkpoint was trained on these tasks; None if it was trained on others."""
     if checkpoint.former is not None or checkpoint.provenance.get("trained_on") != describe_tasks(tasks):
         return None
-    options, trained = small_options(tasks, TrainingOptions(seed=checkpoint.seed)), checkpoint.provenance["options"]
-    if not isinstance(trained, Mapping):
+    try:
+        return options_from(checkpoint.provenance["options"])
+    except FormatError:  # such as options of another version
         return None
-    epochs, extra = trained.get("epochs"), trained.get("extra")
-    return replace(options, epochs=epochs if isinstance(epochs, int) else options.epochs,
-                   extra=extra if isinstance(extra, int) else options.extra)

@@ -97,8 +97,9 @@ def test_the_options_follow_from_the_number_of_problems() -> None:
 
 
 def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[MeasuredTask]) -> None:
-    checkpoint, _ = train_model(tasks, [], replace(OPTIONS, seed=3))
-    options = options_of(checkpoint, tasks)
-    assert options is not None
-    assert (options.seed, options.epochs, options.extra) == (3, 1, 0)
+    options = replace(OPTIONS, seed=3)
+    checkpoint, _ = train_model(tasks, [], options)
+    assert options_of(checkpoint, tasks) == options
     assert options_of(checkpoint, tasks[1:]) is None
+    other = {**checkpoint.provenance, "options": {"beams": 3}}
+    assert options_of(replace(checkpoint, provenance=other), tasks) is None
