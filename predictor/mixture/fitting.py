@@ -26,8 +26,7 @@ from .weights import BEAM, OPINIONS, PRIOR, Weights
 from .winners import Entry, Winners
 
 SOFT = 0.02  # about the noise of times
-STRENGTH = 0.3  # of the prior: the regret of one problem that a change of a logit by 1 must save. With 1, six problems
-#                 change nothing, since their regrets are about 0.1 each; with 0.1 they change too much
+STRENGTH = 1.0  # of the prior: the regret of one problem that a change of a logit by 1 must save
 AVERAGED = 24  # problems of a device and an operation from which its portfolio is chosen
 STEPS, RATE = 400, 0.05  # of Adam
 

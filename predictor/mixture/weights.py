@@ -55,3 +55,5 @@ FIXED_MEAN = Weights(base={"trees": 0.0, "judge": 0.0, BEAM: 0.0})  # of checkpo
 # What is believed before anything is learned: the mean of trees and judge, with a quarter of all for the nearest
 # problems; 0.2 to 0.5 of it beside trees were alike on 6, 12 and 30 problems of seven groups of kernel and device.
 PRIOR = Weights(base={"trees": 0.0, "judge": 0.0, "nearest": -0.5, "fixed": -3.0, "analytic": -3.0, BEAM: -0.5})
+# The same for few problems on devices that were measured, where the same configuration may be best for all of them.
+FEW_PRIOR = Weights(base={**PRIOR.base, "fixed": -1.0})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import JsonValue
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
@@ -101,5 +102,5 @@ def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[Measured
     checkpoint, _ = train_model(tasks, [], options)
     assert options_of(checkpoint, tasks) == options
     assert options_of(checkpoint, tasks[1:]) is None
-    other = {**checkpoint.provenance, "options": {"beams": 3}}
+    other: dict[str, JsonValue] = {**checkpoint.provenance, "options": {"beams": 3}}
     assert options_of(replace(checkpoint, provenance=other), tasks) is None
