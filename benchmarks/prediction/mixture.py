@@ -21,7 +21,7 @@ from benchmarks.common.finished import Finished, checksum
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown, today
-from benchmarks.data.example_libraries import measured_examples
+from benchmarks.prediction.example_libraries import measured_examples
 from seqtune.data.formats.dataset_file import read_dataset
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.data.example_libraries import EXAMPLES, measured_examples
 from benchmarks.prediction import mixture
+from benchmarks.prediction.example_libraries import EXAMPLES, measured_examples
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.learning.times.small import options
 from seqtune.tuner.backends.discovery import find

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.progress import say
+from benchmarks.prediction.live_evaluation import searched
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
@@ -26,7 +27,6 @@ def measured_examples(device: Device, journal: Path, configurations: int,
                       problems: int | None = None) -> Mapping[str, Sequence[MeasuredTask]]:
     """The measured problems of each library, by the name of its folder: the first `problems`, or all."""
     import seqtune
-    from benchmarks.prediction.live_evaluation import searched
     from seqtune.data.journal.journal import Journal
     from seqtune.kernels.problem_sets.parse import read_problems
     from seqtune.tuner.measuring.runner import Runner
