@@ -24,8 +24,8 @@ from ..options import TrainingOptions
 from ..recipe import options_from
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
-EPOCHS = 10
-LEAST_EXAMPLES = 300  # seen in a training, in more epochs if there are fewer than 30 tasks
+EPOCHS = 20
+LEAST_EXAMPLES = 600  # seen in a training, in more epochs if there are fewer than 30 tasks
 TREES = TreesOptions(rounds=200, rate=0.12, models=2)  # a third of the usual time
 
 

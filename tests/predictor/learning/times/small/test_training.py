@@ -92,9 +92,9 @@ def test_the_options_follow_from_the_number_of_problems() -> None:
     tasks = measured_tasks(data(12, held_out=0, sampled=3, devices=(WIDE, NARROW)), held_out=False)
     assert is_small(tasks)
     few, usual = small_options(tasks, TrainingOptions(seed=7)), TrainingOptions()
-    assert (few.seed, few.epochs, few.extra, few.validation) == (7, 13, 0, 0.0)
+    assert (few.seed, few.epochs, few.extra, few.validation) == (7, 25, 0, 0.0)
     assert few.width < usual.width
-    assert small_options(tasks[:6], usual).epochs == 50
+    assert small_options(tasks[:6], usual).epochs == 100
 
 
 def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[MeasuredTask]) -> None:
