@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.operation import Operation
@@ -21,11 +22,15 @@ from ..sequence.vocabulary import BEGIN
 from ..translator.dimensions import Dimensions
 from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
+from .difference import difference
 from .facts import FactTables
 from .header import MOST_PROPOSALS, header
+from .kernel import CKernel
 from .library import CLibrary
 from .network_tables import network_tables
+from .trees import CTrees, ranker_in_c
 from .weights import BASE, OFFSET, PANEL, STRING
+from .winners import CWinners, mixture_in_c, words_of
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
@@ -33,7 +38,8 @@ _ROWS_OF_BEAM = 8  # hypotheses that are decoded together: AVX-512 computes 8 ro
 # name, bytes of a vector, rows whose sums the registers hold, and the instructions that a function may use
 _VARIANTS = (("any", 16, 4, ""), ("avx2", 32, 6, "avx2,fma"),
              ("avx512", 64, 8, "avx512f,avx512bw,avx512dq,avx512vl,fma"))
-_START = """#include <math.h>
+_START = """#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #if defined(__GNUC__)
@@ -56,12 +62,14 @@ class CFile:
     operations: tuple[Operation, ...]  # in the order of their numbers
     extras: tuple[str, ...]  # the last facts of the device's struct
     parameters: int  # SEQTUNE_PARAMETERS
+    checkpoint: Checkpoint  # what answers as the file does
 
 
-def c_file(model: Model, libraries: Sequence[str] = ()) -> CFile:
-    """Write a checkpoint's translator and judge; `libraries` are those whose kernels are wanted, by default all.
+def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Dataset] | None = None) -> CFile:
+    """Write what `in_c` leaves of a checkpoint; `libraries` are those whose kernels are wanted, by default all.
 
-    Its trees are left out. Raises MisuseError, CheckpointError, ExpressionError.
+    With a data set, which is read last, the file says by how much its answers differ from the checkpoint's. Raises
+    MisuseError, CheckpointError, ExpressionError, FormatError.
     """
     if not isinstance(model, Checkpoint):
         raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
@@ -69,43 +77,70 @@ def c_file(model: Model, libraries: Sequence[str] = ()) -> CFile:
     kernels = _wanted(_kernels(model), libraries, model.libraries)
     model.check_kernels(kernels)
     library = CLibrary.of(model.vocabulary, kernels)
+    written = in_c(model, library.kernels)
     facts = FactTables(library, size)
     weights = network_tables(size, model.state, library, facts)
     if weights.deepest > 2048:
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
-    own = library.sizes()
+    for word in words_of(written.mixture):
+        library.words.number(word)
+    tables, listed = facts.text(), library.text()  # before the others, which refer to words by their numbers
+    trees = CTrees() if written.ranker is None else CTrees.of(written.ranker, library)
+    winners = CWinners.of(written.mixture, library)
+    own, ordered = library.sizes(), model.ranker is not None or bool(size.judge)
     sizes = {
-        **own, **_network_sizes(size), "SLOTS": facts.slots, "POSITIONS": facts.positions, "MAPS": size.facts,
+        **own, **_network_sizes(size), **trees.sizes, **winners.sizes, "SLOTS": facts.slots,
+        "POSITIONS": facts.positions, "MAPS": size.facts,
         "TARGETS": len(library.targets), "BEGIN": library.targets[BEGIN],
-        "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if size.judge else WIDTH,
+        "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if ordered else WIDTH,
         "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
+        "PROPOSALS": MOST_PROPOSALS + winners.proposals,
         "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(kernels))}
-    answers = _answers(model)
+    answers = _answers(model, written)
+    report: dict[str, str | int] = {"kernels": len(kernels), "weights": weights.quads * 4 * PANEL, "answers": answers}
+    if data is not None:
+        report["difference"] = str(difference(model, written, kernels, data()))
+        answers += f". Compared with the checkpoint in Python, {report['difference']}"
     interface = header(f"Predicts tuning parameters of {', '.join(family.name for family in kernels)}. Made by seqtune "
                        f"from a checkpoint; what answers: {answers}.", library.operations, library.extras,
                        library.parameters)
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
-    tables = facts.text()
-    listed = library.text()  # last: it lists all words
     pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
-              "judge" if size.judge else "beam_order", "predict"]
+              *(["judge"] if size.judge else []), *(["trees"] if trees.lines else []),
+              *(["winners"] if winners.proposals else []), "order", "predict"]
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
-             weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *map(runtime, pieces)]
+             weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *trees.lines, *winners.lines,
+             *map(runtime, pieces)]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
-    report: dict[str, str | int] = {"kernels": len(kernels), "weights": weights.quads * 4 * PANEL,
-                                    "bytes": len(source), "answers": answers}
-    return CFile(source, interface + "\n", report, tuple(library.operations), library.extras, library.parameters)
+    return CFile(source, interface + "\n", {**report, "bytes": len(source)}, tuple(library.operations),
+                 library.extras, library.parameters, written)
 
 
-def _answers(checkpoint: Checkpoint) -> str:
+def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
+    """The checkpoint that answers as the C file of these kernels does."""
+    choices = checkpoint.choices
+    return replace(checkpoint, ranker=None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels),
+                   mixture=mixture_in_c(checkpoint.mixture, kernels), estimator=None, former=None,
+                   retrained_for=frozenset(), choices=None if choices is None else replace(choices, trees=None))
+
+
+def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
     """The parts of a checkpoint that answer in C, as text for readers."""
-    answers = "the translator" + (" and its judge" if checkpoint.size.judge else "")
-    if checkpoint.ranker is not None:
-        answers += ("; the boosted trees of the checkpoint are left out: it answers as `evaluate` does with the method "
-                    "transformer")
+    parts = ["the translator", *(["its judge"] if checkpoint.size.judge else [])]
+    left_out = []
+    if written.ranker is not None and checkpoint.ranker is not None:
+        kept, whole = (max(map(len, ranker.forests.values())) for ranker in (written.ranker, checkpoint.ranker))
+        parts.append(f"{kept} of {whole} forests of boosted trees")
+    elif checkpoint.ranker is not None:
+        left_out.append("the boosted trees")
+    if written.mixture.is_learned:
+        parts.append("the table of winners")
+    elif checkpoint.mixture.is_learned:
+        left_out.append("the table of winners")
     if checkpoint.choices is not None and checkpoint.choices.trees is not None:
-        answers += "; the boosted trees of the checkpoint are left out"
-    return answers
+        left_out.append("the boosted trees")
+    answers = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
+    return answers + (f"; left out for their size: {' and '.join(left_out)}" if left_out else "")
 
 
 def _math() -> str:

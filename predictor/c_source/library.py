@@ -66,7 +66,9 @@ class CLibrary:
             "PARAMETERS": self.parameters, "KERNELS": len(self.kernels), "FRESH": max(fresh, default=0),
             "MOST_VALUES": max([*values, 1]), "LONGEST": self.parameters + 1, "MOST_CHECKS": CHECKS,
             "MOST_QUANTITIES": max([1, *(len(kernel.quantities) for kernel in self.kernels)]),
-            "THREADS": self.device.number["threads"], "WORK_GROUP": self.device.number["max_work_group"]}
+            "THREADS": self.device.number["threads"], "WORK_GROUP": self.device.number["max_work_group"],
+            "COMPUTE_UNITS": self.device.number["compute_units"], "BACKEND": self.device.number["backend"],
+            "ARCHITECTURE": self.device.number["architecture"]}
 
     @property
     def parameters(self) -> int:

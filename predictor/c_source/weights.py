@@ -43,6 +43,17 @@ def whole_numbers(kind: str, name: str, values: Sequence[int]) -> str:
     return f"static const {kind} {name}[] = {{{', '.join(texts)}}};"
 
 
+def digits(numbers: NDArray[np.int64], count: int) -> NDArray[np.uint8]:
+    """The characters of whole numbers in base 92, highest digit first: (number, digit)."""
+    return (numbers[:, None] // BASE ** np.arange(count)[::-1] % BASE + FIRST).astype(np.uint8)
+
+
+def string_literal(characters: NDArray[np.uint8]) -> str:
+    """Digits as a string literal."""
+    text = characters.tobytes().decode("ascii").replace("\\", "\\\\")
+    return '"' + re.sub(r"(?<=\?)\?", r"\\?", text) + '"'  # no trigraphs
+
+
 @dataclass
 class Weights:
     """The digits of all matrices and tables of a file, and the declarations that name them."""
@@ -124,9 +135,7 @@ class Weights:
         digits = np.concatenate([digits, np.zeros((-len(digits) % STRING, 12 * PANEL), np.uint8)])
         strings = []
         for row in digits.reshape(-1, STRING * 12 * PANEL) + FIRST:
-            line = row.astype(np.uint8).tobytes().decode("ascii").replace("\\", "\\\\")
-            line = re.sub(r"(?<=\?)\?", r"\\?", line)  # no trigraphs
-            strings.append(f'"{line}"')
+            strings.append(string_literal(row.astype(np.uint8)))
         return (f"static const char sq_text[][{STRING * 12 * PANEL + 1}] = {{\n" + ",\n".join(strings) + "\n};")
 
     def _add(self, numbers: NDArray[np.int64]) -> int:

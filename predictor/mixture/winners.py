@@ -106,12 +106,12 @@ class Group:
         return len(self.device)
 
     @cached_property
-    def _scaled(self) -> NDArray[np.float32]:
+    def scaled(self) -> NDArray[np.float32]:
         """The points in standard deviations. (entry, number)"""
-        return self.points / self._scale
+        return self.points / self.scale
 
     @cached_property
-    def _scale(self) -> NDArray[np.float32]:
+    def scale(self) -> NDArray[np.float32]:
         """The standard deviation of each number over the entries; 1 where it is always the same. (number,)"""
         points = self.points[~self.is_portfolio]
         deviation = np.zeros(points.shape[1], np.float32)
@@ -122,7 +122,7 @@ class Group:
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
         """The points in standard deviations, and 0 for portfolios. (number, entry)"""
-        return np.ascontiguousarray(np.where(self.is_portfolio[:, None], np.float32(0), self._scaled).T)
+        return np.ascontiguousarray(np.where(self.is_portfolio[:, None], np.float32(0), self.scaled).T)
 
     @cached_property
     def _complete(self) -> bool:
@@ -159,7 +159,7 @@ class Group:
 
     def _squares(self, point: NDArray[np.float32], words: NDArray[np.uint32]) -> NDArray[np.float32]:
         """The squared distances of a problem to those of the entries: (entry,). Portfolios have none."""
-        (kinds, kind), scaled = self._kind_of, point / self._scale
+        (kinds, kind), scaled = self._kind_of, point / self.scale
         away = self._columns - scaled[:, None]  # (number, entry)
         np.multiply(away, away, out=away)
         squares: NDArray[np.float32] = (away if self._complete and not np.isnan(scaled).any()

@@ -62,14 +62,16 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
     SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
     predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a checkpoint as code, with the
-    kernels of `libraries` alone, if any are named. Raises MisuseError for arguments that the format does not take.
+    kernels of `libraries` alone, if any are named, and compare it with the checkpoint on problems of `data`. Raises
+    MisuseError for arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
 
     code = form in CODE
-    chosen = Format((), write=code_writer(checkpoint, libraries, force)) if code else format_of(form, "write")
+    chosen = (Format((), write=code_writer(checkpoint, libraries, force), takes=("data",)) if code
+              else format_of(form, "write"))
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}
@@ -78,7 +80,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
                   if (value := getattr(serving or defaults, part.name)) != getattr(defaults, part.name)}
     for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(map(_option, chosen.takes or ("checkpoint", "library")))
+            taken = ", ".join(map(_option, (*chosen.takes, *(("checkpoint", "library") if code else ()))))
             raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
     source = None
     if "journal" in chosen.takes and data is None:

@@ -24,7 +24,12 @@ def encode_value(value: object, unknown: float) -> float:
     """The number for a number, a word or `None`, which becomes `unknown`."""
     if isinstance(value, int | float):
         return float(max(-LARGEST, min(LARGEST, value)))
-    return unknown if value is None else float(zlib.crc32(str(value).encode()) % _WORDS)
+    return unknown if value is None else float(word_code(str(value)))
+
+
+def word_code(word: str) -> int:
+    """The number for a word."""
+    return zlib.crc32(word.encode()) % _WORDS
 
 
 def encode_features(problem: Problem, unknown: float) -> list[float]:
@@ -39,7 +44,12 @@ def encode_facts(problem: Problem, device: Device, vector: Literal["vector_bits"
     `vector` is the fact that gives the width of vector registers, `unknown` the number for a feature that the problem
     lacks.
     """
-    return encode_features(problem, unknown) + [float(getattr(device, name)) for name in (*_BEFORE, vector, *_AFTER)]
+    return encode_features(problem, unknown) + [float(getattr(device, name)) for name in fact_names(vector)]
+
+
+def fact_names(vector: str) -> tuple[str, ...]:
+    """The names of a device's facts in their order; `vector` is the fact that gives the width of vector registers."""
+    return (*_BEFORE, vector, *_AFTER)
 
 
 def tiling(size: int, lengths: NDArray[_Number]) -> tuple[NDArray[_Number], NDArray[_Number]]:

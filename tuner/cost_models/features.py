@@ -59,7 +59,7 @@ def own_features(space: SearchSpace, columns: Columns) -> Table:
     table: list[NDArray[np.float32]] = []
     numeric: list[NDArray[np.float32]] = []
     with np.errstate(over="ignore"):  # too large numbers become infinite
-        for index, (parameter, kind) in enumerate(zip(parameters, _kinds(space.kernel), strict=True)):
+        for index, (parameter, kind) in enumerate(zip(parameters, parameter_kinds(space.kernel), strict=True)):
             values = columns[parameter.name] if kind != "word" else space.rows[:, index]
             table.append(values.astype(np.float32))
             if kind == "length":
@@ -82,7 +82,7 @@ def own_features(space: SearchSpace, columns: Columns) -> Table:
 
 
 @lru_cache(maxsize=1024)
-def _kinds(kernel: Kernel) -> tuple[str, ...]:
+def parameter_kinds(kernel: Kernel) -> tuple[str, ...]:
     """The kind of each parameter: a word, a length that sizes are divided by, or another number."""
     return tuple("word" if not parameter.is_numeric else "length" if max(map(int, parameter.values)) > 2 else "number"
                  for parameter in kernel.parameters)

@@ -39,3 +39,18 @@ static void sq_code(double number, int known, float *out) {
         out[72 + i] = (float)(size / (rounded > 1 ? rounded : 1));
     }
 }
+
+/* A number in a slot: twice the slot, plus one if it is a double there. */
+SQ_UNUSED static double sq_source(const sq_state *s, int source) {
+    return source % 2 ? s->d[source / 2] : (double)s->i[source / 2];
+}
+
+/* A whole number of digits. */
+SQ_UNUSED static uint32_t sq_number(const char *digits, int count) {
+    uint32_t number = 0;
+    for (; count > 0; --count) number = number * SQ_BASE + (uint32_t)(*digits++ - 35);
+    return number;
+}
+
+/* The number whose 32 bits these are. */
+SQ_UNUSED static float sq_float(uint32_t bits) { float number; memcpy(&number, &bits, sizeof number); return number; }

@@ -1,33 +1,34 @@
-/* The judge estimates log(time / best time) of whole configurations, up to a constant; it orders the beam's proposals. */
+/* The judge estimates log(time / best time) of whole configurations, up to a constant; see `order.c`. */
 
 /* Add what the quantities of one kernel's configurations add. */
 static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int count, int space,
                                 float (*numbers)[SQ_MOST_QUANTITIES][SQ_NUMBERS], float *hidden) {
-    float *weights = w->unit;
+    float *weights = w->past; /* free after the beam search */
+    int most = (int)(sizeof w->past / sizeof *w->past / (SQ_NUMBERS * SQ_JUDGE)), first, several, q, n, begin, end;
     sq_rows part;
-    int q, n, begin, end;
     part.x_stride = SQ_MOST_QUANTITIES * SQ_NUMBERS;
     part.out_stride = SQ_JUDGE;
     part.add = 1;
-    for (q = 0; q < sq_kernels[space].quantities; ++q) {
-        for (n = 0; n < SQ_NUMBERS; ++n)
-            sq_row(w, &sq_judge_rows, (long)sq_kernels[space].quantity[q].index * SQ_NUMBERS + n, SQ_JUDGE / SQ_PANEL,
-                   weights + (long)n * SQ_JUDGE);
+    for (first = 0; first < sq_kernels[space].quantities; first += several) {
+        several = sq_kernels[space].quantities - first < most ? sq_kernels[space].quantities - first : most;
+        for (q = 0; q < several; ++q)
+            for (n = 0; n < SQ_NUMBERS; ++n)
+                sq_row(w, &sq_judge_rows, (long)sq_kernels[space].quantity[first + q].index * SQ_NUMBERS + n,
+                       SQ_JUDGE / SQ_PANEL, weights + (long)(q * SQ_NUMBERS + n) * SQ_JUDGE);
         for (begin = 0; begin < count; begin = end) {
             for (end = begin; end < count && (hypotheses[end].space == space) == (hypotheses[begin].space == space);) ++end;
             if (hypotheses[begin].space != space) continue;
-            part.x = numbers[begin][q];
+            part.x = numbers[begin][first];
             part.rows = end - begin;
             part.out = hidden + (long)begin * SQ_JUDGE;
-            sq_multiply(w, &part, SQ_NUMBERS, weights, SQ_JUDGE, SQ_PANEL, SQ_JUDGE);
+            sq_multiply(w, &part, SQ_NUMBERS * several, weights, SQ_JUDGE, SQ_PANEL, SQ_JUDGE);
         }
     }
 }
 
-static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *posterior) {
+static int sq_ask_judge(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *slowness) {
     float *sums = w->x, *hidden = w->parts, *next = w->unit, first[2 * SQ_JUDGE];
-    double least = 0, slowness[SQ_BEAM];
-    float numbers[SQ_BEAM][SQ_MOST_QUANTITIES][SQ_NUMBERS];
+    float numbers[SQ_PROPOSALS][SQ_MOST_QUANTITIES][SQ_NUMBERS];
     int row, i, q, n, space;
     sq_apply(w, &sq_judge_problem, w->model.mean, 1, SQ_WIDTH, first, 2 * SQ_JUDGE, 0);
     for (row = 0; row < count; ++row) {
@@ -69,9 +70,7 @@ static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, i
         w->math->gelu(next, (long)count * SQ_JUDGE);
         for (n = 0; n < count * SQ_JUDGE; ++n) hidden[n] += next[n];
     }
-    for (row = 0; row < count; ++row) {
+    for (row = 0; row < count; ++row)
         slowness[row] = (double)(w->math->dot(hidden + (long)row * SQ_JUDGE, sq_judge_slowness, SQ_JUDGE));
-        if (!row || slowness[row] < least) least = slowness[row];
-    }
-    for (row = 0; row < count; ++row) posterior[row] = -hypotheses[row].cost - (slowness[row] - least) / SQ_TAU;
+    return 1;
 }

@@ -4,7 +4,9 @@
 #define SQ_PADDED SQ_PADDED_TO(SQ_POSITIONS)
 #define SQ_LONGEST_ROW (SQ_JUDGE > SQ_WIDTH ? SQ_JUDGE : SQ_WIDTH)
 #define SQ_HEAD (SQ_WIDTH / SQ_HEADS)
-#define SQ_ROWS_AT_ONCE (SQ_POSITIONS > SQ_BATCH ? SQ_POSITIONS : SQ_BATCH)
+#define SQ_ROWS_OF_TEXT (SQ_POSITIONS > SQ_BATCH ? SQ_POSITIONS : SQ_BATCH)
+#define SQ_JUDGED ((SQ_PROPOSALS * SQ_LONGEST_ROW + SQ_WIDTH - 1) / SQ_WIDTH) /* rows with room for all proposals */
+#define SQ_ROWS_AT_ONCE (SQ_ROWS_OF_TEXT > SQ_JUDGED ? SQ_ROWS_OF_TEXT : SQ_JUDGED)
 #define SQ_PARTS (3 * SQ_WIDTH > SQ_HIDDEN ? 3 * SQ_WIDTH : SQ_HIDDEN)
 
 /* Scratch of one prediction. */
@@ -19,6 +21,9 @@ typedef struct {
     float past[SQ_DEPTH * SQ_LONGEST * SQ_BEAM * 2 * SQ_WIDTH];   /* keys and values: layer, word, hypothesis */
     float kept[SQ_KEPT];                                          /* weights that are decoded once */
     sq_model model;
+#if SQ_TREES
+    sq_descent descent;
+#endif
 } sq_work;
 
 static void sq_keep(sq_work *w) {

@@ -13,3 +13,19 @@ typedef struct {
     float rows[(SQ_FRESH + 1) * 6 * SQ_WIDTH], numbers[SQ_BATCH * (SQ_FRESH + 1) * 6];
 #endif
 } sq_model;
+
+#if SQ_TREES
+typedef struct { /* of trees: the features of proposals, and which of them are below each split's threshold, as bits */
+    float features[SQ_PROPOSALS][SQ_COLUMNS];
+    uint32_t below[SQ_SPLITS];
+} sq_descent;
+#endif
+
+typedef struct { /* the training problems near a problem, in the table of winners, and the portfolio of its device */
+    int known, count, portfolios; /* known: the table has measurements of the device */
+    double nearness;              /* from 0 to 1 */
+#if SQ_WINNERS
+    int entry[SQ_NEIGHBOURS], portfolio[SQ_PORTFOLIOS];
+    double weight[SQ_NEIGHBOURS];
+#endif
+} sq_neighbours;

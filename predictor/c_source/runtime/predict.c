@@ -1,13 +1,14 @@
 /* The public function. */
 
-typedef struct { sq_work work; sq_state state; sq_hypothesis beam[SQ_BEAM], other[SQ_BEAM];
+typedef struct { sq_work work; sq_state state; sq_hypothesis beam[SQ_PROPOSALS], other[SQ_BEAM];
                  sq_candidate candidates[SQ_CANDIDATES]; } sq_scratch;
 
 int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *problem, const seqtune_device *device,
                        seqtune_configuration *out, int count) {
     sq_scratch *all = scratch;
-    double ordered[SQ_BEAM], total = 0, most;
-    int result, row, rank, order[SQ_BEAM];
+    sq_neighbours near;
+    double ordered[SQ_PROPOSALS], total = 0, mass, most;
+    int result, row, rank, order[SQ_PROPOSALS];
     if (!scratch || !problem || !device || !out) return SEQTUNE_ERROR_NULL;
     if (count < 1 || count > SEQTUNE_MOST) return SEQTUNE_ERROR_COUNT;
     if (bytes < sizeof *all || (uintptr_t)scratch % sizeof(double)) return SEQTUNE_ERROR_SCRATCH;
@@ -25,15 +26,22 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
     result = sq_search(&all->work, &all->state, all->beam, all->other, all->candidates,
                       count > SQ_USUAL ? count : SQ_USUAL);
     if (result < 0) return result;
-    sq_order(&all->work, &all->state, all->beam, result, ordered);
+    for (row = 0; row < result; ++row) total += exp(-all->beam[row].cost);
+    mass = log(total);
+    memset(&near, 0, sizeof near);
+    near.known = 1;
+#if SQ_WINNERS
+    result = sq_join(&all->state, all->beam, result, &near);
+    if (result < 0) return result;
+#endif
+    sq_order(&all->work, &all->state, all->beam, result, &near, ordered);
     for (row = 0; row < result; ++row) { /* stable, most probable first */
         for (rank = row; rank > 0 && ordered[order[rank - 1]] < ordered[row]; --rank) order[rank] = order[rank - 1];
         order[rank] = row;
     }
     most = ordered[order[0]];
-    for (row = 0; row < result; ++row) total += exp(ordered[row] - most);
+    for (row = 0, total = 0; row < result; ++row) total += exp(ordered[row] - most);
     for (row = 0, most += log(total); row < result; ++row) ordered[row] -= most;
-    for (row = 0, total = 0; row < result; ++row) total += exp(-all->beam[row].cost);
     if (result > count) result = count;
     for (rank = 0; rank < result; ++rank) {
         const sq_hypothesis *best = &all->beam[order[rank]];
@@ -42,7 +50,7 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
         memset(&out[rank], 0, sizeof out[rank]);
         out[rank].kernel = kernel->name;
         out[rank].count = kernel->parameters;
-        out[rank].log_probability = ordered[order[rank]] + log(total);
+        out[rank].log_probability = ordered[order[rank]] + mass;
         for (column = 0; column < kernel->parameters; ++column) {
             const sq_parameter *parameter = &kernel->parameter[column];
             int64_t value = parameter->values[best->index[column]];

@@ -49,7 +49,8 @@ def export(
     form: Annotated[str, typer.Option(
         "--format", metavar="FORMAT", help=f"{described('write')}; {described_code()}.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
-        "--data", help="A data set with the configurations, instead of a journal or predictions.",
+        "--data", help="A data set with the configurations, instead of a journal or predictions. For c: one with "
+                       "held-out problems, on which the code is compared with Python.  [default for c: shipped]",
         show_default=False)] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="For MIOpen: lines that `predict --json` printed.", show_default=False)] = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.checkpoint_parts import parts_of
-from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
+from tests.support.learning.c_programs import CPU, mixed_checkpoint, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus
 
 LARGEST_SOURCE = 6_000_000  # bytes
+OTHER = replace(CPU, name="llvm:avx2:1", threads=1, l2_bytes=1 << 20)
 
 # Problems and devices of random bytes, and with random features that are nearly valid.
 FUZZ = """
@@ -102,6 +102,17 @@ def written(small: Checkpoint) -> CFile:
 
 
 @pytest.fixture(scope="module")
+def mixed() -> Checkpoint:
+    problems = [*sample_problems("conv2d", 10, 1), *sample_problems("gemm", 10, 1)]
+    return mixed_checkpoint([CPU, OTHER], problems)
+
+
+@pytest.fixture(scope="module")
+def mixed_file(mixed: Checkpoint) -> CFile:
+    return c_file(mixed)
+
+
+@pytest.fixture(scope="module")
 def chosen(label_checkpoint: Path) -> Checkpoint:
     return Checkpoint.load(label_checkpoint)
 
@@ -151,6 +162,16 @@ def check_choices(checkpoint: Checkpoint, predictor: CompiledPredictor, count: i
     return solved
 
 
+def check_proposals(checkpoint: Checkpoint, predictor: CompiledPredictor,
+                    asked: Iterable[tuple[Problem, Device]]) -> None:
+    """Compare five proposals and their log-probabilities with those of a checkpoint."""
+    for problem, device in asked:
+        expected = checkpoint.propose([Task.of(problem, device)], 5)[0]
+        assert predictor.propose(problem, device, 5) == [candidate.configuration for candidate in expected]
+        logs = [candidate.log_probability for candidate in expected]
+        assert predictor.log_probabilities[:len(logs)] == pytest.approx(logs, abs=1e-3)
+
+
 def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
     source = folder / "predictor.c"
     source.write_text(written.source)
@@ -162,32 +183,49 @@ def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
 def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
                                          options: tuple[str, ...]) -> None:
     predictor = compiled(written, tmp_path, *options)
-    for problem, device in queries(8):
-        expected = small.propose([Task.of(problem, device)], 5)[0]
-        assert predictor.propose(problem, device, 5) == [candidate.configuration for candidate in expected]
-        logs = [candidate.log_probability for candidate in expected]
-        assert predictor.log_probabilities[:len(logs)] == pytest.approx(logs, abs=1e-3)
-    assert predictor.propose(problem, replace(CPU, backend="cuda"), 5) == []
+    check_proposals(small, predictor, queries(8))
+    assert predictor.propose(Problem.make("gemm", m=8, n=8, k=8), replace(CPU, backend="cuda"), 5) == []
 
 
 @needs_compiler
 @pytest.mark.slow
 def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_path: Path) -> None:
     checkpoint = Checkpoint.load("default")
+    assert len(c_file(checkpoint).source) < LARGEST_SOURCE
     written = c_file(checkpoint, ["llvm"])
-    assert len(written.source) < LARGEST_SOURCE
-    assert "trees of the checkpoint are left out" in str(written.report["answers"])
-    predictor, part = compiled(written, tmp_path, "-O0"), parts_of(checkpoint)["transformer"]
-    for problem, device in queries(8):
-        assert predictor.propose(problem, device, 5) == [
-            candidate.configuration for candidate in part.propose([Task.of(problem, device)], 5)[0]]
+    assert "forests of boosted trees" in str(written.report["answers"])
+    predictor = compiled(written, tmp_path, "-O0")
+    check_proposals(written.checkpoint, predictor, queries(20))
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
+def test_trees_and_winners_in_c_say_what_they_say_in_python(mixed: Checkpoint, mixed_file: CFile, tmp_path: Path,
+                                                            options: tuple[str, ...]) -> None:
+    assert "2 of 2 forests of boosted trees and the table of winners" in str(mixed_file.report["answers"])
+    predictor = compiled(mixed_file, tmp_path, *options)
+    asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
+             for problem, device in queries(12) for known in (CPU, OTHER)]
+    check_proposals(mixed, predictor, asked)
+
+
+@needs_compiler
+def test_a_large_table_of_winners_is_left_out_with_the_weights_at_the_usual_nearness(
+        mixed: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.predictor.c_source.winners.MOST_ROWS", 10)
+    monkeypatch.setattr("seqtune.predictor.c_source.trees.MOST_NODES", 10)
+    written = c_file(mixed)
+    assert "1 of 2 forests of boosted trees; left out for their size: the table of winners" in str(
+        written.report["answers"])
+    assert not written.checkpoint.mixture.is_learned
+    check_proposals(written.checkpoint, compiled(written, tmp_path, "-O1"), queries(12))
 
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
 def test_a_translator_of_choices_in_c_proposes_what_it_proposes_in_python(
         chosen: Checkpoint, chosen_file: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
-    assert "the translator; the boosted trees of the checkpoint are left out" in str(chosen_file.report["answers"])
+    assert "the translator; left out for their size: the boosted trees" in str(chosen_file.report["answers"])
     assert check_choices(chosen, compiled(chosen_file, tmp_path, *options), 60) > 10
 
 
@@ -204,6 +242,11 @@ def test_the_shipped_choices_in_c_are_those_of_its_translator(tmp_path: Path) ->
 @pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
 def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
     check_random_structs(written, MEASURED, tmp_path, options)
+
+
+@needs_compiler
+def test_random_structs_do_no_harm_to_trees_and_winners(mixed_file: CFile, tmp_path: Path) -> None:
+    check_random_structs(mixed_file, MEASURED, tmp_path, ())
 
 
 @needs_compiler

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
+from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.mixture.fitting import table_of_winners
+from seqtune.predictor.mixture.mixture import Mixture
+from seqtune.predictor.mixture.weights import Weights
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import Ranker
 from tests.support.learning.compiled_predictor import STRICT, compiler
 from tests.support.learning.translators import small_translator
 
@@ -25,6 +34,22 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: c
 def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
     """A checkpoint with random weights whose rows are not a multiple of four panels."""
     return _checkpoint([kernel(name) for name in table(device.backend)], device, judge)
+
+
+def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem]) -> Checkpoint:
+    """The small checkpoint with boosted trees and a table of winners, of random times of these problems."""
+    generator, fitting = np.random.default_rng(2), []
+    for number, problem in enumerate(problems):
+        task = Task.of(problem, devices[number % len(devices)])
+        seconds = np.full(len(task), np.nan)
+        rows = generator.permutation(len(task))[:60]
+        seconds[rows] = np.exp(generator.normal(0, 0.3, len(rows)))
+        fitting.append(MeasuredTask(task, seconds))
+    trees = Trees(fitting, TreesOptions(rounds=12, models=2, least_weight=1.0, threads=1))
+    weights = Weights(base={"trees": 0.2, "judge": -0.5, "nearest": 0.1, "fixed": -1.0, "analytic": -1.0, "beam": -0.3},
+                      slope={"nearest": 0.7, "beam": 0.2})
+    return replace(small_checkpoint(devices[0]), ranker=Ranker.of(trees),
+                   mixture=Mixture.learned(table_of_winners(fitting, trees), weights))
 
 
 def library_checkpoint(library: Library, device: Device) -> Checkpoint:
