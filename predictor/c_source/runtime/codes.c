@@ -3,10 +3,26 @@ static double sq_value(const sq_state *s, int slot, int number) {
     return number || s->big[slot] ? s->d[slot] : (double)s->i[slot];
 }
 
+/* e^(-(octave - centre)^2 / 4) for the centres -14, -12, ..., 42. From a centre to the next one they change by a factor
+ * that itself changes by e^2; the nearest centre, where they are largest, comes first. */
+static void sq_bumps(double octave, float *out) {
+    int nearest = octave < -14 ? 0 : octave > 42 ? 28 : (int)((octave + 15) / 2), side, i;
+    double away = octave + 14 - 2 * nearest, first = exp(-(away * away) / 4);
+    out[nearest] = (float)first;
+    for (side = -1; side <= 1; side += 2) {
+        double bump = first, factor = exp(side * away - 1);
+        for (i = nearest + side; i >= 0 && i <= 28; i += side, factor *= 0.1353352832366127) {
+            bump *= factor;
+            out[i] = (float)(bump > 1e-43 ? bump : 0); /* smaller ones are 0 in 32 bits */
+        }
+    }
+}
+
 /* The code of a number: flags, its magnitude, small numbers, and its remainders. */
 static void sq_code(double number, int known, float *out) {
-    static const double moduli[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96};
-    double size, octave, centre;
+    static const unsigned moduli[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96};
+    uint64_t exact;
+    double size;
     int whole, i;
     for (i = 0; i < SQ_NUMBER_CODE; ++i) out[i] = 0;
     if (!known) { out[0] = 1; return; }
@@ -18,24 +34,22 @@ static void sq_code(double number, int known, float *out) {
     out[3] = (float)(number < 0);
     out += 4;
     if (size > 0) {
-        octave = log2(size > 0x1p-40 ? size : 0x1p-40);
+        double octave = log2(size > 0x1p-40 ? size : 0x1p-40);
         out[0] = (float)(octave / 16);
-        for (centre = -14, i = 1; i <= 29; centre += 2, ++i) {
-            double away = octave - centre;
-            out[i] = away * away < 400 ? (float)exp(-(away * away) / 4) : 0.0f; /* e^-100 is 0 in 32 bits */
-        }
+        sq_bumps(octave, out + 1);
     }
     out += 30;
     for (i = 0; i < 16; ++i) out[i] = (float)(size == i + 1);
     out += 16;
     if (!whole) return;
+    exact = (uint64_t)size;
     for (i = 0; i < 18; ++i) {
-        double remainder = fmod(size, moduli[i]), turn = 6.283185307179586 * remainder / moduli[i];
-        double rounded = ceil(size / moduli[i]) * moduli[i];
+        unsigned remainder = (unsigned)(exact % moduli[i]);
+        double turn = 6.283185307179586 * remainder / moduli[i], rounded = size + (remainder ? moduli[i] - remainder : 0);
         out[i] = (float)(remainder == 0);
-        out[18 + i] = (float)(remainder / moduli[i]);
-        out[36 + i] = (float)sin(turn);
-        out[54 + i] = (float)cos(turn);
+        out[18 + i] = (float)((double)remainder / moduli[i]);
+        out[36 + i] = remainder ? (float)sin(turn) : 0.0f;
+        out[54 + i] = remainder ? (float)cos(turn) : 1.0f;
         out[72 + i] = (float)(size / (rounded > 1 ? rounded : 1));
     }
 }

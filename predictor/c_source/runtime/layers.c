@@ -83,12 +83,14 @@ static void sq_centre(float *x, int rows) {
 
 /* Copy the keys of a head into panels of 16 positions. */
 static void sq_turn(const float *keys, int positions, int stride, float *panels) {
-    int position, i;
-    for (position = 0; position < SQ_PADDED; ++position) {
-        float *out = panels + (long)(position / SQ_PANEL) * SQ_HEAD * SQ_PANEL + position % SQ_PANEL;
-        for (i = 0; i < SQ_HEAD; ++i)
-            out[i * SQ_PANEL] = position < positions ? keys[(long)position * stride + i] : 0.0f;
-    }
+    int first, lane, i;
+    for (first = 0; first < SQ_PADDED_TO(positions); first += SQ_PANEL, panels += SQ_HEAD * SQ_PANEL)
+        for (lane = 0; lane < SQ_PANEL; ++lane) {
+            const float *key = keys + (long)(first + lane) * stride;
+            float *out = panels + lane;
+            if (first + lane < positions) for (i = 0; i < SQ_HEAD; ++i) out[i * SQ_PANEL] = key[i];
+            else for (i = 0; i < SQ_HEAD; ++i) out[i * SQ_PANEL] = 0;
+        }
 }
 
 /* Attend from rows of queries of one head to the source; `panels` are its keys. */

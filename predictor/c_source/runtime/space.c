@@ -52,9 +52,11 @@ static int sq_count(sq_state *s, const sq_kernel *kernel, int column, int value)
 SQ_UNUSED static float sq_octave(const sq_state *s, const sq_quantity *quantity) {
     double size = quantity->number || s->big[quantity->slot] ? s->d[quantity->slot] : (double)s->i[quantity->slot];
     double octave = size > 0x1p-14 ? log2(size) : -14.0;
-    int exponent;
+    uint64_t bits;
     if (octave > 48.0) octave = 48.0;
-    frexp(octave, &exponent);
-    if (exponent < -13) exponent = -13; /* the smallest normal number of 16 bits */
-    return (float)ldexp(rint(ldexp(octave, 11 - exponent)), exponent - 11);
+    if (fabs(octave) < 0x1p-14) return (float)(rint(octave * 0x1p24) * 0x1p-24); /* a subnormal number of 16 bits */
+    memcpy(&bits, &octave, sizeof bits); /* ten bits after the point remain; halves are rounded to even */
+    bits = (bits + ((UINT64_C(1) << 41) - 1 + (bits >> 42 & 1))) >> 42 << 42;
+    memcpy(&octave, &bits, sizeof bits);
+    return (float)octave;
 }

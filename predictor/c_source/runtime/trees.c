@@ -92,6 +92,17 @@ static void sq_divide(sq_descent *d, const sq_split *split, const int *rows, int
     }
 }
 
+/* The number of the lowest bit that is set. */
+static int sq_lowest(uint32_t set) {
+#if defined(__GNUC__)
+    return __builtin_ctz(set);
+#else
+    int number = 0;
+    while (!(set >> number & 1)) ++number;
+    return number;
+#endif
+}
+
 /* Add what a tree predicts for the configurations `set`. */
 static void sq_descend(const sq_descent *d, const char *node, uint32_t set, float *sums) {
     struct { const char *node; uint32_t set; } waiting[SQ_DEEPEST_TREE];
@@ -102,8 +113,7 @@ static void sq_descend(const sq_descent *d, const char *node, uint32_t set, floa
         const char *other;
         if (code < SQ_LEAVES) {
             float value = sq_half(code);
-            int row;
-            for (row = 0; row < SQ_PROPOSALS; ++row) sums[row] += set >> row & 1 ? value : 0; /* without a jump */
+            for (; set; set &= set - 1) sums[sq_lowest(set)] += value;
             if (!count) return;
             node = waiting[--count].node;
             set = waiting[count].set;
