@@ -49,7 +49,7 @@ SHORTLIST = 16  # proposals of the beam that the judge or the trees order
 
 @dataclass(frozen=True)
 class Material:
-    """What the trainings share: the data, the teacher that is fitted to their training part, and fresh problems."""
+    """The data, the teacher that is fitted to their training part, and fresh problems: all trainings share them."""
 
     fitting: Sequence[MeasuredTask]
     validation: Sequence[MeasuredTask]

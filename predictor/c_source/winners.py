@@ -15,7 +15,7 @@ from math import exp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mixture.mixture import FIXED, NEAREST, Mixture
+from ..mixture.mixture import FIXED, NEAREST, Mixture, declared_default
 from ..mixture.weights import BEAM, Weights
 from ..mixture.winners import LIKENESS, MOST_TURNS, NEIGHBOURS, NO_KERNEL, REACH, STRANGER, WORD, Group, Winners
 from .header import MOST_PROPOSALS, constant
@@ -103,10 +103,7 @@ class CWinners:
         words = [work.table.number[name] if name in work.listed and work.table.names[name].kind == "w" else -1
                  for name in about.words]
         facts = [library.device.number.get(name, -1) for name in about.facts]
-        deviation = group.facts.std(axis=0)
-        deviation = np.where(deviation > 1e-3, deviation, np.float32(1))  # (fact,)
-        squares = np.nan_to_num(((group.facts[:, None] - group.facts) / deviation)**2)
-        between = 1 + (squares.mean(axis=2) if facts else np.zeros(squares.shape[:2], np.float32))  # (device, device)
+        between = np.stack([group.other_device_distances(row) for row in group.facts])  # (device, device)
         architectures = list(map(library.words.number, _architectures(group)))
         order = np.argsort(group.is_portfolio, kind="stable")
         spaces = {kernel.kernel.name: kernel.number for kernel in library.kernels}
@@ -119,7 +116,7 @@ class CWinners:
             whole_numbers("int", f"sq_fact_slots{name}", facts or [0]),
             whole_numbers("int64_t", f"sq_architectures{name}", architectures),
             floats(f"sq_scale{name}", group.scale if group.scale.size else np.ones(1, np.float32)),
-            floats(f"sq_deviation{name}", deviation if facts else np.ones(1, np.float32)),
+            floats(f"sq_deviation{name}", group.fact_scale if facts else np.ones(1, np.float32)),
             floats(f"sq_between{name}", between),
             f"static const char *const sq_device_facts{name}[] = {{\n" + ",\n".join(
                 string_literal(digits(_bits(row), 5)) for row in group.facts) + "\n};",
@@ -173,10 +170,8 @@ def _defaults(kernels: Iterable[CKernel]) -> list[str]:
     """The safe default of each kernel, as it is declared; 0 for a kernel without one."""
     lines, names = [], []
     for kernel in kernels:
-        declared, name = dict(kernel.kernel.default), f"sq_default_{kernel.number}"
-        values = [parameter.values.index(declared[parameter.name]) for parameter in kernel.kernel.parameters
-                  ] if declared else []
-        names.append(name if values else "0")
-        if values:
-            lines.append(whole_numbers("uint16_t", name, values))
+        values, name = declared_default(kernel.kernel), f"sq_default_{kernel.number}"
+        names.append("0" if values is None else name)
+        if values is not None:
+            lines.append(whole_numbers("uint16_t", name, values[0].tolist()))
     return [*lines, f"static const uint16_t *const sq_defaults[] = {{{', '.join(names)}}};"]

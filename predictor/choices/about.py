@@ -1,4 +1,4 @@
-"""What seqtune.json says about a checkpoint that has learned another tuner's choices."""
+"""ChoicesAbout: the fields of seqtune.json of a checkpoint that has learned another tuner's choices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChainAbout(BaseModel):
 
 
 class ChoiceTreesAbout(BaseModel):
-    """What seqtune.json says about the trees."""
+    """The fields of seqtune.json that describe the trees."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -36,7 +36,7 @@ class ChoiceTreesAbout(BaseModel):
 
 
 class ChoicesAbout(BaseModel):
-    """What seqtune.json says about learned choices."""
+    """The fields of seqtune.json that describe learned choices."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 

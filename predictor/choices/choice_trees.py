@@ -57,7 +57,7 @@ class ChoiceTrees:
         (folder / FILE).write_bytes(zlib.compress(save(trees), 6))
 
     def about(self) -> ChoiceTreesAbout:
-        """What seqtune.json says about the trees."""
+        """The fields of seqtune.json that describe the trees."""
         number = {key: index for index, key in enumerate(self._shared())}
         return ChoiceTreesAbout(weight=self.weight, weights=dict(self.weights), chains=tuple(
             ChainAbout(device=device, kernel=kernel, trees=number[id(chain.classifiers)], member=chain.member,

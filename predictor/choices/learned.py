@@ -46,7 +46,7 @@ class LearnedChoices:
                    ChoiceTrees.read(folder, about.trees, choices.kernels(vocabulary), vocabulary))
 
     def about(self) -> ChoicesAbout:
-        """What seqtune.json says about it."""
+        """The fields of seqtune.json that describe it."""
         return ChoicesAbout(learned=len(self.learned.bits), tables=dict(self.tables),
                             trees=None if self.trees is None else self.trees.about())
 

@@ -5,14 +5,16 @@ Configurations that are invalid for a task are replaced by the nearest valid one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
 from .portfolio import nearest_row
-from .winners import Preference, Winners
+from .winners import Group, Preference, Winners
 
 
 class Default:
@@ -22,34 +24,37 @@ class Default:
         return [[Candidate(task.default)] for task in tasks]
 
 
-class Fixed:
+class _FromTable(ABC):
+    """An expert that proposes the configurations of one entry of a table of winners."""
+
+    def __init__(self, winners: Winners) -> None:
+        self.winners = winners
+
+    @abstractmethod
+    def _entries(self, group: Group, task: Task) -> Numbers:
+        """The entries of which the first one answers."""
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [nearest_valid(self._wishes(task), task, count) for task in tasks]
+
+    def _wishes(self, task: Task) -> list[Preference]:
+        group = self.winners.group(task)
+        return [] if group is None else [wish for entry in self._entries(group, task)[:1].tolist()
+                                         for wish in group.wishes(task, entry)]
+
+
+class Fixed(_FromTable):
     """The expert that proposes the same configurations for all problems of an operation: the device's portfolio."""
 
-    def __init__(self, winners: Winners) -> None:
-        self.winners = winners
-
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        return [nearest_valid(self._wishes(task), task, count) for task in tasks]
-
-    def _wishes(self, task: Task) -> list[Preference]:
-        group = self.winners.group(task)
-        entries = [] if group is None else group.portfolio(task.device)[:1].tolist()
-        return [] if group is None or not entries else group.wishes(task, entries[0])
+    def _entries(self, group: Group, task: Task) -> Numbers:
+        return group.portfolio(task.device)
 
 
-class Nearest:
+class Nearest(_FromTable):
     """The expert that proposes the best configurations of the most similar training problem."""
 
-    def __init__(self, winners: Winners) -> None:
-        self.winners = winners
-
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        return [nearest_valid(self._wishes(task), task, count) for task in tasks]
-
-    def _wishes(self, task: Task) -> list[Preference]:
-        group = self.winners.group(task)
-        entries = [] if group is None else group.neighbours(task.problem, task.device).entries[:1].tolist()
-        return [] if group is None or not entries else group.wishes(task, entries[0])
+    def _entries(self, group: Group, task: Task) -> Numbers:
+        return group.neighbours(task.problem, task.device).entries
 
 
 def nearest_valid(preferences: Iterable[Preference], task: Task, count: int) -> list[Candidate]:

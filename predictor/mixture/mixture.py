@@ -187,7 +187,7 @@ def _default(task: Task) -> list[int]:
     """The safe default of each kernel, where it is valid as it is declared."""
     numbers = []
     for space, part in task.parts():
-        declared = _declared_default(space.kernel)
+        declared = declared_default(space.kernel)
         if declared is not None:
             row = int(rows_of(space, declared)[0])
             if row >= 0:
@@ -196,7 +196,7 @@ def _default(task: Task) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def _declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
+def declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
     """The indices of the default's values, (1, parameter); None without one, as of a recorded kernel."""
     declared = dict(kernel.default)
     return np.array([[parameter.values.index(declared[parameter.name]) for parameter in kernel.parameters]],

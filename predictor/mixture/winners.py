@@ -28,7 +28,7 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.row_index import Numbers, RowIndex
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
@@ -117,7 +117,12 @@ class Group:
         deviation = np.zeros(points.shape[1], np.float32)
         known = ~np.isnan(points).all(axis=0)
         deviation[known] = np.nanstd(points[:, known], axis=0)
-        return np.where(deviation > 1e-3, deviation, np.float32(1))
+        return _or_one(deviation)
+
+    @cached_property
+    def fact_scale(self) -> NDArray[np.float32]:
+        """The standard deviation of each fact over the devices; 1 where it is always the same. (fact,)"""
+        return _or_one(self.facts.std(axis=0))
 
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
@@ -151,11 +156,15 @@ class Group:
         return {}
 
     def _device_distances(self, name: str, facts: NDArray[np.float32]) -> NDArray[np.float32]:
-        deviation = self.facts.std(axis=0)
-        scale = np.where(deviation > 1e-3, deviation, np.float32(1))
-        squares = np.nan_to_num(((self.facts - facts) / scale) ** 2)
-        distances = 1 + squares.mean(axis=1) if self.facts.shape[1] else np.ones(len(self.facts), np.float32)
-        return np.where(np.array(self.about.devices) == name, np.float32(0), distances).astype(np.float32)
+        same = np.array(self.about.devices) == name
+        return np.where(same, np.float32(0), self.other_device_distances(facts)).astype(np.float32)
+
+    def other_device_distances(self, facts: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The squared distances of a device that is none of the table's, by its facts (fact,): (device,)."""
+        if not self.facts.shape[1]:
+            return np.ones(len(self.facts), np.float32)
+        distances: NDArray[np.float32] = 1 + np.nan_to_num(((self.facts - facts) / self.fact_scale) ** 2).mean(axis=1)
+        return distances
 
     def _squares(self, point: NDArray[np.float32], words: NDArray[np.uint32]) -> NDArray[np.float32]:
         """The squared distances of a problem to those of the entries: (entry,). Portfolios have none."""
@@ -380,12 +389,17 @@ def rows_of(space: SearchSpace, values: NDArray[np.int16]) -> Numbers:
     wanted = np.ascontiguousarray(values[:, :width])
     if not width or not len(rows) or not rows.flags.c_contiguous or wanted.max(initial=0) > 255 or (
             sys.byteorder == "little" and max(len(parameter.values) for parameter in space.kernel.parameters) > 256):
-        return RowIndex(rows).find(wanted)
+        return space.index.find(wanted)
     text = f"S{rows.dtype.itemsize * width}"
     found = rows.view(text)[:, 0].searchsorted(wanted.view(text)[:, 0])
     found[found == len(rows)] = 0
     found[(rows[found] != wanted).any(axis=1)] = -1
     return found
+
+
+def _or_one(deviation: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Standard deviations to divide by: 1 for what is always the same."""
+    return np.where(deviation > 1e-3, deviation, np.float32(1))
 
 
 def _is_sound(group: Group, sizes: Mapping[str, Sequence[int]]) -> bool:
