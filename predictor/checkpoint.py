@@ -161,7 +161,7 @@ class Checkpoint:
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
             if self.mixture.is_learned:
-                (fresh / "mixture.safetensors").write_bytes(save_arrays(self.mixture.winners.arrays()))
+                (fresh / "mixture.safetensors").write_bytes(save_arrays(self.mixture.arrays()))
             if self.former is not None:
                 self.former.save(fresh / FORMER)
         return Path(path)

@@ -28,6 +28,7 @@ from .header import MOST_PROPOSALS, header
 from .kernel import CKernel
 from .library import CLibrary
 from .network_tables import network_tables
+from .processes import CProcesses
 from .trees import CTrees, ranker_in_c
 from .weights import BASE, OFFSET, PANEL, STRING
 from .winners import CWinners, mixture_in_c, words_of
@@ -87,9 +88,10 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
     tables, listed = facts.text(), library.text()  # before the others, which refer to words by their numbers
     trees = CTrees() if written.ranker is None else CTrees.of(written.ranker, library)
     winners = CWinners.of(written.mixture, library)
+    processes = CProcesses.of(written.mixture.processes, library)
     own, ordered = library.sizes(), model.ranker is not None or bool(size.judge)
     sizes = {
-        **own, **_network_sizes(size), **trees.sizes, **winners.sizes, "SLOTS": facts.slots,
+        **own, **_network_sizes(size), **trees.sizes, **winners.sizes, **processes.sizes, "SLOTS": facts.slots,
         "POSITIONS": facts.positions, "MAPS": size.facts,
         "TARGETS": len(library.targets), "BEGIN": library.targets[BEGIN],
         "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if ordered else WIDTH,
@@ -107,10 +109,11 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
               *(["judge"] if size.judge else []), *(["trees"] if trees.lines else []),
-              *(["winners"] if winners.proposals else []), "order", "predict"]
+              *(["winners"] if winners.proposals else []),
+              *(["processes"] if processes.lines else []), "order", "predict"]
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
              weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *trees.lines, *winners.lines,
-             *map(runtime, pieces)]
+             *processes.lines, *map(runtime, pieces)]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
     return CFile(source, interface + "\n", {**report, "bytes": len(source)}, tuple(library.operations),
                  library.extras, library.parameters, written)
@@ -119,9 +122,10 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
 def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
     """The checkpoint that answers as the C file of these kernels does."""
     choices = checkpoint.choices
-    return replace(checkpoint, ranker=None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels),
-                   mixture=mixture_in_c(checkpoint.mixture, kernels), estimator=None, former=None,
-                   retrained_for=frozenset(), choices=None if choices is None else replace(choices, trees=None))
+    ranker = None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels)
+    return replace(checkpoint, ranker=ranker, mixture=mixture_in_c(checkpoint.mixture, kernels, ranker), estimator=None,
+                   former=None, retrained_for=frozenset(),
+                   choices=None if choices is None else replace(choices, trees=None))
 
 
 def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
@@ -137,6 +141,10 @@ def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
         parts.append("the table of winners")
     elif checkpoint.mixture.is_learned:
         left_out.append("the table of winners")
+    if written.mixture.processes.by_kernel:
+        parts.append("Gaussian processes")
+    elif checkpoint.mixture.processes.by_kernel:
+        left_out.append("the Gaussian processes")
     if checkpoint.choices is not None and checkpoint.choices.trees is not None:
         left_out.append("the boosted trees")
     answers = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]

@@ -13,28 +13,31 @@ from dataclasses import dataclass, field
 from math import exp
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..mixture.mixture import FIXED, NEAREST, Mixture, declared_default
 from ..mixture.weights import BEAM, Weights
 from ..mixture.winners import LIKENESS, MOST_TURNS, NEIGHBOURS, NO_KERNEL, REACH, STRANGER, WORD, Group, Winners
+from ..trees.ranker import Ranker
 from .header import MOST_PROPOSALS, constant
 from .kernel import CKernel
 from .library import CLibrary
+from .processes import processes_in_c
 from .trees import source
-from .weights import BASE, digits, floats, string_literal, whole_numbers
+from .weights import BASE, bits, digits, floats, string_literal, whole_numbers
 
-EXPERTS = ("trees", "judge", "nearest", "fixed")  # those that answer in C, in the order of `runtime/order.c`
+# Those that answer in C, in the order of `runtime/order.c`
+EXPERTS = ("trees", "judge", "nearest", "fixed", "gaussian_process")
 MOST_ROWS = 10_000  # of all entries of a file: 0.3 MB
 _NO_WEIGHT = -1000.0  # the logit of an expert without weight
 _UNKNOWN, _OTHER = 0, 1  # the numbers of an entry's words: of an unknown one, and of one that no problem in C has
 _FIRST_WORD = 2
 
 
-def mixture_in_c(mixture: Mixture, kernels: Sequence[CKernel]) -> Mixture:
+def mixture_in_c(mixture: Mixture, kernels: Sequence[CKernel], ranker: Ranker | None) -> Mixture:
     """The part of a mixture that C can hold.
 
-    The analytic model does not answer. A large table is left out: then the weights are those at the usual nearness.
+    The analytic model does not answer. A large table is left out, and the processes with it: then the weights are those
+    at the usual nearness. `ranker` is the part of the trees that C can hold, whose features the processes read.
     """
     if not mixture.is_learned:
         return mixture
@@ -44,9 +47,9 @@ def mixture_in_c(mixture: Mixture, kernels: Sequence[CKernel]) -> Mixture:
     small = sum(group.kernel.size for group in groups.values()) <= MOST_ROWS and all(
         len(parameter.values) < BASE for kernel in kernels for parameter in kernel.kernel.parameters)
     if groups and small:
-        known = (_without(weights, ("analytic",)) for weights in (mixture.weights, mixture.unseen))
-        return Mixture(Winners(groups), *known)
-    alone = _without(mixture.weights, ("nearest", "fixed", "analytic"))
+        known, unseen = (_without(weights, ("analytic",)) for weights in (mixture.weights, mixture.unseen))
+        return Mixture(Winners(groups), known, unseen, processes_in_c(mixture.processes, ranker))
+    alone = _without(mixture.weights, ("nearest", "fixed", "analytic", "gaussian_process"))
     usual = exp(-1.0)  # the nearness at the usual distance from a training problem to the next one
     return Mixture(weights=Weights(base={name: base + alone.slope.get(name, 0.0) * usual
                                          for name, base in alone.base.items()}))
@@ -119,7 +122,7 @@ class CWinners:
             floats(f"sq_deviation{name}", group.fact_scale if facts else np.ones(1, np.float32)),
             floats(f"sq_between{name}", between),
             f"static const char *const sq_device_facts{name}[] = {{\n" + ",\n".join(
-                string_literal(digits(_bits(row), 5)) for row in group.facts) + "\n};",
+                string_literal(digits(bits(row), 5)) for row in group.facts) + "\n};",
             f"static const char *const sq_entries{name}[] = {{\n" + ",\n".join(written) + "\n};"]
         counts = [int((~group.is_portfolio).sum()), int(group.is_portfolio.sum()), group.kernel.shape[1],
                   group.values.shape[2], len(numbers), len(words), len(facts), len(about.devices)]
@@ -145,18 +148,14 @@ def _entry(group: Group, entry: int, spaces: Sequence[int], words: Mapping[str, 
     known = {zlib.crc32(word.encode()): number + _FIRST_WORD for word, number in words.items()}
     known[zlib.crc32(b"None")] = _UNKNOWN
     own = [known.get(int(word), _OTHER) for word in group.words[entry]]
-    parts = [digits(np.array([group.device[entry]], np.int64), 2), digits(_bits(group.typical[entry:entry + 1]), 5),
-             digits(_bits(group.scaled[entry]), 5), digits(np.array(own, np.int64), 3)]
+    parts = [digits(np.array([group.device[entry]], np.int64), 2), digits(bits(group.typical[entry:entry + 1]), 5),
+             digits(bits(group.scaled[entry]), 5), digits(np.array(own, np.int64), 3)]
     for kernel, values, slowness in zip(group.kernel[entry].tolist(), group.values[entry], group.slowness[entry],
                                         strict=True):
         space = -1 if kernel == NO_KERNEL else spaces[kernel]
         parts += [digits(np.array([space + 1], np.int64), 2), digits(values.astype(np.int64), 1),
-                  digits(_bits(np.array([slowness])), 5)]
+                  digits(bits(np.array([slowness])), 5)]
     return string_literal(np.concatenate([part.ravel() for part in parts]))
-
-
-def _bits(numbers: NDArray[np.float32]) -> NDArray[np.int64]:
-    return np.ascontiguousarray(numbers, np.float32).view(np.uint32).astype(np.int64)
 
 
 def _logits(weights: Weights, part: str) -> str:

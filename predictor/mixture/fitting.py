@@ -9,7 +9,7 @@ problems, so that six problems change little and hundreds decide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..trees.cost_trees import Trees
 from ..trees.ranker import PROPOSALS, TAU
 from .mixture import Candidates, Mixture
 from .portfolio import portfolios
+from .processes import Processes
 from .weights import BEAM, OPINIONS, PRIOR, Weights
 from .winners import Entry, Winners
 
@@ -91,15 +92,18 @@ def observe(experts: Experts, measured: MeasuredTask) -> Observed | None:
 def weighted_mixture(experts: Experts, validation: Sequence[MeasuredTask]) -> Mixture:
     """The mixture of experts with the weights that validation tasks give, to which no expert was fitted."""
     observed = [task for measured in validation if (task := observe(experts, measured)) is not None]
-    return Mixture.learned(experts.mixture.winners, fit_weights(observed))
+    return replace(experts.mixture, weights=fit_weights(observed))
 
 
-def table_of_winners(fitting: Sequence[MeasuredTask], trees: Trees, others: Sequence[MeasuredTask] = ()) -> Winners:
-    """The table of winners of training tasks, with the portfolios of the `fitting` ones.
+def refitted(mixture: Mixture, fitting: Sequence[MeasuredTask], trees: Trees,
+             others: Sequence[MeasuredTask] = ()) -> Mixture:
+    """The mixture with the same weights, and the table of winners and the processes of training tasks.
 
-    The trees, which are fitted to them, complete their times.
+    The portfolios are those of the `fitting` ones; the trees, which are fitted to them, complete their times.
     """
-    return Winners.of([*map(Entry.of, (*fitting, *others)), *portfolios(fitting, trees, AVERAGED)])
+    tasks = (*fitting, *others)
+    winners = Winners.of([*map(Entry.of, tasks), *portfolios(fitting, trees, AVERAGED)])
+    return replace(mixture, winners=winners, processes=Processes.of(tasks))
 
 
 def _mixed(weights: Weights, observed: Observed) -> Floats:

@@ -9,10 +9,11 @@ counts, with the beam's log-probabilities as they are. All shipped checkpoints b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from seqtune.tuner.cost_models.analytic import estimates, has_facts
 from ..sequence.declaration import Declaration
 from ..trees.cost_trees import WORST
 from ..trees.forest import read_arrays
+from .processes import EXPERT, PREFIX, Processes, ProcessFields
 from .weights import FIXED_MEAN, PRIOR, Weights
 from .winners import GroupFields, Neighbours, Winners, rows_of
 
@@ -43,6 +45,7 @@ class MixtureFields(BaseModel):
 
     weights: Weights
     groups: tuple[GroupFields, ...] = Field(min_length=1, max_length=MOST_GROUPS)
+    processes: tuple[ProcessFields, ...] = Field(default=(), max_length=MOST_GROUPS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,29 +77,41 @@ class Mixed:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """The table of winners and the weights of all experts; trees, judge and beam belong to the `Proposer`."""
+    """The table of winners, the Gaussian processes and the weights of all experts.
+
+    Trees, judge and beam belong to the `Proposer`.
+    """
 
     winners: Winners = field(default_factory=Winners)
     weights: Weights = FIXED_MEAN
     unseen: Weights = FIXED_MEAN  # on devices without measurements in the training data
+    processes: Processes = field(default_factory=Processes)  # of a training with few measurements
 
     @classmethod
-    def learned(cls, winners: Winners, weights: Weights = PRIOR) -> Mixture:
+    def learned(cls, winners: Winners, weights: Weights = PRIOR, processes: Processes | None = None) -> Mixture:
         """A mixture with these weights, and the prior's on other devices."""
-        return cls(winners, weights, PRIOR)
+        return cls(winners, weights, PRIOR, processes or Processes())
 
     @classmethod
-    def read(cls, path: Path, about: MixtureFields, kernels: Iterable[Declaration]) -> Mixture:
+    def read(cls, path: Path, about: MixtureFields, kernels: Sequence[Declaration]) -> Mixture:
         """The inverse of `about` and `arrays`; the file is not trusted. Raises CheckpointError."""
         try:
-            return cls.learned(Winners.read(about.groups, read_arrays(path), kernels), about.weights)
+            arrays = read_arrays(path)
+            processes = {name: arrays.pop(name) for name in [*arrays] if name.startswith(PREFIX)}
+            return cls.learned(Winners.read(about.groups, arrays, kernels), about.weights,
+                               Processes.read(about.processes, processes, kernels))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
 
     @property
     def about(self) -> MixtureFields | None:
         """The second argument of `read`; None for the default mixture, which needs no file."""
-        return MixtureFields(weights=self.weights, groups=self.winners.about) if self.is_learned else None
+        return MixtureFields(weights=self.weights, groups=self.winners.about,
+                             processes=self.processes.about) if self.is_learned else None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays to write to a safetensors file for `read`."""
+        return {**self.winners.arrays(), **self.processes.arrays()}
 
     @property
     def is_learned(self) -> bool:
@@ -177,6 +192,9 @@ class Mixture:
             seconds = np.log(estimates(task)[numbers])
             if np.isfinite(seconds).all():
                 opinions["analytic"] = np.minimum(seconds - seconds.min(), WORST)
+        smooth = self.processes.opinion(task, numbers)
+        if smooth is not None:
+            opinions[EXPERT] = smooth
         return opinions
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-OPINIONS = ("trees", "judge", "nearest", "fixed", "analytic")  # experts whose slowness is averaged
+OPINIONS = ("trees", "judge", "nearest", "fixed", "analytic", "gaussian_process")  # experts whose slowness is averaged
 BEAM = "beam"
 EXPERTS = (*OPINIONS, BEAM)
 LARGEST_LOGIT = 30.0
@@ -54,6 +54,8 @@ class Weights(BaseModel):
 FIXED_MEAN = Weights(base={"trees": 0.0, "judge": 0.0, BEAM: 0.0})  # of checkpoints without a learned mixture
 # What is believed before anything is learned: the mean of trees and judge, with a quarter of all for the nearest
 # problems; 0.2 to 0.5 of it beside trees were alike on 6, 12 and 30 problems of seven groups of kernel and device.
-PRIOR = Weights(base={"trees": 0.0, "judge": 0.0, "nearest": -0.5, "fixed": -3.0, "analytic": -3.0, BEAM: -0.5})
+# Gaussian processes exist only for few measurements. As much weight as the trees' was best on pools of 6 problems.
+PRIOR = Weights(base={"trees": 0.0, "judge": 0.0, "nearest": -0.5, "fixed": -3.0, "analytic": -3.0,
+                      "gaussian_process": 0.0, BEAM: -0.5})
 # The same for few problems on devices that were measured, where the same configuration may be best for all of them.
 FEW_PRIOR = Weights(base={**PRIOR.base, "fixed": -1.0})

@@ -1,6 +1,6 @@
 /* The order of the proposals: the weighted mean of the experts' opinions, and the beam's log-probabilities. */
 
-enum { SQ_BY_TREES, SQ_BY_JUDGE, SQ_BY_NEAREST, SQ_BY_FIXED, SQ_EXPERTS };
+enum { SQ_BY_TREES, SQ_BY_JUDGE, SQ_BY_NEAREST, SQ_BY_FIXED, SQ_BY_PROCESSES, SQ_EXPERTS };
 
 static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, const sq_neighbours *near,
                      double *posterior) {
@@ -20,6 +20,9 @@ static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, i
                                         opinions[SQ_BY_NEAREST]);
     if (near->count) has[SQ_BY_FIXED] = sq_ask_winners(s, hypotheses, count, near->portfolio, 0, near->portfolios,
                                                        opinions[SQ_BY_FIXED]);
+#endif
+#if SQ_PROCESSES
+    has[SQ_BY_PROCESSES] = has[SQ_BY_TREES] && sq_ask_processes(w, hypotheses, count, opinions[SQ_BY_PROCESSES]);
 #endif
     for (expert = 0; expert < SQ_EXPERTS; ++expert) {
         weight[expert] = weights[0][expert] + weights[1][expert] * near->nearness;

@@ -14,6 +14,14 @@ typedef struct { int feature, count; const char *thresholds; } sq_split;
 typedef struct { const sq_split *splits; const char *const *trees; } sq_forest;
 typedef struct { const sq_column *columns; const sq_forest *forests; } sq_trees;
 
+typedef struct { /* the Gaussian process of a kernel; coordinates are those of configurations, then those of tasks */
+    int own, coordinates;
+    double mean, shared, by_task;
+    const int *columns;
+    const float *centre, *scale, *task_points;
+    const char *const *measured;
+} sq_process;
+
 typedef struct { /* of the table of winners: problems and portfolios of one operation on the devices of one backend */
     int backend, operation, problems, portfolios, rows, values, numbers, words, facts, devices;
     float unit; /* the usual distance of two problems */

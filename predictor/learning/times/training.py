@@ -27,8 +27,9 @@ from seqtune.kernels.task import MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
-from ...mixture.fitting import table_of_winners, weighted_mixture
+from ...mixture.fitting import refitted, weighted_mixture
 from ...mixture.mixture import Mixture
+from ...mixture.winners import Winners
 from ...sequence.beam import beam_search_many
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import Batch, Course, Net, OnProgress, Validation
@@ -86,7 +87,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     provenance = {"trained_on": about, "options": describe(options)}
     checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
     if teacher is not None:
-        checkpoint = replace(checkpoint, mixture=Mixture.learned(table_of_winners(fitting, teacher)))
+        checkpoint = replace(checkpoint, mixture=refitted(Mixture.learned(Winners()), fitting, teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation
@@ -168,11 +169,10 @@ def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen:
 
 
 def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teacher: Trees | None) -> Checkpoint:
-    """The checkpoint with trees and winners of all training tasks; the mixture keeps its weights."""
+    """The checkpoint with trees, winners and processes of all training tasks; the mixture keeps its weights."""
     if teacher is None:
         return replace(checkpoint, ranker=None)
-    mixture = replace(checkpoint.mixture, winners=table_of_winners(training, teacher))
-    return replace(checkpoint, ranker=_ranker(teacher), mixture=mixture)
+    return replace(checkpoint, ranker=_ranker(teacher), mixture=refitted(checkpoint.mixture, training, teacher))
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,

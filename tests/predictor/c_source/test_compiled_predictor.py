@@ -202,7 +202,8 @@ def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
 def test_trees_and_winners_in_c_say_what_they_say_in_python(mixed: Checkpoint, mixed_file: CFile, tmp_path: Path,
                                                             options: tuple[str, ...]) -> None:
-    assert "2 of 2 forests of boosted trees and the table of winners" in str(mixed_file.report["answers"])
+    assert "2 of 2 forests of boosted trees, the table of winners and Gaussian processes" in str(
+        mixed_file.report["answers"])
     predictor = compiled(mixed_file, tmp_path, *options)
     asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
              for problem, device in queries(12) for known in (CPU, OTHER)]

@@ -73,7 +73,8 @@ def test_experts_add_valid_and_distinct_candidates(checkpoint: Checkpoint) -> No
         assert len(set(numbers.tolist())) == len(numbers) > 4
         assert ((numbers >= 0) & (numbers < len(measured.task))).all()
         assert np.exp(candidates.log_probabilities).sum() <= 1 + 1e-6
-        assert {*checkpoint.mixture.opinions(candidates)} == {"trees", "judge", "nearest", "fixed"}
+        assert {*checkpoint.mixture.opinions(candidates)} == {
+            "trees", "judge", "nearest", "fixed", "gaussian_process"}
         default = measured.task.number(measured.task.default)
         assert default in numbers
 

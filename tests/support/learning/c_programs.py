@@ -17,9 +17,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.mixture.fitting import table_of_winners
+from seqtune.predictor.mixture.fitting import refitted
 from seqtune.predictor.mixture.mixture import Mixture
 from seqtune.predictor.mixture.weights import Weights
+from seqtune.predictor.mixture.winners import Winners
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -46,10 +47,11 @@ def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem]) -> 
         seconds[rows] = np.exp(generator.normal(0, 0.3, len(rows)))
         fitting.append(MeasuredTask(task, seconds))
     trees = Trees(fitting, TreesOptions(rounds=12, models=2, least_weight=1.0, threads=1))
-    weights = Weights(base={"trees": 0.2, "judge": -0.5, "nearest": 0.1, "fixed": -1.0, "analytic": -1.0, "beam": -0.3},
+    weights = Weights(base={"trees": 0.2, "judge": -0.5, "nearest": 0.1, "fixed": -1.0, "analytic": -1.0,
+                            "gaussian_process": 0.3, "beam": -0.3},
                       slope={"nearest": 0.7, "beam": 0.2})
     return replace(small_checkpoint(devices[0]), ranker=Ranker.of(trees),
-                   mixture=Mixture.learned(table_of_winners(fitting, trees), weights))
+                   mixture=refitted(Mixture.learned(Winners(), weights), fitting, trees))
 
 
 def library_checkpoint(library: Library, device: Device) -> Checkpoint:

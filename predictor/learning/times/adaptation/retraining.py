@@ -29,7 +29,7 @@ from seqtune.tuner.measuring.deadline import Deadline
 
 from ....checkpoint import Checkpoint
 from ....confidence.model import ConfidenceModel
-from ....mixture.fitting import table_of_winners
+from ....mixture.fitting import refitted
 from ....mixture.mixture import UNLEARNED, Mixture
 from ....sequence.vocabulary import Vocabulary
 from ....training.loop import OnProgress
@@ -174,7 +174,7 @@ def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> 
     """The mixture of a checkpoint with the winners of the selected tasks; the fixed mean stays what it is."""
     if not start.mixture.is_learned or teacher is None:
         return UNLEARNED
-    return replace(start.mixture, winners=table_of_winners(selection.fresh, teacher, selection.old))
+    return refitted(start.mixture, selection.fresh, teacher, selection.old)
 
 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
