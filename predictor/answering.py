@@ -19,7 +19,7 @@ from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 
 from .correction.device_evidence import DeviceEvidence, device_evidence
-from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
+from .model import SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
 from .translator.threads import one_thread
 
 if TYPE_CHECKING:
@@ -45,9 +45,16 @@ class Answering:
     task: Task
 
     @classmethod
-    def of(cls, task: Task, name: str | Path) -> Answering:
-        """The predictor of a name, with a task that was made before. Raises CheckpointError as `predictor_for` does."""
-        return cls(name, predictor_for(task.device, name).on(task.device, task.kernels), task)
+    def of(cls, task: Task, name: str | Path | None = None) -> Answering:
+        """The predictor of a name, with a task that was made before. Raises CheckpointError as `predictor_for` does.
+
+        Without a name it is that of the device's backend, or an untrained one if this knows none of the kernels.
+        """
+        chosen = answers_for(task.device.backend) if name is None else name
+        predictor = predictor_for(task.device, chosen)
+        if name is None:
+            return _known(task, predictor, chosen)
+        return cls(chosen, predictor.on(task.device, task.kernels), task)
 
     @property
     def note(self) -> str:
@@ -93,17 +100,28 @@ def _one_thread() -> contextlib.AbstractContextManager[None]:
 def answering(problem: Problem, device: Device, name: str | Path | None = None) -> Answering:
     """The predictor of a name, and the task of a problem on a device.
 
-    Without a name it is that of `predictor_name`, or SAFE_DEFAULT where a shipped checkpoint knows no kernel that
+    Without a name it is that of `predictor_name`, or an untrained one where a shipped checkpoint knows no kernel that
     solves the problem. Raises CheckpointError, and KernelError if no kernel solves the problem.
     """
     chosen = predictor_name(problem, device) if name is None else name
     predictor = predictor_for(device, chosen)
     task = predictor.task(problem, device)
-    if name is None and chosen in SHIPPED and not predictor.knows(task.kernels):
-        defaults = untrained_predictor(SAFE_DEFAULT)
-        if device.backend in defaults.backends:
-            return Answering(SAFE_DEFAULT, defaults, task)
+    if name is None:
+        return _known(task, predictor, chosen)
     return Answering(chosen, predictor.on(device, task.kernels), task)
+
+
+def _known(task: Task, predictor: TaskPredictor, name: str | Path) -> Answering:
+    """The predictor of a name; an untrained one of the backend for a shipped one that knows no kernel of the task.
+
+    The untrained one is the analytic model on GPUs and the safe default on CPUs.
+    """
+    if name in SHIPPED and not predictor.knows(task.kernels):
+        for other in UNTRAINED:
+            untrained = untrained_predictor(other)
+            if task.device.backend in untrained.backends:
+                return Answering(other, untrained, task)
+    return Answering(name, predictor.on(task.device, task.kernels), task)
 
 
 def answering_many(problems: Sequence[Problem], device: Device,

@@ -40,3 +40,12 @@ class Candidate:
     def probability(self) -> float | None:
         """The probability in [0, 1], or None if it is unknown."""
         return None if self.log_probability is None else math.exp(min(0.0, self.log_probability))
+
+
+def doubt_about(candidate: Candidate, least: float) -> str:
+    """Why a first proposal is not expected to reach the share `least` of the best speed; empty where it is."""
+    if candidate.confidence is None:
+        return "the predictor does not estimate its confidence"
+    if candidate.confidence.share < least:
+        return f"the first proposal is {candidate.confidence}, less than {100 * least:g} %"
+    return ""

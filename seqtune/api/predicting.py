@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering
+from seqtune.predictor.candidate import Candidate, doubt_about
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import SECONDS
@@ -19,9 +19,6 @@ from seqtune.tuner.measuring.deadline import SECONDS
 from ..errors import MisuseError, shown
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
 from .results import Prediction, Proposal
-
-if TYPE_CHECKING:
-    from seqtune.predictor.candidate import Candidate
 
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
 
@@ -65,36 +62,32 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     why = asked.explanation(list(proposals)) if explain else None
     proposals = dict(islice(proposals.items(), top))
     first = next(iter(proposals.values()))
-    doubtful = min_confidence is not None and (first.confidence is None or first.confidence.share < min_confidence)
-    if verify and (min_confidence is None or doubtful):
+    doubt = "" if min_confidence is None else doubt_about(first, min_confidence)
+    if verify and (min_confidence is None or doubt):
         prediction = _verify(task, proposals, seconds, cache, journal, progress)
         note = "" if prediction.verified else note
     else:
         prediction = _unverified(task, proposals)
-        if min_confidence is not None and doubtful:
-            prediction, doubt = _better(prediction, asked.safe_default(known), min_confidence)
-            note = "; ".join(filter(None, (note, doubt)))
+        if doubt:
+            prediction, reason = _better(prediction, asked.safe_default(known), doubt)
+            note = "; ".join(filter(None, (note, reason)))
         elif verify:
             reached = f"the first proposal is {first.confidence}, which suffices"
             prediction = replace(prediction, unverified=reached)
     return replace(prediction, predictor=str(asked.name), note=note, explanation=why, evidence=count)
 
 
-def _better(prediction: Prediction, default: Candidate, least: float) -> tuple[Prediction, str]:
+def _better(prediction: Prediction, default: Candidate, doubt: str) -> tuple[Prediction, str]:
     """The answer with the better of the first proposal and the safe default, by expected share, and the reason.
 
-    The first proposal is not expected to reach the share `least` of the best speed.
+    There is a `doubt` about the first proposal.
     """
     prediction = replace(prediction, default=Proposal.of(default.configuration, default))
     first, other = prediction.candidates[0].confidence, default.confidence
     fell_back = first is None or (other is not None and other.share > first.share)
     answers = "the safe default answers" if fell_back else "the first proposal answers"
-    if first is None:
-        doubt = "the predictor does not estimate its confidence"
-    else:
-        doubt = f"the first proposal is {first}, less than {100 * least:g} %"
-        if other is not None:
-            doubt += f", and the safe default is {other}"
+    if first is not None and other is not None:
+        doubt += f", and the safe default is {other}"
     if fell_back:
         prediction = replace(prediction, winner=prediction.default, fell_back=True)
     return prediction, f"{doubt}, so {answers} (--verify measures)"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.predictor.model import SHIPPED
+from tests.support.confidence import expect
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 from tests.support.triton.stub_gpu import stub_gpu, tuned
@@ -104,11 +107,21 @@ def test_what_cannot_be_predicted_is_one_warning_and_the_users_list(
     ({"names": {"BLOCK_M": "BLOCK_N"}}, "'BLOCK_N' would be the name of two parameters"),
     ({"names": {"BLOCK_M": "X", "BLOCK_N": "X"}}, "'X' would be the name of two parameters"),
     ({"kernel": 5}, "kernel=5 is no Kernel or str or Path"), ({"device": 5}, "device=5"), ({"checkpoint": 5}, "=5"),
-    ({"m": [1]}, r"m=\[1\] is no int"), ({"operation": 5}, "operation=5"),
+    ({"min_confidence": 2}, "min_confidence=2"), ({"m": [1]}, r"m=\[1\] is no int"), ({"operation": 5}, "operation=5"),
     ({"operation": "conv2d"}, "there are some for gemm"), ({"q": "Q"}, "no feature 'q'")])
 def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(MisuseError, match=reason):
         early(**options)
+
+
+def test_below_the_wanted_confidence_triton_tunes_and_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = st.space("gemm")
+    with pytest.warns(SeqtuneWarning, match="so Triton tunes: the predictor does not estimate its confidence"):
+        assert early(min_confidence=0.5)(configs, ARGUMENTS) == configs
+    expect(0.7, monkeypatch)
+    with pytest.warns(SeqtuneWarning, match=r"expected to reach 70 % of the best speed .*, less than 80 %"):
+        assert early(min_confidence=0.8)(configs, ARGUMENTS) == configs
+    assert len(early(min_confidence=0.7)(configs, ARGUMENTS)) == 1
 
 
 def declared() -> Kernel:
@@ -130,6 +143,18 @@ def test_a_users_own_kernel_takes_the_same_hook() -> None:
     (config,) = hook(configs, {"x": HALVES, "M": 100})
     assert config.kwargs["BLOCK"] in (32, 64)
     assert config.num_warps in (2, 4)
+
+
+def test_the_analytic_model_answers_for_a_kernel_that_the_shipped_checkpoint_does_not_know(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = st.prune(kernel=declared(), device="triton:h200", M="M")["early_config_prune"]
+    configs = [triton.Config({"BLOCK": size}) for size in (32, 64)]
+    expected = hook(configs, {"x": HALVES, "M": 100})
+    monkeypatch.setitem(SHIPPED, "gpu", ("triton",))
+    monkeypatch.setattr("seqtune.predictor.answering.cached_model",
+                        lambda name: SimpleNamespace(backends=("triton",), knows=lambda kernels: False))
+    assert [config.all_kwargs() for config in hook(configs, {"x": HALVES, "M": 100})] == [
+        config.all_kwargs() for config in expected]
 
 
 def test_a_file_declares_the_users_kernel(tmp_path: Path) -> None:

@@ -7,13 +7,9 @@ user's configurations, so that Triton tunes as it would without seqtune.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.devices.device import Device
@@ -23,12 +19,11 @@ from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
-from seqtune.predictor.answering import Answering, answering
-from seqtune.predictor.model import answers_for
+from seqtune.predictor.answering import answering
 
-from ...errors import MisuseError, SeqtuneError, SeqtuneWarning, shown
+from ...errors import MisuseError, SeqtuneError, shown
+from ..asking import ANY, Asking, Tool, declared, narrowed
 from .configs import check_names, config_of, family_of, nearest, settings_of
-from .running_device import running_device
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
@@ -36,7 +31,8 @@ if TYPE_CHECKING:
 
 def prune(operation: str | None = None, *, names: Mapping[str, str] | None = None, top: int = 1,
           device: Device | str | None = None, kernel: Kernel | str | Path | None = None,
-          checkpoint: str | Path | None = None, **features: Value) -> dict[str, Any]:
+          checkpoint: str | Path | None = None, min_confidence: float | None = None,
+          **features: Value) -> dict[str, Any]:
     """Make the dictionary for `prune_configs_by=`.
 
     `features` give the problem: each is the name of one of the kernel's arguments (`m="M"`; of a tensor, its element
@@ -45,16 +41,17 @@ def prune(operation: str | None = None, *, names: Mapping[str, str] | None = Non
     lack keeps its default. `top` configurations are returned. `device` counts where no GPU is running (None: the
     running one). `kernel` declares the user's own kernel: a Kernel or a JSON file of one; its parameters are the
     settings of its configurations, and `operation` is its own. `checkpoint` is a model trained for it (None: the one
-    for the device). Raises MisuseError for arguments that can never work.
+    for the device). If the first configuration is not expected to reach the share `min_confidence` of the best speed,
+    Triton tunes. Raises MisuseError for arguments that can never work.
     """
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
         raise MisuseError(f"top={shown(top)}; the number of configurations to return is at least 1")
-    for name, value, kinds in (("device", device, (Device, str)), ("checkpoint", checkpoint, (str, Path)),
-                               ("kernel", kernel, (Kernel, str, Path)), ("operation", operation, (str,)),
+    asking = Asking(device, checkpoint, min_confidence)
+    for name, value, kinds in (("operation", operation, (str,)),
                                *((name, value, (int, float, str)) for name, value in features.items())):
         if value is not None and not isinstance(value, kinds):
             raise MisuseError(f"{name}={shown(value)} is no {' or '.join(kind.__name__ for kind in kinds)}")
-    family = _declared(kernel) if kernel is not None else None
+    family = declared(kernel) if kernel is not None else None
     if family is None and checkpoint is None:
         family = family_of(operation or "gemm")
     kind = family.operation if family is not None else operation or "recorded"
@@ -65,42 +62,36 @@ def prune(operation: str | None = None, *, names: Mapping[str, str] | None = Non
     wrong = next((name for name in features if known and name not in known), None)
     if wrong is not None:
         raise MisuseError(f"{kind} has no feature {wrong!r:.40}; there are {', '.join(sorted(known))}")
-    return {"early_config_prune": Pruning(kind, family, names or {}, top, device, checkpoint, features)}
+    return {"early_config_prune": Pruning(kind, family, names or {}, top, asking, features)}
 
 
 class Pruning:
     """The callable behind `early_config_prune`."""
 
-    def __init__(self, kind: str, family: Kernel | None, names: Mapping[str, str], top: int,
-                 device: Device | str | None, checkpoint: str | Path | None, features: Mapping[str, Value]) -> None:
+    def __init__(self, kind: str, family: Kernel | None, names: Mapping[str, str], top: int, asking: Asking,
+                 features: Mapping[str, Value]) -> None:
         self.kind, self.family, self.names, self.top = kind, family, names, top
-        self.device, self.checkpoint, self.features = device, checkpoint, features
-        self.warned: set[str] = set()
+        self.asking, self.features = asking, features
+        self.triton = Tool("Triton tunes")
 
     def __call__(self, configs: Sequence[Any], nargs: Mapping[str, Any], **kwargs: Any) -> list[Any]:
         """The predicted configurations, best first; all `configs` where none can be predicted."""
         try:
             return self.predicted(configs, {**nargs, **kwargs})
         except SeqtuneError as error:
-            if str(error) not in self.warned:  # once for each reason: a kernel is tuned for many keys
-                self.warned.add(str(error))
-                warnings.warn(f"seqtune predicts no configuration, so Triton tunes: {error}", SeqtuneWarning,
-                              stacklevel=2)
+            self.triton.chooses(error)
             return list(configs)
 
     def predicted(self, configs: Sequence[Any], arguments: Mapping[str, Any]) -> list[Any]:
         """The predicted configurations, best first. Raises SeqtuneError."""
-        device = running_device(self.device)
+        device = self.asking.gpu()
         problem = Problem.make(self.kind, **self.problem_features(arguments))
-        name = answers_for(device.backend) if self.checkpoint is None else self.checkpoint
         present = frozenset(name for config in configs for name in settings_of(config, self.names))
-        if self.family is None:
-            asked = answering(problem, device, name)
-            asked = replace(asked, task=_expressible(asked.task, self.names, present))
+        if self.family is None:  # the checkpoint knows the kernel
+            task = answering(problem, device, self.asking.checkpoint).task
         else:
             task = Task.of(problem, device, [self.family])
-            asked = Answering.of(_expressible(task, self.names, present), name)
-        proposals = asked.propose(self.top)
+        proposals = self.asking.propose(_expressible(task, self.names, present), self.top)
         nvidia = device.architecture.startswith("sm_")
         return [self.config(configuration, configs, nvidia, present) for configuration in proposals]
 
@@ -135,34 +126,17 @@ class Pruning:
         return config_of(settings, self.names, nearest(configuration, configs, self.names))
 
 
-def _declared(given: Kernel | str | Path) -> Kernel:
-    """The kernel given as itself or as a JSON file that declares one. Raises FormatError, MisuseError."""
-    if isinstance(given, Kernel):
-        return given
-    from seqtune.kernels.declaration import read_kernels
-
-    kernels = read_kernels(given)
-    if len(kernels) != 1:
-        raise MisuseError(f"{given} declares {len(kernels)} kernels; give the one as a Kernel")
-    return kernels[0]
-
-
 def _expressible(task: Task, names: Mapping[str, str], present: frozenset[str]) -> Task:
     """The part of a task that the user's kernel can run: a parameter that the kernel lacks keeps its default."""
-    keep = np.ones(len(task), bool)
-    for space, part in task.parts():
-        default = space.default
-        listed = [parameter.name for parameter in space.kernel.parameters if parameter.name not in OPTIONS]
+    for kernel in task.kernels:
+        listed = [parameter.name for parameter in kernel.parameters if parameter.name not in OPTIONS]
         if not present.intersection(listed):
             raise MisuseError(f"no configuration of the kernel has any of {', '.join(listed)}; `names` gives the "
                               "kernel's own names of them")
-        for column, parameter in enumerate(space.kernel.parameters):
-            if parameter.name not in present and parameter.name not in OPTIONS:
-                keep[part] &= space.rows[:, column] == parameter.values.index(default[parameter.name])
     wrong = next((theirs for ours, theirs in names.items() if ours not in present), None)
     if wrong is not None:
         raise MisuseError(f"no configuration of the kernel has {wrong!r:.40}, which `names` gives")
-    return task.narrowed(keep)
+    return narrowed(task, dict.fromkeys((*present, *OPTIONS), ANY))
 
 
 def _kind(argument: Any) -> str:

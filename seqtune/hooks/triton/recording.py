@@ -24,8 +24,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from ...errors import SeqtuneError, SeqtuneWarning
+from ..running_device import running_device
 from .configs import library
-from .running_device import running_device
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device

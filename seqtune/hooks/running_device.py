@@ -5,8 +5,8 @@ from __future__ import annotations
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 
-from ...api.inputs import as_device
-from ...errors import DeviceError
+from ..api.inputs import as_device
+from ..errors import DeviceError
 
 
 def running_device(given: Device | str | None) -> Device:
