@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -105,6 +106,26 @@ def narrowed(task: Task, allowed: Mapping[str, Bounds]) -> Task:
                                  isinstance(value, int) and bounds[0] <= value <= bounds[1]
                                  for value in parameter.values])
             keep[part] &= possible[space.rows[:, column]]
+    return _kept(task, keep)
+
+
+def fitting(task: Task) -> Task:
+    """The part of a task whose stages fit in shared memory if the compiler pipelines both operands.
+
+    A tool that writes sizes as constants shows the compiler more of their divisors than a launch does, so that it may
+    pipeline an operand of which triton.gemm's formula knows that it does not. Raises KernelError if nothing is left.
+    """
+    keep = np.ones(len(task), bool)
+    for space, part in task.parts():
+        if "ring" in dict(space.kernel.derived):
+            columns = space.columns()
+            rings = columns["ring"] * (columns["a_bytes"] + columns["b_bytes"]) + columns["thirds"] * columns["b_bytes"]
+            keep[part] = rings <= task.device.local_memory
+    return _kept(task, keep)
+
+
+def _kept(task: Task, keep: NDArray[np.bool_]) -> Task:
+    """The part of a task that is kept. Raises KernelError if nothing is."""
     if not keep.any():
         names = ", ".join(kernel.name for kernel in task.kernels)
         raise KernelError(f"no configuration of {names} is one that the tool can run")

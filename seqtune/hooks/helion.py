@@ -29,7 +29,7 @@ from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
 
 from ..errors import ConfigurationError, KernelError, MisuseError, SeqtuneError, UnavailableError, one_line, shown
-from .asking import ANY, Asking, Bounds, Tool, declared, narrowed
+from .asking import ANY, Asking, Bounds, Tool, declared, fitting, narrowed
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
@@ -116,7 +116,8 @@ class Autotuner:
             if product.problem["dtype"] == "fp32" and bound.settings.dot_precision not in TENSOR_PRECISIONS:
                 raise KernelError(f"its fp32 products are of precision {bound.settings.dot_precision!r:.20}, which "
                                   "tensor cores do not have")
-            task = narrowed(Task.of(product.problem, device, [registered("triton.gemm")]), product.allowed(spec))
+            task = fitting(narrowed(Task.of(product.problem, device, [registered("triton.gemm")]),
+                                    product.allowed(spec)))
             found = [product.settings(configuration, spec) for configuration in self.asking.propose(task, count)]
             order = product.order(spec)
         else:
