@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -52,12 +53,21 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
         wanted = {_path(project, file.file, serving.triton_version): file for file in files}
         targets = _targets(wanted, out, request.force)
         nearest_choices = None if request.data is None else NearestChoices(Dataset.read(request.data))
-        texts, rows = {}, []
+        texts, rows, doubts = {}, [], {}
         for path, file in wanted.items():
-            table, nearest = _predicted(file, serving, request, device, nearest_choices)
-            texts[path] = table_text(table, _version(project, file.file, serving.triton_version))
-            rows.append({"file": path.name, "layer": file.layer, "entries": len(table),
-                         **({} if nearest_choices is None else {"from data": nearest})})
+            content = Content.of(file, serving, request, device, nearest_choices)
+            doubt = "" if serving.min_confidence is None else content.doubt(serving.min_confidence)
+            if doubt:
+                doubts[path.name] = doubt
+                continue
+            texts[path] = table_text(content.table, _version(project, file.file, serving.triton_version))
+            rows.append({"file": path.name, "layer": file.layer, "entries": len(content.table),
+                         **({} if nearest_choices is None else {"from data": content.nearest}),
+                         **({} if content.least is None else {"confidence": round(content.least, 3)})})
+        if not texts:
+            name, doubt = next(iter(doubts.items()))
+            raise MisuseError(f"no file is certain enough; {name}: {doubt} (--min-confidence)")
+        left_out = {**left_out, **doubts}
         facts = None if device is None else device.model
     write_together({targets[path]: text for path, text in texts.items()})
     report: Report = {"files": rows}
@@ -90,39 +100,66 @@ def _version(project: str, file: TableFile, version: str | None) -> str | None:
     return version if project == "vllm" and file.experts else None
 
 
-def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
-               choices: NearestChoices | None) -> tuple[Table, int]:
-    """The content of a file, from nearest choices or else a model's proposals, and the number of nearest choices."""
-    assert request.propose is not None
-    gpu = device or gpu_of(wanted.file.device)
-    table: Table = {}
-    nearest = 0
-    for tokens in serving.tokens:
-        try:
-            problem = wanted.problem(tokens)
-        except ProblemError as error:
-            source = serving.model_config if wanted.file.experts or not serving.missing_from else serving.missing_from
-            raise FormatError(f"{source}: {wanted.layer} with tokens={tokens}: {error}") from None
-        propose = request.propose
-        if choices is not None and choices.propose(problem, gpu, 1):
-            propose = choices.propose
-            nearest += 1
-        table[tokens] = listed(_choice(problem, gpu, propose, request.propose), gpu, wanted.file.down)
-    return table, nearest
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a file, from nearest choices or else a model's proposals."""
+
+    table: Table
+    nearest: int  # entries that are nearest choices
+    shares: dict[int, float | None]  # expected of the predicted entries, by number of tokens; None: unknown
+
+    @classmethod
+    def of(cls, wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
+           choices: NearestChoices | None) -> Content:
+        """Choose the settings for each number of tokens. Raises FormatError where no kernel has such sizes."""
+        assert request.propose is not None
+        gpu = device or gpu_of(wanted.file.device)
+        content = cls({}, 0, {})
+        for tokens in serving.tokens:
+            try:
+                problem = wanted.problem(tokens)
+            except ProblemError as error:
+                source = serving.model_config if wanted.file.experts or not serving.missing_from else (
+                    serving.missing_from)
+                raise FormatError(f"{source}: {wanted.layer} with tokens={tokens}: {error}") from None
+            known = choices is not None and bool(choices.propose(problem, gpu, 1))
+            propose = choices.propose if choices is not None and known else request.propose
+            configuration, share = _choice(problem, gpu, propose, request.propose)
+            content.table[tokens] = listed(configuration, gpu, wanted.file.down)
+            if not known:
+                content.shares[tokens] = share
+        return replace(content, nearest=len(content.table) - len(content.shares))
+
+    @property
+    def least(self) -> float | None:
+        """The least share of the best speed that a predicted entry is expected to reach; None if unknown."""
+        shares = [share for share in self.shares.values() if share is not None]
+        return min(shares) if shares and len(shares) == len(self.shares) else None
+
+    def doubt(self, least: float) -> str:
+        """Why a predicted entry may not reach the share `least` of the best speed; empty if all are expected to."""
+        for tokens, share in self.shares.items():
+            if share is None:
+                return "the predictor does not estimate its confidence"
+            if share < least:
+                return (f"with {tokens} tokens, {100 * share:.0f} % of the best speed are expected, less than "
+                        f"{100 * least:g} %")
+        return ""
 
 
-def _choice(problem: Problem, gpu: Device, propose: Propose, model: Propose) -> Configuration:
-    """The best proposal. Both products of experts share the sorted rows, so the second takes the first's BLOCK_SIZE_M.
+def _choice(problem: Problem, gpu: Device, propose: Propose, model: Propose) -> tuple[Configuration, float | None]:
+    """The best proposal and its expected share of the best speed.
 
-    `model` answers for the first product where `propose` has no choice of it.
+    Both products of experts share the sorted rows, so the second takes the first's BLOCK_SIZE_M. `model` answers for
+    the first product where `propose` has no choice of it.
     """
     if dict(problem).get("half") != "down":
-        return propose(problem, gpu, 1)[0]
+        return next(iter(propose(problem, gpu, 1).items()))
     up = Problem.make(problem.type, **{**dict(problem), "half": "up"})
-    first = (propose(up, gpu, 1) or model(up, gpu, 1))[0]
+    first = next(iter(propose(up, gpu, 1) or model(up, gpu, 1)))
     proposals = propose(problem, gpu, _DOWN_PROPOSALS)
-    equal = [proposal for proposal in proposals if proposal["BLOCK_SIZE_M"] == first["BLOCK_SIZE_M"]]
-    return equal[0] if equal else first
+    equal = (each for each in proposals.items() if each[0]["BLOCK_SIZE_M"] == first["BLOCK_SIZE_M"])
+    return next(equal, (first, None))
 
 
 def _usage(project: str, out: Path, paths: Sequence[Path]) -> Report:
@@ -141,7 +178,8 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     return read_choices(files)
 
 
-_TAKES = ("device", "data", "model_config", "missing_from", "tp", "ep", "dtype", "triton_version", "tokens")
+_TAKES = ("device", "data", "model_config", "missing_from", "tp", "ep", "dtype", "triton_version", "tokens",
+          "min_confidence")
 _PATTERNS = ("E=*.json", "N=*.json", "configs/triton_*/E=*.json", "triton_*/E=*.json", f"{LINEAR}/N=*.json")
 VLLM = Format(_PATTERNS, read=_read, write=partial(_write, "vllm"), takes=_TAKES, folder=True)
 SGLANG = Format(_PATTERNS, read=_read, write=partial(_write, "sglang"), takes=_TAKES, folder=True)

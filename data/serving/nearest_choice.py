@@ -85,17 +85,20 @@ class NearestChoices:
             raise FormatError("the data set holds no choices of vLLM or SGLang; `seqtune import sglang` makes one")
         self._groups = {group: ChoiceGroup.of(members) for group, members in queries.items()}
 
-    def propose(self, problem: Problem, device: Device, count: int) -> list[Configuration]:
-        """Up to `count` distinct choices that are valid here, the nearest first; none if no choice is comparable."""
+    def propose(self, problem: Problem, device: Device, count: int) -> dict[Configuration, float | None]:
+        """Up to `count` distinct choices that are valid here, the nearest first; none if no choice is comparable.
+
+        How fast they are is unknown: the values are None.
+        """
         group = group_of(problem, device)
         if group not in self._groups:
-            return []
+            return {}
         task = Task.of(problem, device)
-        proposals: dict[Configuration, None] = {}
+        proposals: dict[Configuration, float | None] = {}
         for index in np.argsort(self._groups[group].distances(problem, device), kind="stable").tolist():
             if len(proposals) == count:
                 break
             configuration = self._configurations[group][index]
             if task.find(configuration) is not None:
                 proposals[configuration] = None
-        return list(proposals)
+        return proposals

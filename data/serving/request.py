@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,8 @@ TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in
 PLAIN = ("bf16", "fp16")  # dtypes that names do not contain
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", None: "bf16"}
 
-Propose = Callable[[Problem, Device, int], Sequence[Configuration]]  # at most so many configurations, best first
+# At most so many configurations, best first, each with its expected share of the best speed (None: unknown)
+Propose = Callable[[Problem, Device, int], Mapping[Configuration, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class ServingRequest:
     dtype: str | None = None  # None: as the config.json says
     triton_version: str | None = None
     tokens: tuple[int, ...] = TOKENS
+    min_confidence: float | None = None  # share of the best speed that every prediction in a file is expected to reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ def _check(request: ServingRequest) -> None:
     if not 1 <= len(request.tokens) <= MOST_TOKENS or not all(
             isinstance(count, int) and 1 <= count <= LARGEST_SIZE for count in request.tokens):
         raise MisuseError(f"--tokens takes 1 to {MOST_TOKENS} positive numbers with commas between them")
+    least = request.min_confidence
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not 0 < least <= 1):
+        raise MisuseError(f"--min-confidence={shown(least)} is not a share of the best speed, above 0 and up to 1")
     if request.dtype is not None and request.dtype not in (*PLAIN, *DTYPES):
         raise MisuseError(f"--dtype={request.dtype!r:.30} is not one of {', '.join((*PLAIN, *DTYPES))}")
 

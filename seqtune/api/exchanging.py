@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import FORMATS, find_files, format_of
 from seqtune.kernels.devices.device import Device
-from seqtune.predictor.model import answers_for, cached_model
+from seqtune.predictor.model import cached_model
 from seqtune.predictor.say import Say
 
 from ..errors import MisuseError, warned
@@ -105,8 +105,10 @@ def _proposer(checkpoint: str | Path | None) -> Propose:
     from seqtune.kernels.task import Task
     from seqtune.predictor.answering import Answering
 
-    def proposals(problem: Problem, device: Device, count: int) -> Sequence[Configuration]:
-        return list(Answering.of(Task.of(problem, device), checkpoint or answers_for(device.backend)).propose(count))
+    def proposals(problem: Problem, device: Device, count: int) -> Mapping[Configuration, float | None]:
+        candidates = Answering.of(Task.of(problem, device), checkpoint).propose(count)
+        return {configuration: None if candidate.confidence is None else candidate.confidence.share
+                for configuration, candidate in candidates.items()}
 
     return proposals
 

@@ -11,6 +11,7 @@ import pytest
 
 from seqtune.__main__ import main
 from tests.support.command_line import Refused, Run
+from tests.support.confidence import expect
 from tests.support.serving.models import write_model
 
 
@@ -69,6 +70,26 @@ def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
     assert json.loads(path.read_text())["64"] == {**own, "GROUP_SIZE_M": 64}  # the same GPU, the newest Triton
     assert run("export", "--format", "vllm", "--model-config", model, "--device", "mi300x", "--data", data,
                  "--out", tmp_path / "amd")["files"][0]["from data"] == 0  # by the model: another maker's GPU
+
+
+@pytest.mark.parametrize("project", ["vllm", "sglang"])
+def test_files_tell_their_confidence_and_those_below_the_wanted_one_are_left_out(
+        project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_model(tmp_path, "deepseek-v3")
+    assert export(project, model, tmp_path / "none", "--tp", "8", "--min-confidence", "0.5") == 2
+    assert "certain enough; E=256" in (said := capsys.readouterr().err)
+    assert "the predictor does not estimate its confidence (--min-confidence)" in said
+    assert not (tmp_path / "none").exists()
+    expect(lambda task: 0.6 if task.problem.type == "fused_moe" else 0.9, monkeypatch)
+    assert export(project, model, tmp_path / "all", "--tp", "8", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["files"]
+    assert {row["file"][0]: row["confidence"] for row in rows} == {"E": 0.6, "N": 0.9}
+    assert export(project, model, tmp_path / "some", "--tp", "8", "--min-confidence", "0.8", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {row["file"][0] for row in report["files"]} == {path.name[0] for path in (tmp_path / "some").rglob("*.json")}
+    assert {row["file"][0] for row in report["files"]} == {"N"}
+    assert {row["file"][0] for row in report["left out"]} == {"E"}
+    assert "60 % of the best speed are expected, less than 80 %" in report["left out"][0]["reason"]
 
 
 def test_files_that_sglang_alone_looks_for_are_not_written_for_vllm(
@@ -131,6 +152,8 @@ def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path
     (["--format", "vllm", "--model-config", "none.json", "--device", "Voodoo 2"], "no facts are known here of the GPU"),
     (["--format", "sglang", "--journal", "j"], "--journal is not for --format sglang, which takes --device"),
     (["--format", "vllm", "--data", "d", "--tp", "2"], "leave out the other options"),
+    (["--format", "vllm", "--min-confidence", "2", "--model-config", "none.json", "--device", "h200"],
+     "--min-confidence=2.0 is not a share"),
     (["--format", "parquet", "--tp", "2"], "--tp is not for --format parquet"),
     (["--format", "vllm", "--model-config", "none.json", "--tokens", "1;2"], "--tokens")])
 def test_misuse_is_one_line_and_writes_nothing(

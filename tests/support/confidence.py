@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,14 @@ from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.candidate import Candidate, Confidence
 
 
-def expect(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all proposals of the analytic model be expected to reach this share of the best speed."""
+def expect(share: float | Callable[[Task], float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the analytic model's proposals, all or those of a task, be expected to reach this share of the best speed."""
     plain = AnalyticPredictor.propose
 
     def propose(self: AnalyticPredictor, tasks: Sequence[Task], count: int, evidence: Any = None
                 ) -> list[list[Candidate]]:
-        return [[replace(candidate, confidence=Confidence(share, share / 2, 1.0)) for candidate in candidates]
-                for candidates in plain(self, tasks, count, evidence)]
+        shares = [share(task) if callable(share) else share for task in tasks]
+        return [[replace(candidate, confidence=Confidence(each, each / 2, 1.0)) for candidate in candidates]
+                for each, candidates in zip(shares, plain(self, tasks, count, evidence), strict=True)]
 
     monkeypatch.setattr(AnalyticPredictor, "propose", propose)

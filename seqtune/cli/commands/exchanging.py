@@ -81,6 +81,10 @@ def export(
     tokens: Annotated[str | None, typer.Option(
         "--tokens", metavar="1,2,4,...", show_default=False,
         help="vLLM, SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]")] = None,
+    min_confidence: Annotated[float | None, typer.Option(
+        "--min-confidence", metavar="SHARE", show_default=False,
+        help="vLLM, SGLang: leave out files with a prediction that is not expected to reach this share of the best "
+             "speed (0.8).")] = None,
     force: Force = False,
     as_json: AsJson = False,
     libraries: tuple[str, ...] = (),
@@ -92,7 +96,8 @@ def export(
     from ... import api
     from ..tables import console
 
-    serving = ServingRequest(model_config, missing_from, tp, ep, dtype, triton_version, token_counts(tokens))
+    serving = ServingRequest(model_config, missing_from, tp, ep, dtype, triton_version, token_counts(tokens),
+                             min_confidence)
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
                         hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, libraries=libraries,
                         force=force).to_json()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +46,7 @@ class Benchmarked(Exception):
         self.choices = choices
 
 
-def lowered(operation: Callable[..., Any], shapes: list[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]],
+def lowered(operation: Callable[..., Any], shapes: Sequence[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]],
             monkeypatch: pytest.MonkeyPatch, backends: str = "ATEN,TRITON") -> list[Any]:
     """The choices that Inductor would benchmark for an operation on tensors of these types, shapes and strides.
 
