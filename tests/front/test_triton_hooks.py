@@ -20,10 +20,13 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.triton.text import AMD_ONLY
 from seqtune.predictor.model import SHIPPED
 from tests.support.confidence import expect
+from tests.support.devices import described_gpu
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
+from tests.support.triton.generated import compiled
 from tests.support.triton.stub_gpu import stub_gpu, tuned
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed (Linux only): make develop")
@@ -57,6 +60,25 @@ def test_with_prune_triton_benchmarks_nothing_and_without_a_gpu_it_tunes_as_it_w
 def early(**options: Any) -> Any:
     return st.prune(**{"operation": "gemm", "m": "M", "n": "N", "k": "K", "device": "triton:h200", **options})[
         "early_config_prune"]
+
+
+@needs("torch")
+@pytest.mark.parametrize("name", ["a100", "h200", "mi300x"])
+def test_the_users_kernel_compiles_with_the_prediction(name: str, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.triton.matmul import matmul
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    device, names = described_gpu("triton", name), {"BLOCK_M": "TILE_M"}
+    (config,) = early(device=f"triton:{name}", names=names)(
+        st.space("gemm", names=names, only=("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")), ARGUMENTS)
+    options = {option: config.kwargs.pop(option) for option in AMD_ONLY if option in config.kwargs}
+    constants = {**config.kwargs, "SCALE": 2}
+    signature = {argument: "*fp16" if argument in "abc" else "constexpr" if argument in constants else "i32"
+                 for argument in matmul.arg_names}
+    binary = compiled(matmul, signature, range(6), device, {
+        "num_warps": config.num_warps, "num_stages": config.num_stages, **options}, constants)
+    assert 0 < binary.metadata.shared <= device.local_memory
 
 
 def test_the_list_to_begin_with_has_the_default_first_and_different_configurations() -> None:

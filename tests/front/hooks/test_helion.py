@@ -17,11 +17,12 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
+from tests.support.installation.optional import reason
 from tests.support.paths import ROOT
 from tests.support.triton.generated import compiled, load
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make develop")
-helion: Any = pytest.importorskip("helion", reason="Helion is not installed: pip install helion")
+helion: Any = pytest.importorskip("helion", reason=reason(["helion"]))
 
 import torch  # noqa: E402
 

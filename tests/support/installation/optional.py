@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -16,9 +16,10 @@ from seqtune.tuner.processes import usable_jobs
 OPTIONAL = ("torch", "transformers", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
 
 
-def reason(packages: Iterable[str]) -> str:
+def reason(packages: Sequence[str]) -> str:
     """The reason of a skip for want of these packages."""
-    return f"{', '.join(packages)} not installed: `make develop` installs it"
+    command = "make develop" if set(packages) <= set(OPTIONAL) else f"pip install {' '.join(packages)}"
+    return f"{', '.join(packages)} not installed: `{command}` installs it"
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:

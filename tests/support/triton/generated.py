@@ -1,10 +1,10 @@
-"""Triton's text that another tool generated, compiled for GPUs that are not here."""
+"""Triton's functions of users and other tools, compiled for GPUs that are not here."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ def load(text: str, path: Path) -> Any:
     return module
 
 
-def compiled(function: Any, signature: Mapping[str, str], aligned: Sequence[int], device: Device,
-             options: Mapping[str, Any]) -> Any:
+def compiled(function: Any, signature: Mapping[str, str], aligned: Iterable[int], device: Device,
+             options: Mapping[str, Any], constants: Mapping[str, object] | None = None) -> Any:
     """The kernel of a Triton function; `aligned` are the indices of arguments that 16 divides."""
     import triton
     from triton.compiler import ASTSource
 
-    source = ASTSource(fn=function, signature=dict(signature), constexprs={},
+    values = {(function.arg_names.index(name),): value for name, value in (constants or {}).items()}
+    source = ASTSource(fn=function, signature=dict(signature), constexprs=values,
                        attrs={(index,): [["tt.divisibility", 16]] for index in aligned})
     return triton.compile(source, target=target_of(device), options={**FUSION, **options})

@@ -15,10 +15,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 import triton
-import triton.language as tl
 
 import seqtune.triton
 from seqtune.errors import SeqtuneWarning
+from tests.support.triton.matmul import matmul
 
 NAMES = {"BLOCK_M": "TILE_M"}
 BENCHMARKS: list[float] = []
@@ -39,21 +39,6 @@ def configs() -> list[Any]:
         config.kwargs["SCALE"] = 2
         config.pre_hook = lambda arguments: HOOKS.append(arguments["TILE_M"])
     return listed
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def matmul(a: Any, b: Any, c: Any, M: Any, N: Any, K: Any, TILE_M: tl.constexpr, BLOCK_N: tl.constexpr,
-           BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SCALE: tl.constexpr) -> None:
-    """C = SCALE A B, one block a program."""
-    rows = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)[:, None]
-    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    total = tl.zeros((TILE_M, BLOCK_N), dtype=tl.float32)
-    for first in range(0, K, BLOCK_K):
-        depths = first + tl.arange(0, BLOCK_K)
-        left = tl.load(a + rows * K + depths[None, :], mask=(rows < M) & (depths[None, :] < K), other=0.0)
-        right = tl.load(b + depths[:, None] * N + columns, mask=(depths[:, None] < K) & (columns < N), other=0.0)
-        total += tl.dot(left, right)
-    tl.store(c + rows * N + columns, (SCALE * total).to(c.dtype.element_ty), mask=(rows < M) & (columns < N))
 
 
 def run(device: str | None) -> dict[str, Any]:
