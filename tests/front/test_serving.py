@@ -12,6 +12,8 @@ import pytest
 from seqtune.__main__ import main
 from tests.support.command_line import Refused, Run
 from tests.support.confidence import expect
+from tests.support.devices import described_gpu
+from tests.support.installation.optional import needs
 from tests.support.serving.models import write_model
 
 
@@ -70,6 +72,29 @@ def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
     assert json.loads(path.read_text())["64"] == {**own, "GROUP_SIZE_M": 64}  # the same GPU, the newest Triton
     assert run("export", "--format", "vllm", "--model-config", model, "--device", "mi300x", "--data", data,
                  "--out", tmp_path / "amd")["files"][0]["from data"] == 0  # by the model: another maker's GPU
+
+
+@needs("torch", "triton")
+@pytest.mark.parametrize("gpu", ["a100", "h200", "mi300x"])
+def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.triton.experts import experts
+    from tests.support.triton.generated import compiled
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    device = described_gpu("triton", gpu)
+    assert export("vllm", write_model(tmp_path, "mixtral"), tmp_path / "out", "--tp", "8", "--device",
+                  device.model) == 0
+    (path,) = (tmp_path / "out").rglob("*.json")
+    pointers = dict.fromkeys(("x", "weights", "y"), "*bf16") | {
+        "shares": "*fp32", "sorted_pairs": "*i32", "block_experts": "*i32"}
+    for settings in json.loads(path.read_text()).values():
+        constants = {name: value for name, value in settings.items() if name in experts.arg_names} | {"SHARED": 1}
+        signature = {name: pointers.get(name, "constexpr" if name in constants else "i32")
+                     for name in experts.arg_names}
+        aligned = [experts.arg_names.index(name) for name in (*pointers, "columns", "depth")]
+        options = {name: value for name, value in settings.items() if name not in constants}
+        binary = compiled(experts, signature, aligned, device, options, constants)
+        assert 0 < binary.metadata.shared <= device.local_memory
 
 
 @pytest.mark.parametrize("project", ["vllm", "sglang"])
