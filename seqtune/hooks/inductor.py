@@ -65,13 +65,14 @@ def choosing(*, alone: bool = False, device: Device | str | None = None, checkpo
     With `alone` no other choice is left, so that Inductor times nothing; else it times the predicted one against the
     vendor's library, if `max_autotune_gemm_backends` has ATEN. `device` counts where no GPU is running (None: the
     running one); `checkpoint` names a model (None: the one for the device). Where the configuration is not expected to
-    reach the share `min_confidence` of the best speed, Inductor chooses. Raises MisuseError, and UnavailableError
-    where PyTorch's Inductor has no such hook.
+    reach the share `min_confidence` of the best speed, Inductor chooses. Raises MisuseError, CheckpointError for a
+    checkpoint that cannot be read, and UnavailableError where PyTorch's Inductor has no such hook.
     """
     if not hasattr(InductorChoices, "_finalize_template_configs"):
         raise UnavailableError(f"the Inductor of PyTorch {torch.__version__} does not ask for choices "
                                "(InductorChoices._finalize_template_configs); that of 2.13 does")
     choices = PredictedChoices(alone=alone, device=device, checkpoint=checkpoint, min_confidence=min_confidence)
+    choices.uuid()  # reads the checkpoint
     selection = select_algorithm.get_algorithm_selector_cache()
     if alone:
         selection.add_preprocessing_fn(predicted_alone)
@@ -89,7 +90,7 @@ def predicted_alone(choices: list[Any]) -> list[Any]:
 
 
 class PredictedChoices(InductorChoices):
-    """What Inductor asks for choices; the arguments are those of `choosing`."""
+    """What Inductor asks for choices. The arguments are those of `choosing`, which leaves a choice `alone`."""
 
     def __init__(self, *, alone: bool = False, device: Device | str | None = None,
                  checkpoint: str | Path | None = None, min_confidence: float | None = None) -> None:

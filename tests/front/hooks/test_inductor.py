@@ -113,6 +113,17 @@ def test_the_text_of_the_predicted_choice_compiles(name: str, gpu: str, tmp_path
     assert 0 < binary.metadata.shared <= device.local_memory
 
 
+def test_dynamic_sizes_count_by_their_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    operands = [rows(512, 1024), rows(1024, 768)]
+    with seqtune.inductor.choosing(alone=True, device="triton:h200"):
+        (fixed,) = lowered(ATEN.mm.default, operands, monkeypatch)
+        monkeypatch.undo()
+        (dynamic,) = lowered(ATEN.mm.default, operands, monkeypatch, dynamic=True)
+    assert dynamic.annotations["seqtune"] == fixed.annotations["seqtune"]
+    assert "EVEN_K : tl.constexpr = True\n" in Path(fixed.bmreq.module_path).read_text()
+    assert "EVEN_K : tl.constexpr = False\n" in Path(dynamic.bmreq.module_path).read_text()
+
+
 @pytest.mark.parametrize(("operation", "operands", "options", "reason"), [
     (ATEN.mm.default, [rows(64, 64, dtype=torch.float32)] * 2, {}, "fp32 products without TF32"),
     (ATEN._int_mm.default, [rows(64, 64, dtype=torch.int8)] * 2, {}, "its template of int_mm"),
@@ -167,7 +178,8 @@ def test_an_inductor_without_the_hook_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("options", "reason"), [
-    ({"device": 5}, "device=5"), ({"min_confidence": 2}, "min_confidence=2"), ({"checkpoint": 5}, "checkpoint=5")])
+    ({"device": 5}, "device=5"), ({"min_confidence": 2}, "min_confidence=2"), ({"checkpoint": 5}, "checkpoint=5"),
+    ({"checkpoint": "no/such/folder"}, "no/such/folder")])
 def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(MisuseError, match=reason), seqtune.inductor.choosing(**options):
         pass

@@ -13,7 +13,6 @@ from torch._inductor import config, select_algorithm
 from torch._inductor.graph import GraphLowering
 from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.virtualized import V
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 H200 = SimpleNamespace(name="NVIDIA H200", gcnArchName="NVIDIA H200", major=9, minor=0, multi_processor_count=132,
@@ -47,10 +46,10 @@ class Benchmarked(Exception):
 
 
 def lowered(operation: Callable[..., Any], shapes: Sequence[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]],
-            monkeypatch: pytest.MonkeyPatch, backends: str = "ATEN,TRITON") -> list[Any]:
+            monkeypatch: pytest.MonkeyPatch, backends: str = "ATEN,TRITON", dynamic: bool = False) -> list[Any]:
     """The choices that Inductor would benchmark for an operation on tensors of these types, shapes and strides.
 
-    One choice is taken without a benchmark, and is the only one returned.
+    One choice is taken without a benchmark, and is the only one returned. With `dynamic`, all sizes are symbols.
     """
     taken: list[Any] = []
     cache = type(select_algorithm.get_algorithm_selector_cache())
@@ -69,10 +68,14 @@ def lowered(operation: Callable[..., Any], shapes: Sequence[tuple[torch.dtype, t
         stack.enter_context(config.patch(max_autotune=True, max_autotune_gemm_backends=backends))
         monkeypatch.setattr(cache, "__call__", select)
         monkeypatch.setattr(cache, "make_precompile_fn", benchmark)  # the first step of a benchmark
-        mode = FakeTensorMode()
+        traced = make_fx(operation, tracing_mode="symbolic" if dynamic else "fake")(
+            *(torch.empty_strided(size, stride, dtype=dtype) for dtype, size, stride in shapes))
+        values = [node.meta["val"] for node in traced.graph.nodes if node.op == "placeholder"]
+        mode = values[0].fake_mode
         with mode:
-            inputs = [torch.empty_strided(size, stride, dtype=dtype, device="cuda") for dtype, size, stride in shapes]
-            graph = GraphLowering(make_fx(operation)(*inputs), shape_env=None)
+            inputs = [torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cuda")
+                      for value in values]
+        graph = GraphLowering(traced, shape_env=mode.shape_env if dynamic else None)
         with V.set_graph_handler(graph), V.set_fake_mode(mode):
             try:
                 graph.run(*inputs)
