@@ -7,6 +7,6 @@
 Importing this module loads PyTorch: `pip install 'seqtune[pytorch]'`.
 """
 
-from .hooks.inductor import PredictedChoices, choosing
+from .hooks.inductor import PredictedChoices, choosing, kernel_options
 
-__all__ = ["PredictedChoices", "choosing"]
+__all__ = ["PredictedChoices", "choosing", "kernel_options"]

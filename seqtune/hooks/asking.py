@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
 from seqtune.predictor.candidate import doubt_about
@@ -25,6 +26,9 @@ from seqtune.predictor.candidate import doubt_about
 from ..api.inputs import check_share
 from ..errors import KernelError, MisuseError, SeqtuneError, SeqtuneWarning, shown
 from .running_device import running_device
+
+if TYPE_CHECKING:
+    from seqtune.kernels.operations.feature import Value
 
 Bounds: TypeAlias = tuple[int, int]  # the least and the most value of a parameter that a tool can run, inclusive
 ANY: Bounds = (-sys.maxsize, sys.maxsize)  # any value, words too
@@ -88,6 +92,14 @@ def declared(given: Kernel | str | Path) -> Kernel:
     if len(kernels) != 1:
         raise MisuseError(f"{given} declares {len(kernels)} kernels; give the one as a Kernel")
     return kernels[0]
+
+
+def problem_of(family: Kernel, features: Mapping[str, Value]) -> Problem:
+    """The problem of a declared kernel; one that is recorded also has the kernel's name. Raises ProblemError."""
+    named = dict(features)
+    if family.operation == "recorded":
+        named.setdefault("kernel", family.name.partition(".")[2])
+    return Problem.make(family.operation, **named)
 
 
 def narrowed(task: Task, allowed: Mapping[str, Bounds]) -> Task:

@@ -29,7 +29,7 @@ from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
 
 from ..errors import ConfigurationError, KernelError, MisuseError, SeqtuneError, UnavailableError, one_line, shown
-from .asking import ANY, Asking, Bounds, Tool, declared, fitting, narrowed
+from .asking import ANY, Asking, Bounds, Tool, declared, fitting, narrowed, problem_of
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
@@ -121,23 +121,19 @@ class Autotuner:
             found = [product.settings(configuration, spec) for configuration in self.asking.propose(task, count)]
             order = product.order(spec)
         else:
-            problem = Problem.make(self.family.operation, **self._features(arguments))
+            problem = problem_of(self.family, _features(self.describe, arguments))
             task = Task.of(problem, device, [self.family])
             found = [dict(configuration.settings) for configuration in self.asking.propose(task, count)]
             order = None
         return [config_of(spec, settings, order) for settings in found]
 
-    def _features(self, arguments: Sequence[object]) -> dict[str, Value]:
-        """The features of a declared kernel's problem. Raises MisuseError if the user's function gives none."""
-        assert self.describe is not None
-        assert self.family is not None
-        features = self.describe(*arguments)
-        if not isinstance(features, Mapping) or not all(isinstance(name, str) for name in features):
-            raise MisuseError(f"`problem` returned {shown(features)}, which is no mapping of features")
-        named = dict(features)
-        if self.family.operation == "recorded":
-            named.setdefault("kernel", self.family.name.partition(".")[2])
-        return named
+
+def _features(describe: Describe, arguments: Sequence[object]) -> Mapping[str, Value]:
+    """The features that the user's function gives. Raises MisuseError if they are none."""
+    features = describe(*arguments)
+    if not isinstance(features, Mapping) or not all(isinstance(name, str) for name in features):
+        raise MisuseError(f"`problem` returned {shown(features)}, which is no mapping of features")
+    return features
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.kernel import Kernel, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel as registered
 from seqtune.kernels.task import Task
@@ -34,7 +34,7 @@ from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.model import UNTRAINED, answers_for
 
 from ..errors import KernelError, SeqtuneError, UnavailableError, check_installed, one_line
-from .asking import ANY, Asking, Tool, fitting, narrowed
+from .asking import ANY, Asking, Tool, declared, fitting, narrowed, problem_of
 
 check_installed("pytorch", "torch")
 
@@ -82,6 +82,25 @@ def choosing(*, alone: bool = False, device: Device | str | None = None, checkpo
     finally:
         if alone:
             selection.preprocessing_fns.remove(predicted_alone)
+
+
+def kernel_options(kernel: Kernel | str | Path, *, device: Device | str | None = None,
+                   checkpoint: str | Path | None = None, min_confidence: float | None = None,
+                   **features: Value) -> dict[str, Setting]:
+    """The options of a kernel that you declare, for `flex_attention(..., kernel_options=)`.
+
+    No kernel here describes flex attention, so `kernel` does: a Kernel, or a JSON file of one, whose parameters are
+    named as the options (BLOCK_M, BLOCK_N, num_warps, num_stages); `features` give its problem. Where nothing is
+    predicted, or the prediction is not expected to reach the share `min_confidence` of the best speed, there are no
+    options, so that Inductor chooses, and one line says why. Raises MisuseError and FormatError.
+    """
+    asking, family = Asking(device, checkpoint, min_confidence), declared(kernel)
+    try:
+        task = Task.of(problem_of(family, features), asking.gpu(), [family])
+        return dict(asking.propose(task, 1)[0].settings)
+    except SeqtuneError as error:
+        Tool("Inductor chooses").chooses(error)
+        return {}
 
 
 def predicted_alone(choices: list[Any]) -> list[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from torch._inductor.virtualized import V
 
 import seqtune.inductor
 from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
+from seqtune.kernels.declaration import to_json
+from seqtune.kernels.kernel import Kernel, Parameter
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
 from tests.support.inductor.lowering import lowered, pretended_gpu
@@ -162,6 +166,23 @@ def test_flex_attention_is_left_to_inductor(monkeypatch: pytest.MonkeyPatch) -> 
         assert found == InductorChoices().get_flex_attention_fwd_configs(64, torch.float16, "cuda")
 
 
+def test_options_of_a_declared_kernel_are_predicted(tmp_path: Path) -> None:
+    flex = Kernel.of(
+        name="mine.flex", operation="recorded", meaning="flex attention", backends=("triton",),
+        parameters=(Parameter("BLOCK_M", (64, 128)), Parameter("BLOCK_N", (32, 64)), Parameter("num_warps", (4, 8)),
+                    Parameter("num_stages", (2, 3))),
+        constraints=(("BLOCK_M <= queries", "the block has more rows than there are queries"),),
+        default={"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3})
+    (tmp_path / "flex.json").write_text(json.dumps({"kernels": [to_json(flex)]}))
+    ask = partial(seqtune.inductor.kernel_options, tmp_path / "flex.json", device="triton:h200", head=128)
+    assert ask(queries=4096) == {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3}
+    assert ask(queries=64)["BLOCK_M"] == 64
+    with pytest.warns(SeqtuneWarning, match="so Inductor chooses: the predictor does not estimate its confidence"):
+        assert ask(queries=64, min_confidence=0.9) == {}
+    with pytest.warns(SeqtuneWarning, match="so Inductor chooses"):
+        assert ask(queries=32) == {}
+
+
 def test_caches_tell_answers_apart_that_may_differ() -> None:
     options: list[dict[str, Any]] = [{}, {"device": "triton:h200"}, {"device": "triton:a100"}, {"alone": True},
                                      {"min_confidence": 0.5}, {"checkpoint": "default"}]
@@ -186,7 +207,7 @@ def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, An
 
 
 def test_the_example_in_the_guide_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "guides" / "inductor.md").read_text(), re.M | re.S)
+    code, _ = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "guides" / "inductor.md").read_text(), re.M | re.S)
     asked: list[str] = []
 
     def compiling(model: Any, mode: str) -> Any:
