@@ -80,7 +80,7 @@ def choosing(*, alone: bool = False, device: Device | str | None = None, checkpo
         with V.set_choices_handler(choices), config.patch(inductor_choices_class=lambda: choices):
             yield choices
     finally:
-        if alone:
+        if predicted_alone in selection.preprocessing_fns:  # PyTorch may have been told to clear them
             selection.preprocessing_fns.remove(predicted_alone)
 
 
