@@ -1,9 +1,11 @@
 """Transfer: predict a task's times from measurements of other devices and other problems, before anything is measured.
 
 Each measured task of the history is a *source*: log(time / best time) by the task's numbers. Sources of the same
-problem are used directly. Where there are none, or none measured a configuration, boosted trees fitted on the whole
-history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the analytic model's
-estimates of a GPU are the only source.
+problem are used directly, and the more alike their device is, the more they count (`device_likeness`). Times of another
+architecture are smoothed over neighbours (`smoothing`), and those of another maker get an addition for what another
+compiler may do (`gpu_launch`). Where there are none, or none measured a configuration, boosted trees fitted on the
+whole history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the analytic
+model's estimates of a GPU are the only source.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .analytic import estimates
+from .device_likeness import Build, likeness
 from .features import features
+from .gpu_launch import caution
+from .smoothing import smoothed
 
 WORST = 3.0  # maximum log ratio, also that of a failure: differences among very slow configurations do not matter
-MAX_SOURCES = 6  # each is a column of the surrogate's linear term
+MAX_SOURCES = 6  # devices, the most alike ones: each is a column or two of the surrogate's linear term
 MAX_ROWS = 20_000  # rows on which the trees are fitted
 ENOUGH = 0.9  # no trees are fitted if sources of the same problem measured this share of the task
 SHRINKAGE = 0.3  # pull toward the median ratio, as a number of further sources that measured the median
@@ -37,6 +42,25 @@ class Sources:
     fastest: float | None = None  # expected best time in seconds: the geometric mean over devices with the same problem
 
 
+@dataclass(frozen=True, eq=False)
+class _Elsewhere:
+    """What another device's times of the same problem say."""
+
+    ratios: Floats  # (number,) as they were measured; nan: not measured
+    expected: Floats  # (number,) on the task's device
+    weight: float
+    best: float  # seconds
+
+    @classmethod
+    def of(cls, task: Task, other: MeasuredTask, ratios: Floats) -> _Elsewhere:
+        """The log ratios of another device's task, looked up by the task's numbers."""
+        here, there = Build.of(task.device), Build.of(other.device)
+        expected = ratios if here.architecture == there.architecture else smoothed(task, ratios)
+        if here.maker != there.maker and here.warp and there.warp:
+            expected = expected + caution(task, here.warp)
+        return cls(ratios, expected, likeness(here, there), float(other.seconds[np.isfinite(other.seconds)].min()))
+
+
 def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sources | None:
     """The sources in a history; without a time of any kernel of the task, the analytic model's estimates.
 
@@ -45,8 +69,11 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
     looked_up = [(other, ratios) for other in history if (ratios := look_up(task, other)) is not None]
     if not looked_up:
         return estimated(task)
-    same = [ratios for other, ratios in looked_up if other.problem.key == task.problem.key][:MAX_SOURCES]
-    measured = ~np.isnan(np.stack(same, axis=1)).all(axis=1) if same else np.zeros(len(task), bool)
+    same = [_Elsewhere.of(task, other, ratios) for other, ratios in looked_up
+            if other.problem.key == task.problem.key]
+    same = sorted(same, key=lambda source: -source.weight)[:MAX_SOURCES]
+    measured = (~np.isnan(np.stack([source.ratios for source in same])).all(axis=0) if same
+                else np.zeros(len(task), bool))
     predicted = None
     if measured.mean() < ENOUGH:
         predicted = predicted_by_trees(task, history, seed)
@@ -54,15 +81,15 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
         others = [ratios for _, ratios in looked_up if np.isfinite(ratios).any()]
         prior = predicted if predicted is not None else consensus(np.stack(others, axis=1))
         return Sources(prior, prior[:, None])
-    by_source = np.stack(same, axis=1)
-    prior = consensus(by_source)
+    weights = np.array([source.weight for source in same])
+    prior = consensus(np.stack([source.expected for source in same], axis=1), weights)
     if predicted is not None:
         prior = np.where(np.isnan(prior), predicted, prior)
     prior = np.where(np.isnan(prior), np.nanmax(prior), prior)
-    times = [float(other.seconds[np.isfinite(other.seconds)].min()) for other, _ in looked_up
-             if other.problem.key == task.problem.key]
+    by_source = np.stack([source.ratios for source in same]
+                         + [source.expected for source in same if source.expected is not source.ratios], axis=1)
     by_source = np.where(np.isnan(by_source), prior[:, None], by_source)
-    return Sources(prior, by_source, float(np.exp(np.log(times).mean())))
+    return Sources(prior, by_source, float(np.exp(np.mean(np.log([source.best for source in same])))))
 
 
 def estimated(task: Task) -> Sources | None:
@@ -98,10 +125,14 @@ def look_up(task: Task, other: MeasuredTask) -> Floats | None:
     return by_number if np.isfinite(by_number).any() else None
 
 
-def consensus(ratios: Floats) -> Floats:
-    """The mean over the sources of `ratios` (number, source), shrunk toward the median; nan where all are missing."""
-    count = (~np.isnan(ratios)).sum(axis=1)
-    total = np.nansum(ratios, axis=1)
+def consensus(ratios: Floats, weights: Floats | None = None) -> Floats:
+    """The mean over the sources of `ratios` (number, source), shrunk toward the median; nan where all are missing.
+
+    `weights` (source,) are those of the sources, by default equal.
+    """
+    weights = np.ones(ratios.shape[1]) if weights is None else weights / weights.max()
+    count = np.where(np.isnan(ratios), 0.0, weights).sum(axis=1)
+    total = np.nansum(ratios * weights, axis=1)
     median = float(np.nanmedian(ratios))
     return np.where(count > 0, (total + SHRINKAGE * median) / (count + SHRINKAGE), np.nan)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
@@ -140,3 +140,51 @@ def test_a_search_leaves_a_region_that_is_slower_than_the_history_predicts() -> 
     reached = shares(strategy, here, 1.1 * there * slow, 8, batch=1)
     assert reached[0] < 0.2
     assert reached[-1] > 0.9
+
+
+GPU_KERNEL = Kernel(
+    "recorded.k", "recorded", ("recorded",),
+    (Parameter("block_size_x", (16, 32, 64, 96, 128)), Parameter("tile_size_x", (1, 2, 3, 4)),
+     Parameter("a", tuple(range(8)))), (), ())
+
+
+def gpu_space(name: str) -> SearchSpace:
+    """The space of a GPU kernel on a recorded device that the table of accelerators knows by its name."""
+    return SearchSpace(GPU_KERNEL, Problem.make("recorded", kernel="k", size_x=4096),
+                       Device(f"recorded:{name}", "recorded", "unknown", "none"))
+
+
+def flat(searched: SearchSpace, lucky: int) -> NDArray[np.float64]:
+    """Seconds that are least on a plateau around a = 2, and 5 % below at one configuration among slow ones."""
+    columns = searched.columns()
+    seconds = 1e-3 * np.exp(0.1 * np.maximum(0, np.abs(columns["a"] - 2) - 1))
+    seconds[lucky] = 0.95e-3
+    return np.asarray(seconds)
+
+
+def test_what_only_one_configuration_reached_is_trusted_on_the_same_architecture_alone() -> None:
+    there = gpu_space("A6000")
+    lucky = there.row(Configuration.of(GPU_KERNEL.name, {"block_size_x": 64, "tile_size_x": 2, "a": 7}))
+    first = {}
+    for name in ("A4000", "A100"):
+        here = sources(task_of(gpu_space(name)), [MeasuredTask(task_of(there), flat(there, lucky))])
+        assert here is not None
+        first[name] = int(np.argmin(here.prior))
+    assert first["A4000"] == lucky
+    assert abs(there.columns()["a"][first["A100"]] - 2) <= 1
+
+
+def test_another_makers_times_count_little_and_with_caution() -> None:
+    here, near, far = (gpu_space(name) for name in ("A100", "A6000", "W6600"))
+    columns = here.columns()
+    little = 1e-3 * np.exp(0.1 * np.log2(columns["tile_size_x"]))  # fastest with little work in a thread
+    much = 1e-3 * np.exp(0.1 * (2 - np.log2(columns["tile_size_x"])))
+    both = sources(task_of(here), [MeasuredTask(task_of(far), little), MeasuredTask(task_of(near), much)])
+    assert both is not None
+    assert columns["tile_size_x"][np.argmin(both.prior)] == 4  # as on the GPU of the same maker
+    other = sources(task_of(far), [MeasuredTask(task_of(here), much)])
+    assert other is not None
+    best = np.argmin(other.prior)
+    assert columns["tile_size_x"][best] == 1
+    assert 4096 % columns["block_size_x"][best] == 0
+    assert columns["block_size_x"][best] % 32 == 0

@@ -1,0 +1,53 @@
+"""Device likeness: how much the times on one device tell about the times on another one.
+
+Two devices of one architecture run the same machine code. Another generation of the same maker differs in caches,
+units and rates; another maker's device is also programmed through another compiler, and what is fast there tells
+little. Threads that work in lock step (a warp, a wave) decide which blocks leave lanes idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
+
+OTHER_ARCHITECTURE = 0.5  # factors of the weight of a device that differs
+OTHER_WARP = 0.5
+OTHER_MAKER = 0.05  # 0.05 to 0.2 give about the same on recorded spaces; equal weights lose a fifth of the speed
+MAKERS = {"sm_": "nvidia", "gfx": "amd"}  # by the first letters of their architectures
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How a device is built, as far as it is known."""
+
+    maker: str
+    architecture: str
+    warp: int  # threads that work in lock step; 0: not known
+
+    @classmethod
+    def of(cls, device: Device) -> Build:
+        """The build of a device: by its own facts, or, if it is a name in records only, by the table of accelerators.
+
+        A device of neither kind has the maker and architecture that its record names.
+        """
+        known = device
+        if "warp_size" not in dict(device.extra):
+            names = (device.model, device.name.partition(":")[2])
+            known = next((found for name in names if (found := described("triton", name)) is not None), device)
+        warp = dict(known.extra).get("warp_size", 0)
+        maker = MAKERS.get(known.architecture[:3], known.architecture)
+        return cls(maker, known.architecture, warp if isinstance(warp, int) else 0)
+
+
+def likeness(one: Build, other: Build) -> float:
+    """The weight of times on one device for what is expected on the other: 1 for the same architecture, less else."""
+    weight = 1.0
+    if one.architecture != other.architecture:
+        weight *= OTHER_ARCHITECTURE
+    if one.maker != other.maker:
+        weight *= OTHER_MAKER
+    if one.warp != other.warp and one.warp and other.warp:
+        weight *= OTHER_WARP
+    return weight
