@@ -44,6 +44,7 @@ PROGRAMS: Mapping[str, Program] = {
     "locked": _one_page("benchmarks.prediction.locked", "evaluate the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
+    "gpu_spaces": _one_page("benchmarks.prediction.gpu_spaces", "leave each GPU of recorded spaces out", "gpu_spaces"),
     "mixture": _one_page("benchmarks.prediction.mixture", "compare the mixture with each of its experts alone",
                          "mixture"),
     "confidence": Program("benchmarks.prediction.confidence:main",
