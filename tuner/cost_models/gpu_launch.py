@@ -22,7 +22,8 @@ CONTRACT = ("block_threads", "thread_work", "padded_share")
 AXES = "xyz"
 # Added log time to expect from another maker's compiler and device. On recorded spaces of a convolution and a
 # dedispersion, regressions of AMD's GPUs on NVIDIA's give 0.13 to 0.25 for a doubling of the work, 0.0 to 1.5 for
-# guards and 0.3 to 0.9 for idle lanes. A third more or less hardly changes the first proposals there.
+# guards and 0.3 to 0.9 for idle lanes. A third more or less hardly changes the first proposals there. Only the
+# convolution on one GPU shows what guards cost: its body of 225 multiply-adds is probably unrolled with them.
 DOUBLED_WORK, GUARDS, IDLE_LANES = 0.15, 0.5, 0.5
 SIDES = (("MWG", "MDIMC"), ("NWG", "NDIMC"))  # results and threads of a work group along each side
 
