@@ -27,7 +27,7 @@ from .gpu_launch import caution
 from .smoothing import smoothed
 
 WORST = 3.0  # maximum log ratio, also that of a failure: differences among very slow configurations do not matter
-MAX_SOURCES = 6  # devices, the most alike ones: each is a column or two of the surrogate's linear term
+MAX_SOURCES = 6  # devices, the most alike ones; and columns of the surrogate's linear term, one or two of a device
 MAX_ROWS = 20_000  # rows on which the trees are fitted
 ENOUGH = 0.9  # no trees are fitted if sources of the same problem measured this share of the task
 SHRINKAGE = 0.3  # pull toward the median ratio, as a number of further sources that measured the median
@@ -50,6 +50,11 @@ class _Elsewhere:
     expected: Floats  # (number,) on the task's device
     weight: float
     best: float  # seconds
+
+    @property
+    def said(self) -> list[Floats]:
+        """What was measured, and what is expected where that is something else."""
+        return [self.ratios] if self.expected is self.ratios else [self.ratios, self.expected]
 
     @classmethod
     def of(cls, task: Task, other: MeasuredTask, ratios: Floats) -> _Elsewhere:
@@ -86,8 +91,8 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
     if predicted is not None:
         prior = np.where(np.isnan(prior), predicted, prior)
     prior = np.where(np.isnan(prior), np.nanmax(prior), prior)
-    by_source = np.stack([source.ratios for source in same]
-                         + [source.expected for source in same if source.expected is not source.ratios], axis=1)
+    said = [ratios for source in same for ratios in source.said][:MAX_SOURCES]
+    by_source = np.stack(said, axis=1)
     by_source = np.where(np.isnan(by_source), prior[:, None], by_source)
     return Sources(prior, by_source, float(np.exp(np.mean(np.log([source.best for source in same])))))
 

@@ -12,7 +12,7 @@ from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
-from seqtune.tuner.cost_models.transfer import sources
+from seqtune.tuner.cost_models.transfer import MAX_SOURCES, sources
 from seqtune.tuner.strategies.portfolio import Portfolio
 from tests.support.tasks import context, task_of
 
@@ -188,3 +188,14 @@ def test_another_makers_times_count_little_and_with_caution() -> None:
     assert columns["tile_size_x"][best] == 1
     assert 4096 % columns["block_size_x"][best] == 0
     assert columns["block_size_x"][best] % 32 == 0
+
+
+def test_of_many_gpus_the_most_alike_ones_are_columns_and_all_of_these_count_for_the_prior() -> None:
+    here = gpu_space("A4000")
+    names = ("W6600", "A6000", "A100", "MI250X", "rtx-3090", "h100", "t4", "W7800")
+    seconds = {name: 1e-3 * np.exp(0.1 * (np.arange(len(here)) % (index + 2))) for index, name in enumerate(names)}
+    history = sources(task_of(here), [MeasuredTask(task_of(gpu_space(name)), seconds[name]) for name in names])
+    assert history is not None
+    assert history.by_source.shape == (len(here), MAX_SOURCES)
+    for column, name in enumerate(("A6000", "rtx-3090")):  # of the same architecture: as they were measured
+        np.testing.assert_allclose(history.by_source[:, column], np.log(seconds[name] / seconds[name].min()))
