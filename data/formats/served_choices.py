@@ -5,30 +5,25 @@ No file name contains the width of the model and the experts per token, so these
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
 
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.kernels.triton.text import AMD_ONLY
 
-from ..dataset import ADDED, SCHEMA, TYPES, Dataset, configuration
+from ..dataset import Dataset, configuration
 from ..record import Status
 from ..serving.gpu import gpu_of
 from ..serving.table_file import Settings, Table, TableFile, read_table
+from .chosen import Choice, to_dataset
 from .format import ImportResult, Report
 
-RUN = "tuned"
 _TOOLCHAIN = "triton "
 _IMPLIED: dict[str, Setting] = {**AMD_ONLY, "USE_TMA": 0}  # values of keys that files leave out
 
@@ -38,13 +33,11 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
 
     Raises FormatError if a file is damaged.
     """
-    rows: list[dict[str, object]] = []
-    devices: dict[str, Device] = {}
-    problems: dict[str, Problem] = {}
+    choices: list[Choice] = []
     reports: list[Report] = []
     for path in paths:
         skipped: Counter[str] = Counter()
-        before = len(rows)
+        before = len(choices)
         try:
             file = TableFile.parse(path.name)
             device = gpu_of(file.device)
@@ -56,31 +49,20 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
             table, version = read_table(path)
             folder = re.fullmatch(r"triton_([0-9]+(?:_[0-9]+)*)", path.parent.name)
             version = version or (folder[1].replace("_", ".") if folder else "")
-            devices[device.key] = device
-            rows += _rows(file, table, device, version, problems, skipped)
-        reports.append({"path": str(path), "rows": len(rows) - before, "skipped": dict(sorted(skipped.items()))})
-    frame = pd.DataFrame(rows, columns=SCHEMA.names).drop_duplicates(ignore_index=True)
-    data = Dataset(frame.astype(TYPES), devices, problems, provenance={"source": "tuned files of vLLM or SGLang"})
-    return ImportResult(data, reports)
+            choices += _choices(file, table, device, f"{_TOOLCHAIN}{version}" if version else "", skipped)
+        reports.append({"path": str(path), "rows": len(choices) - before, "skipped": dict(sorted(skipped.items()))})
+    return ImportResult(to_dataset(choices, "tuned files of vLLM or SGLang"), reports)
 
 
-def _rows(file: TableFile, table: Table, device: Device, version: str, problems: dict[str, Problem],
-          skipped: Counter[str]) -> list[dict[str, object]]:
+def _choices(file: TableFile, table: Table, device: Device, toolchain: str, skipped: Counter[str]) -> Iterator[Choice]:
     kernel = FUSED_MOE if file.experts else SCALED_GEMM
-    rows: list[dict[str, object]] = []
     for tokens, settings in table.items():
         values = {name: settings.get(name, _IMPLIED.get(name)) for name in kernel.by_name}
         if reason := _why_not(kernel, values, settings):
             skipped[reason] += 1
-            continue
-        problem = file.problem(tokens)
-        problems[problem.key] = problem
-        rows.append({
-            "device": device.key, "problem": problem.key, "kernel": kernel.name, "kernel_version": kernel.version,
-            "configuration": json.dumps(values, separators=(",", ":")), "status": Status.CHOSEN.value,
-            "seconds": np.inf, "spread": 0.0, "samples": 0, "error": np.nan, "build_seconds": 0.0, "run": RUN,
-            "toolchain": f"{_TOOLCHAIN}{version}" if version else "", **ADDED})
-    return rows
+        else:
+            yield Choice(device, file.problem(tokens), kernel, {name: value for name, value in values.items()
+                                                                if value is not None}, toolchain)
 
 
 def _why_not(kernel: Kernel, values: dict[str, Setting | None], settings: dict[str, int]) -> str | None:

@@ -42,6 +42,8 @@ FORMATS: Mapping[str, FormatEntry] = {
     "vllm": FormatEntry(f"{_HERE}.served_tables:VLLM", "a folder of vLLM's tuned Triton settings", "read and write"),
     "sglang": FormatEntry(f"{_HERE}.served_tables:SGLANG", "a folder of SGLang's tuned Triton settings",
                           "read and write"),
+    "gemlite": FormatEntry(f"{_HERE}.gemlite_configs:GEMLITE", "gemlite's tuned configurations (.json, .parquet)",
+                           "read"),
     "clblast": FormatEntry(f"{_HERE}.clblast_export:JSON", "a folder of JSON files as CLBlast's tuners write", "write"),
     "clblast-cpp": FormatEntry(f"{_HERE}.clblast_export:CPP", "rows of CLBlast's C++ database", "write", (".hpp",)),
 }

@@ -83,6 +83,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "a800": Accelerator("sm_80", "NVIDIA A800-SXM4-80GB", 108, 1410, 40 * _MEBI, 2039),
     "a10": Accelerator("sm_86", "NVIDIA A10", 72, 1695, 6 * _MEBI, 600),
     "a4000": Accelerator("sm_86", "NVIDIA RTX A4000", 48, 1560, 4 * _MEBI, 448),
+    "a40": Accelerator("sm_86", "NVIDIA A40", 84, 1740, 6 * _MEBI, 696),
     "a6000": Accelerator("sm_86", "NVIDIA RTX A6000", 84, 1800, 6 * _MEBI, 768),
     "rtx-3060": Accelerator("sm_86", "NVIDIA GeForce RTX 3060", 28, 1777, 3 * _MEBI, 360, 512),
     "rtx-3060-laptop": Accelerator("sm_86", "NVIDIA GeForce RTX 3060 Laptop GPU", 30, 1425, 3 * _MEBI, 336, 512),

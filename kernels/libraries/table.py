@@ -19,9 +19,10 @@ LIBRARIES: dict[str, str] = {
     "cuda": "seqtune.kernels.cuda.library:LIBRARY",
     "triton": "seqtune.kernels.triton.library:LIBRARY",
     "miopen": "seqtune.kernels.miopen.library:LIBRARY",
+    "gemlite": "seqtune.kernels.gemlite.library:LIBRARY",
     "clblast": "seqtune.kernels.clblast.library:LIBRARY",
 }
-ALWAYS = ("llvm", "opencl", "cuda", "triton", "miopen")  # libraries in use without being named
+ALWAYS = ("llvm", "opencl", "cuda", "triton", "miopen", "gemlite")  # libraries in use without being named
 # The libraries in use, in the order of use; an entry is resolved when it is needed.
 IN_USE: dict[str, str | Library] = {name: LIBRARIES[name] for name in ALWAYS}
 

@@ -19,6 +19,7 @@ OPERATIONS: dict[str, str | Operation] = {
     "fused_moe": "seqtune.kernels.operations.fused_moe:OPERATION",
     "scaled_gemm": "seqtune.kernels.operations.scaled_gemm:OPERATION",
     "attention": "seqtune.kernels.operations.attention:OPERATION",
+    "quantized_gemm": "seqtune.kernels.operations.quantized_gemm:OPERATION",
 }
 _resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is called very often
 

@@ -22,9 +22,10 @@ from seqtune.errors import MisuseError, SeqtuneError
 from tests.support.miopen_files import LABELS, perf_db, perf_text
 from tests.support.recorded_files import write_autotune, write_cache, write_recorded
 from tests.support.records import RECORDS, write_journal
+from tests.support.winner_files import write_gemlite
 
 SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as those of vLLM and SGLang do
-UNNAMED = {"triton": ("triton:h200",)}  # the devices of files that do not name them
+UNNAMED = {"triton": ("triton:h200",), "gemlite": ("triton:h100",)}  # the devices of files that do not name them
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
 ROUND_TRIPS = [name for name in names("read") if name in names("write")]
 
@@ -40,6 +41,7 @@ def folder(tmp_path: Path) -> Path:
     write_cache(samples / "cache.json")
     write_recorded(samples / "recorded")
     write_autotune(samples / "f.autotune.json")
+    write_gemlite(samples / "h100.json")
     perf_db(samples / "gfx906_60.db", LABELS)
     read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
     (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())

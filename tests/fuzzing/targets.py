@@ -20,6 +20,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from tests.support.records import space_records, write_journal
+from tests.support.winner_files import GEMLITE
 
 from .mutations import (
     Structure,
@@ -135,7 +136,7 @@ def _import(form: str, file: str, folder: Path) -> None:
     chosen = format_of(form, "read")
     assert isinstance(chosen, Format)
     assert chosen.read is not None
-    chosen.read([folder / file], ["triton:h200"] if form == "triton" else [])
+    chosen.read([folder / file], ["triton:h200"] if form in ("triton", "gemlite") else [])
 
 
 def _read_journal(folder: Path) -> None:
@@ -240,6 +241,7 @@ _ALL = (
            parquet_structure),
     _json_format("kernel-tuner", "cache.json", _CACHE),
     _json_format("triton", "k.autotune.json", _AUTOTUNE),
+    _json_format("gemlite", "h200.json", GEMLITE),
     Target("packed cache", "cache.json.gz", _single("cache.json.gz", gzip.compress(_text(_CACHE), mtime=0)),
            partial(_import, "kernel-tuner", "cache.json.gz")),
     Target("find-db", "gfx906_60.HIP.fdb.txt", _single("gfx906_60.HIP.fdb.txt", _FIND),

@@ -1,0 +1,1 @@
+"""Kernels of gemlite: products with packed weights, in Triton."""
