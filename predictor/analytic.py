@@ -6,12 +6,15 @@ It answers for GPUs of which no checkpoint has measurements. Kernels that do not
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.kernels.task import Task
 from seqtune.tuner.cost_models.analytic import estimates
+from seqtune.tuner.cost_models.gpu_rates import missing_fact
 from seqtune.tuner.cost_models.modes import order
 
 from .candidate import Candidate
@@ -31,5 +34,9 @@ class AnalyticPredictor(UntrainedPredictor):
 
         The best of other modes (`tuner/cost_models/modes.py`) whose estimates are near follow the first one.
         """
+        for device in {task.device for task in tasks}:
+            if (missing := missing_fact(device)) is not None:
+                warnings.warn(f"the analytic model has no estimate for {device.name}: {missing} is not known; the "
+                              "default comes first", SeqtuneWarning, stacklevel=2)
         return [[Candidate(task[number]) for number in order(task, estimates(task), count).tolist()]
                 for task in tasks]

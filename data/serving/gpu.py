@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.devices.accelerators import ACCELERATORS, described, slug
+from seqtune.kernels.devices.accelerators import ACCELERATORS, described, near, slug
 from seqtune.kernels.devices.device import Device
 
 BACKEND = "triton"
@@ -18,7 +18,7 @@ def gpu_of(name: str) -> Device:
     """The facts of the GPU of this name, which becomes its model: "NVIDIA H200" or, as in a file's name, "NVIDIA_H200".
 
     A short name of the table (h200, triton:h200) and another spelling (nvidia h200) stand for the maker's name of it. A
-    variant that the table lacks, such as NVIDIA H200 NVL, has the facts of the model whose name it begins with; servers
+    variant that the table lacks, such as NVIDIA H20-9e, has the facts of the model whose name it begins with; servers
     look for files under its exact name, so another spelling of it is refused. Raises DeviceError.
     """
     name = name.removeprefix(f"{BACKEND}:")
@@ -38,7 +38,8 @@ def gpu_of(name: str) -> Device:
             return device
         raise DeviceError(f"{name!r:.60} is not spelled as torch.cuda.get_device_name() prints it "
                           f"(the nearest known GPU is {device.model!r})")
-    raise DeviceError(f"no facts are known here of the GPU {name!r:.60}; there are {', '.join(ACCELERATORS)}")
+    raise DeviceError(f"no facts are known here of the GPU {name!r:.60}; known ones are {near(name)} "
+                      "(seqtune devices --all lists them)")
 
 
 def _folded(name: str) -> str:

@@ -1,8 +1,7 @@
 """Accelerators: facts about GPUs that need not be present, so that one can predict and compile for them anywhere.
 
-`described("cuda", "h200")` is the device `cuda:h200`. Numbers of streaming multiprocessors, clocks, caches and memory
-rates are those of the makers' data sheets and architecture white papers; limits of an architecture are those of the
-CUDA C++ Programming Guide (technical specifications per compute capability) and of AMD's instruction set guides. Rates
+`described("cuda", "h200")` is the device `cuda:h200`, and `find` knows a model by every name that drivers and projects
+use for it. Numbers of units, clocks, caches and rates are in `accelerator_table`, with their units and sources. Rates
 are peaks at the boost clock, not measurements.
 """
 
@@ -11,109 +10,117 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from . import accelerator_table
 from .device import Device, Fact
 
 KIBI = 1024
 BACKENDS = ("cuda", "triton")  # backends whose devices this table describes
-_WORDS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
+_MAKERS = {"cuda": "nvidia", "triton": "", "aiter": "amd"}  # the backend's maker of GPUs; empty: any
+_SERIES = ("nvidia", "amd", "geforce", "gpu", "instinct", "tesla", "radeon")  # words that names leave out
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
+_UNITS = re.compile(r"(gfx[0-9a-f]{3,4}|sm_[0-9]{2,3})_([0-9]{1,4})")
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Limits of one GPU architecture; "unit" is a streaming multiprocessor or an AMD compute unit."""
+    """Limits of one GPU architecture; "unit" is a streaming multiprocessor or an AMD compute unit. None: not known."""
 
     name: str  # "sm_90", "gfx942"
     lanes: int  # fp32 multiply-adds per unit and clock
-    tensor_flop: int  # fp16 operations with fp32 accumulation per unit and clock, of dense matrices
+    tensor_flop: int | None  # fp16 operations with fp32 accumulation per unit and clock, of dense matrices
     unit_threads: int  # most resident threads
-    unit_blocks: int  # most resident blocks
+    unit_blocks: int | None  # most resident blocks
     unit_shared: int  # bytes of shared memory
     block_shared: int  # most bytes of shared memory that one block can have
     reserved_shared: int  # bytes of shared memory that the driver takes for each block
     l1_bytes: int  # first-level cache and shared memory together
     unit_registers: int = 65536  # registers of 32 bits
     warp_size: int = 32
+    fp8_flop: int | None = None  # as tensor_flop; 0: the unit has no such instructions
+    int8_flop: int | None = None
+    generation: str = ""  # "Hopper", "CDNA3"
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One model of GPU."""
+    """One model of GPU. None: not known."""
 
     architecture: str
+    chip: str  # the die, "ad102": models that share it are one family
     model: str  # the driver's name
+    names: tuple[str, ...]  # other names that projects use
     compute_units: int
-    clock_mhz: int  # boost
+    clock_mhz: int | None  # boost
     l2_bytes: int
+    l3_bytes: int
     bandwidth_gbs: int
-    tensor_flop: int = 0  # 0: the architecture's; GeForce cards have half of it
+    memory_gib: int
+    tensor_flop: int | None  # those of the architecture, unless the model has fewer
+    fp8_flop: int | None
+    int8_flop: int | None
 
 
-def _nvidia() -> dict[str, Architecture]:
-    rows = (
-        ("sm_75", 64, 1024, 1024, 16, 64, 64, 0, 96),
-        ("sm_80", 64, 2048, 2048, 32, 164, 163, 1, 192),
-        ("sm_86", 128, 1024, 1536, 16, 100, 99, 1, 128),
-        ("sm_89", 128, 1024, 1536, 24, 100, 99, 1, 128),
-        ("sm_90", 128, 4096, 2048, 32, 228, 227, 1, 256),
-        ("sm_100", 128, 8192, 2048, 32, 228, 227, 1, 256),
-        ("sm_120", 128, 1024, 1536, 24, 100, 99, 1, 128),
-    )
-    return {name: Architecture(name, lanes, tensor, threads, blocks, unit * KIBI, block * KIBI, reserved * KIBI,
-                               l1 * KIBI)
-            for name, lanes, tensor, threads, blocks, unit, block, reserved, l1 in rows}
+def _rows(text: str) -> list[dict[str, str]]:
+    """The lines of a table as words by column; the last column has the rest of the line."""
+    header, *lines = text.strip().splitlines()
+    columns = header.split()
+    return [dict(zip(columns, line.split(maxsplit=len(columns) - 1), strict=True)) for line in lines]
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+def _architecture(row: Mapping[str, str]) -> Architecture:
+    return Architecture(
+        row["name"], int(row["lanes"]), _number(row["fp16"]), int(row["threads"]), _number(row["blocks"]),
+        int(row["shared"]) * KIBI, int(row["block"]) * KIBI, int(row["reserved"]) * KIBI, int(row["l1"]) * KIBI,
+        int(row["registers"]), int(row["warp"]), _number(row["fp8"]), _number(row["int8"]), row["generation"])
+
+
+def _accelerator(row: Mapping[str, str]) -> Accelerator:
+    limits = ARCHITECTURES[row["arch"]]
+    tensor = limits.tensor_flop if row["fp16"] == "=" else _number(row["fp16"])
+    fp8 = limits.fp8_flop
+    if fp8 and tensor != limits.tensor_flop:
+        fp8 = fp8 * tensor // limits.tensor_flop if tensor and limits.tensor_flop else None
+    model, *names = (name.strip() for name in row["names"].split(";"))
+    return Accelerator(
+        row["arch"], row["chip"], model, tuple(names), int(row["units"]), _number(row["mhz"]),
+        int(row["l2"]) * KIBI, int(row["l3"]) * KIBI**2, int(row["gbs"]), int(row["gib"]), tensor, fp8,
+        limits.int8_flop if row["int8"] == "=" else _number(row["int8"]))
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    **_nvidia(),
-    "gfx90a": Architecture("gfx90a", 64, 1024, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 16 * KIBI, 131072, 64),
-    "gfx942": Architecture("gfx942", 128, 2048, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 32 * KIBI, 131072, 64),
-    "gfx1032": Architecture("gfx1032", 64, 128, 1024, 16, 64 * KIBI, 64 * KIBI, 0, 16 * KIBI, 131072, 32),
-    "gfx1100": Architecture("gfx1100", 128, 512, 1024, 16, 64 * KIBI, 64 * KIBI, 0, 32 * KIBI, 196608, 32),
-}
+    row["name"]: _architecture(row) for row in _rows(accelerator_table.ARCHITECTURES)}
+ACCELERATORS: Mapping[str, Accelerator] = {row["key"]: _accelerator(row) for row in _rows(accelerator_table.MODELS)}
 
-_MEBI = 1024 * KIBI
-ACCELERATORS: Mapping[str, Accelerator] = {
-    "t4": Accelerator("sm_75", "Tesla T4", 40, 1590, 4 * _MEBI, 320),
-    "rtx-2080-ti": Accelerator("sm_75", "NVIDIA GeForce RTX 2080 Ti", 68, 1545, 5632 * KIBI, 616, 512),
-    "titan-rtx": Accelerator("sm_75", "NVIDIA TITAN RTX", 72, 1770, 6 * _MEBI, 672),
-    "a100": Accelerator("sm_80", "NVIDIA A100-SXM4-80GB", 108, 1410, 40 * _MEBI, 2039),
-    "a100-40gb": Accelerator("sm_80", "NVIDIA A100-SXM4-40GB", 108, 1410, 40 * _MEBI, 1555),
-    "a100-pcie": Accelerator("sm_80", "NVIDIA A100-PCIE-40GB", 108, 1410, 40 * _MEBI, 1555),
-    "a800": Accelerator("sm_80", "NVIDIA A800-SXM4-80GB", 108, 1410, 40 * _MEBI, 2039),
-    "a10": Accelerator("sm_86", "NVIDIA A10", 72, 1695, 6 * _MEBI, 600),
-    "a4000": Accelerator("sm_86", "NVIDIA RTX A4000", 48, 1560, 4 * _MEBI, 448),
-    "a40": Accelerator("sm_86", "NVIDIA A40", 84, 1740, 6 * _MEBI, 696),
-    "a6000": Accelerator("sm_86", "NVIDIA RTX A6000", 84, 1800, 6 * _MEBI, 768),
-    "rtx-3060": Accelerator("sm_86", "NVIDIA GeForce RTX 3060", 28, 1777, 3 * _MEBI, 360, 512),
-    "rtx-3060-laptop": Accelerator("sm_86", "NVIDIA GeForce RTX 3060 Laptop GPU", 30, 1425, 3 * _MEBI, 336, 512),
-    "rtx-3070": Accelerator("sm_86", "NVIDIA GeForce RTX 3070", 46, 1725, 4 * _MEBI, 448, 512),
-    "rtx-3080": Accelerator("sm_86", "NVIDIA GeForce RTX 3080", 68, 1710, 5 * _MEBI, 760, 512),
-    "rtx-3090": Accelerator("sm_86", "NVIDIA GeForce RTX 3090", 82, 1695, 6 * _MEBI, 936, 512),
-    "l4": Accelerator("sm_89", "NVIDIA L4", 58, 2040, 48 * _MEBI, 300),
-    "l20": Accelerator("sm_89", "NVIDIA L20", 92, 2520, 96 * _MEBI, 864, 512),
-    "l40": Accelerator("sm_89", "NVIDIA L40", 142, 2490, 96 * _MEBI, 864, 512),
-    "l40s": Accelerator("sm_89", "NVIDIA L40S", 142, 2520, 96 * _MEBI, 864),
-    "rtx-6000-ada": Accelerator("sm_89", "NVIDIA RTX 6000 Ada Generation", 142, 2505, 96 * _MEBI, 960),
-    "rtx-4060": Accelerator("sm_89", "NVIDIA GeForce RTX 4060", 24, 2460, 24 * _MEBI, 272, 512),
-    "rtx-4070": Accelerator("sm_89", "NVIDIA GeForce RTX 4070", 46, 2475, 36 * _MEBI, 504, 512),
-    "rtx-4080": Accelerator("sm_89", "NVIDIA GeForce RTX 4080", 76, 2505, 64 * _MEBI, 717, 512),
-    "rtx-4090": Accelerator("sm_89", "NVIDIA GeForce RTX 4090", 128, 2520, 72 * _MEBI, 1008, 512),
-    "h100": Accelerator("sm_90", "NVIDIA H100 80GB HBM3", 132, 1830, 50 * _MEBI, 3352),
-    "h100-pcie": Accelerator("sm_90", "NVIDIA H100 PCIe", 114, 1755, 50 * _MEBI, 2039),
-    "h800": Accelerator("sm_90", "NVIDIA H800", 132, 1830, 50 * _MEBI, 3352),
-    "h20": Accelerator("sm_90", "NVIDIA H20", 78, 1830, 60 * _MEBI, 4000, 1024),  # a quarter of the tensor rate
-    "h200": Accelerator("sm_90", "NVIDIA H200", 132, 1830, 60 * _MEBI, 4800),
-    "b200": Accelerator("sm_100", "NVIDIA B200", 148, 1850, 126 * _MEBI, 8000),
-    "rtx-5070": Accelerator("sm_120", "NVIDIA GeForce RTX 5070", 48, 2512, 48 * _MEBI, 672, 512),
-    "rtx-5080": Accelerator("sm_120", "NVIDIA GeForce RTX 5080", 84, 2617, 64 * _MEBI, 960, 512),
-    "rtx-5090": Accelerator("sm_120", "NVIDIA GeForce RTX 5090", 170, 2407, 96 * _MEBI, 1792, 512),
-    "mi250x": Accelerator("gfx90a", "AMD Instinct MI250X", 110, 1700, 8 * _MEBI, 1638),  # one of its two dies
-    "mi300x": Accelerator("gfx942", "AMD Instinct MI300X", 304, 2100, 256 * _MEBI, 5300),
-    "mi325x": Accelerator("gfx942", "AMD Instinct MI325X", 304, 2100, 256 * _MEBI, 6000),
-    "w6600": Accelerator("gfx1032", "AMD Radeon PRO W6600", 28, 2903, 32 * _MEBI, 224),
-    "w7800": Accelerator("gfx1100", "AMD Radeon PRO W7800", 70, 2499, 64 * _MEBI, 576),
-}
+
+def _words(name: str) -> list[str]:
+    """The words of a name without those of makers and series."""
+    return [word for word in re.sub(r"[^a-z0-9]+", " ", name.lower()).split() if word not in _SERIES]
+
+
+_KEYS: Mapping[tuple[str, ...], str] = {
+    tuple(sorted(_words(name))): key for key, entry in reversed(list(ACCELERATORS.items()))
+    for name in (*entry.names, entry.model, key)}
+
+
+def find(name: str) -> str | None:
+    """The table's name of a model by any name that drivers and projects use for it; None if the table lacks it.
+
+    These are names as drivers print them, with underscores or without the maker's, in any order of words (`RTX_Titan`),
+    the table's own (`triton:h100`), and an architecture with its compute units (`gfx942_304`; of several, the first).
+    """
+    name = name.strip()
+    name = name.rpartition(":")[2]
+    units = _UNITS.fullmatch(name)
+    if units is not None:
+        return next((key for key, entry in ACCELERATORS.items()
+                     if (entry.architecture, entry.compute_units) == (units[1], int(units[2]))), None)
+    return _KEYS.get(tuple(sorted(_words(name)))) if _NAME.fullmatch(name) else None
 
 
 def slug(model: str) -> str:
@@ -121,44 +128,57 @@ def slug(model: str) -> str:
 
     The table's own name where it has the model: "NVIDIA H200" is `h200`, "RTX_2080_Ti" is `rtx-2080-ti`.
     """
-    words = re.sub(r"[^a-z0-9]+", " ", model.lower()).split()
-    plain = "-".join(word for word in words if word not in ("nvidia", "amd", "geforce", "gpu", "instinct", "tesla",
-                                                            "radeon", "pro"))
-    for name, entry in ACCELERATORS.items():
-        if model == entry.model or plain == name or sorted(plain.split("-")) == sorted(name.split("-")):
-            return name
-    return plain
+    return find(model) or "-".join(_words(model))
+
+
+def chip_of(device: Device) -> str:
+    """The chip of a GPU, which models of one family share; its architecture and model where the table lacks it."""
+    key = find(device.model) or find(device.name)
+    return ACCELERATORS[key].chip if key is not None else f"{device.architecture} {device.model}".strip()
 
 
 def described(backend: str, model: str) -> Device | None:
     """The device `backend:model` by the table's facts, or None if the table lacks the backend or the model.
 
-    The backend `cuda` has NVIDIA's GPUs only. Words of the model stand between spaces, hyphens and underscores.
+    The backends `cuda` and `aiter` have the GPUs of one maker only. Facts that are not known are left out of `extra`,
+    or are 0.
     """
-    entry = ACCELERATORS.get(slug(model)) if _WORDS.fullmatch(model.strip()) else None
-    if entry is None or backend not in BACKENDS or (backend == "cuda" and not entry.architecture.startswith("sm_")):
+    key = find(model) if ":" not in model else None
+    if key is None or backend not in _MAKERS:
+        return None
+    entry = ACCELERATORS[key]
+    nvidia = entry.architecture.startswith("sm_")
+    if _MAKERS[backend] not in ("", "nvidia" if nvidia else "amd"):
         return None
     limits = ARCHITECTURES[entry.architecture]
-    gigahertz = entry.compute_units * entry.clock_mhz / 1000
-    tensor_flop = entry.tensor_flop or limits.tensor_flop
+    gigahertz = entry.compute_units * (entry.clock_mhz or 0) / 1000
+    more = {name: None if flop is None or not gigahertz else round(flop * gigahertz, 1)
+            for name, flop in (("fp8_gflops", entry.fp8_flop), ("int8_gflops", entry.int8_flop))}
+    tensor = None if entry.tensor_flop is None or not gigahertz else round(entry.tensor_flop * gigahertz, 1)
     return Device(
-        name=f"{backend}:{slug(model)}", backend=backend, architecture=entry.architecture,
-        instruction_set="ptx" if entry.architecture.startswith("sm_") else "amdgcn", model=entry.model, threads=0,
+        name=f"{backend}:{key}", backend=backend, architecture=entry.architecture,
+        instruction_set="ptx" if nvidia else "amdgcn", model=entry.model, threads=0,
         compute_units=entry.compute_units, vector_bits=128, vector_registers=255, l1_bytes=limits.l1_bytes,
-        l2_bytes=entry.l2_bytes, local_memory=limits.block_shared, max_work_group=1024,
+        l2_bytes=entry.l2_bytes, l3_bytes=entry.l3_bytes, local_memory=limits.block_shared, max_work_group=1024,
         peak_gflops=round(2 * limits.lanes * gigahertz, 1), bandwidth_gbs=float(entry.bandwidth_gbs),
-        extra=limit_facts(limits, entry.clock_mhz, round(tensor_flop * gigahertz, 1)))
+        extra=(*limit_facts(limits, entry.clock_mhz, tensor), *_known(more), ("memory_gib", entry.memory_gib)))
 
 
-def limit_facts(limits: Architecture, clock_mhz: int, tensor_gflops: float) -> tuple[tuple[str, Fact], ...]:
-    """The extra facts of a GPU device, which constraints can name."""
+def limit_facts(limits: Architecture, clock_mhz: int | None, tensor_gflops: float | None,
+                ) -> tuple[tuple[str, Fact], ...]:
+    """The extra facts of a GPU device, which constraints can name; those that are not known are left out."""
     digits = limits.name.removeprefix("sm_")
-    return (("compute_capability", int(digits) if digits.isdecimal() else 0), ("warp_size", limits.warp_size),
-            ("unit_threads", limits.unit_threads), ("unit_blocks", limits.unit_blocks),
-            ("unit_registers", limits.unit_registers), ("unit_shared", limits.unit_shared),
-            ("reserved_shared", limits.reserved_shared), ("clock_mhz", clock_mhz), ("tensor_gflops", tensor_gflops))
+    return _known({
+        "compute_capability": int(digits) if digits.isdecimal() else 0, "warp_size": limits.warp_size,
+        "unit_threads": limits.unit_threads, "unit_blocks": limits.unit_blocks,
+        "unit_registers": limits.unit_registers, "unit_shared": limits.unit_shared,
+        "reserved_shared": limits.reserved_shared, "clock_mhz": clock_mhz, "tensor_gflops": tensor_gflops})
 
 
-def described_names(backend: str) -> tuple[str, ...]:
-    """The names of all devices that the table describes for a backend."""
-    return tuple(device.name for model in ACCELERATORS if (device := described(backend, model)) is not None)
+def _known(facts: Mapping[str, Fact | None]) -> tuple[tuple[str, Fact], ...]:
+    return tuple((name, value) for name, value in facts.items() if value is not None)
+
+
+def near(model: str) -> str:
+    """The models of the table whose names are like this one's, as words for an error message."""
+    return ", ".join(get_close_matches(slug(model), ACCELERATORS, 3, 0.5)) or "h100, rtx-4090, mi300x, ..."

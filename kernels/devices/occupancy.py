@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.errors import DeviceError
+
 from .device import Device
 
 PARTS = 4  # parts of a unit; each has its own registers and a scheduler that issues one warp instruction a clock
@@ -41,7 +43,7 @@ def occupancy(device: Device, threads: int, registers: int, shared: int) -> Occu
     """The occupancy of a kernel with blocks of `threads`, `registers` a thread and `shared` bytes a block.
 
     `shared` is static and dynamic shared memory without the driver's reserve. The device is a GPU with the extra facts
-    of `accelerators.limit_facts`. Raises KeyError if it lacks them.
+    of `accelerators.limit_facts`. Raises DeviceError if it lacks one.
     """
     by_limit = blocks_by_limit(device, threads, registers, shared)
     blocks = min(int(count) for count in by_limit.values())
@@ -93,4 +95,6 @@ def _rounded_up(values: Any, piece: int) -> Any:
 
 def _facts(device: Device, *names: str) -> tuple[int, ...]:
     extra: Mapping[str, Any] = dict(device.extra)
+    if (missing := next((name for name in names if name not in extra), None)) is not None:
+        raise DeviceError(f"occupancy needs {missing} of {device.name}, which is not known")
     return tuple(int(extra[name]) for name in names)

@@ -23,7 +23,7 @@ from seqtune.kernels.devices.occupancy import MOST_REGISTERS, PARTS, REGISTER_PI
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
-from .gpu_rates import GpuRates
+from .gpu_rates import GpuRates, missing_fact
 from .product_tiles import TRANSACTION, WORD, ProductTiles, describes_tiles, tiles_of
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
@@ -72,7 +72,7 @@ TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency
 def terms_of(space: SearchSpace) -> Terms:
     """The terms of all rows of a space.
 
-    Raises KernelError if the kernel does not describe its tiles, KeyError if the device is no GPU with known limits.
+    Raises KernelError if the kernel does not describe its tiles, DeviceError if a fact of the device is not known.
     """
     tiles, rates = tiles_of(space), GpuRates.of(space.device)
     registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles, rates))  # the others spill
@@ -112,7 +112,7 @@ def term_columns(space: SearchSpace) -> list[Floats]:
 
 def has_facts(device: Device) -> bool:
     """Whether the device is a GPU whose limits are known (`accelerators.limit_facts`)."""
-    return "unit_registers" in dict(device.extra)
+    return missing_fact(device) is None
 
 
 def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates) -> Terms:

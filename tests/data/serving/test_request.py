@@ -147,8 +147,8 @@ def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:
     assert gpu_of("h200") == gpu_of("triton:h200") == gpu_of("NVIDIA_H200") == gpu_of("nvidia h200") == H200
     assert gpu_of("RTX 4090").model == "NVIDIA GeForce RTX 4090"
     assert gpu_of("NVIDIA_H100").model == "NVIDIA_H100"  # a driver's own shorter name
-    variant = gpu_of("NVIDIA H200 NVL")
-    assert (variant.model, variant.compute_units) == ("NVIDIA H200 NVL", H200.compute_units)
-    for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200, "nvidia h200 nvl", "h200-nvl", "NVIDIA h200 NVL"):
+    variant = gpu_of("NVIDIA H200 NVL2")
+    assert (variant.model, variant.compute_units) == ("NVIDIA H200 NVL2", H200.compute_units)
+    for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200, "nvidia h200 nvl2", "h200-nvl2", "NVIDIA h200 NVL2"):
         with pytest.raises(DeviceError):
             gpu_of(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.devices.accelerators import ARCHITECTURES, KIBI, Architecture, described, limit_facts, slug
@@ -82,12 +83,13 @@ class GpuDiscovery:
 def facts(gpu: GpuFacts, name: str, toolchain: str, rates: dict[str, float] | None = None) -> Device:
     """The device by the driver's attributes; the table of accelerators fills what the driver does not tell."""
     table, given = described("cuda", gpu.model), gpu.attributes
+    known: dict[str, Any] = dict(table.extra) if table else {}
     limits = _limits(gpu)
     units = given.get("MULTIPROCESSOR_COUNT", 1)
-    clock_mhz = given.get("CLOCK_RATE", 0) // 1000 or (int(dict(table.extra)["clock_mhz"]) if table else 0)
+    clock_mhz = given.get("CLOCK_RATE", 0) // 1000 or (int(known.get("clock_mhz", 0)))
     measured = rates or dict.fromkeys(RATE_NAMES, 0.0)
-    tensor_gflops = float(dict(table.extra)["tensor_gflops"]) if table else max(
-        measured["mma_gflops"], limits.tensor_flop * units * clock_mhz / 1000)
+    tensor_gflops = float(known.get("tensor_gflops", 0)) or max(
+        measured["mma_gflops"], (limits.tensor_flop or 0) * units * clock_mhz / 1000)
     return Device(
         name=name, backend="cuda", architecture=f"sm_{gpu.capability}", instruction_set="ptx", model=gpu.model,
         threads=0, compute_units=units, vector_bits=128, vector_registers=255, l1_bytes=limits.l1_bytes,

@@ -90,4 +90,5 @@ def unlisted(name: str, architecture: str, properties: Any, toolchain: str) -> D
         compute_units=units, vector_bits=128, vector_registers=255, l1_bytes=limits.l1_bytes,
         l2_bytes=int(getattr(properties, "L2_cache_size", 0)), local_memory=limits.block_shared, max_work_group=1024,
         peak_gflops=round(peak, 1), bandwidth_gbs=round(peak / 30, 1), toolchain=toolchain,
-        extra=limit_facts(limits, clock, round(limits.tensor_flop * units * clock / 1000, 1)))
+        extra=limit_facts(limits, clock, None if limits.tensor_flop is None else round(
+            limits.tensor_flop * units * clock / 1000, 1)))
