@@ -34,7 +34,7 @@ class AnalyticPredictor(UntrainedPredictor):
 
         The best of other modes (`tuner/cost_models/modes.py`) whose estimates are near follow the first one.
         """
-        for device in {task.device for task in tasks}:
+        for device in {task.device for task in tasks if task.device.backend in self.backends}:
             if (missing := missing_fact(device)) is not None:
                 warnings.warn(f"the analytic model has no estimate for {device.name}: {missing} is not known; the "
                               "default comes first", SeqtuneWarning, stacklevel=2)

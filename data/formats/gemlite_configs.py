@@ -26,7 +26,7 @@ from seqtune.kernels.problem import Problem
 from ..json_content import read_object
 from ..parquet_file import open_parquet, read_columns, values_of
 from ..serving.gpu import gpu_of
-from .chosen import Choice, in_their_spaces, to_dataset
+from .declared_rows import DeclaredRow, imported, in_their_spaces
 from .format import Format, ImportResult, Report
 
 MOST_ROWS = 1_000_000
@@ -43,7 +43,7 @@ _VECTOR = {"BLOCK_SIZE_M": 1, "SPLIT_K": 1}  # of kernels that do not have the p
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
-    choices: list[Choice] = []
+    choices: list[DeclaredRow] = []
     reports: list[Report] = []
     for file in files:
         skipped: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     if not choices:
         raise FormatError(f"{files[0]} holds no configuration of gemlite that is valid here"
                           + _first(reports[0]["skipped"]))
-    return ImportResult(to_dataset(choices, "gemlite: " + ", ".join(file.name for file in files)), reports)
+    return imported(choices, "gemlite: " + ", ".join(file.name for file in files), reports)
 
 
 GEMLITE = Format(("*.json", "*.parquet"), read=_read, devices=1)
@@ -132,7 +132,7 @@ def _known_gpu(name: object) -> Device | None:
 
 
 def _choice(device: Device, name: str, key: tuple[int, ...], written: Mapping[str, object],
-            skipped: Counter[str]) -> Choice | None:
+            skipped: Counter[str]) -> DeclaredRow | None:
     if name not in _NAMES:
         skipped[f"no kernel {name!r:.30} of gemlite is declared"] += 1
         return None
@@ -141,9 +141,9 @@ def _choice(device: Device, name: str, key: tuple[int, ...], written: Mapping[st
         problem = _problem(*key)
         settings = _settings(kernel, device, written)
     except (ProblemError, FormatError) as error:
-        skipped[str(error)[:120]] += 1
+        skipped[str(error).partition(" (found")[0][:160]] += 1
         return None
-    return Choice(device, problem, kernel, settings)
+    return DeclaredRow(device, problem, kernel, settings)
 
 
 @cache

@@ -21,7 +21,7 @@ from ..dataset import Dataset, configuration
 from ..record import Status
 from ..serving.gpu import gpu_of
 from ..serving.table_file import Settings, Table, TableFile, read_table
-from .chosen import Choice, to_dataset
+from .declared_rows import DeclaredRow, imported
 from .format import ImportResult, Report
 
 _TOOLCHAIN = "triton "
@@ -33,7 +33,7 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
 
     Raises FormatError if a file is damaged.
     """
-    choices: list[Choice] = []
+    choices: list[DeclaredRow] = []
     reports: list[Report] = []
     for path in paths:
         skipped: Counter[str] = Counter()
@@ -51,18 +51,19 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
             version = version or (folder[1].replace("_", ".") if folder else "")
             choices += _choices(file, table, device, f"{_TOOLCHAIN}{version}" if version else "", skipped)
         reports.append({"path": str(path), "rows": len(choices) - before, "skipped": dict(sorted(skipped.items()))})
-    return ImportResult(to_dataset(choices, "tuned files of vLLM or SGLang"), reports)
+    return imported(choices, "tuned files of vLLM or SGLang", reports)
 
 
-def _choices(file: TableFile, table: Table, device: Device, toolchain: str, skipped: Counter[str]) -> Iterator[Choice]:
+def _choices(file: TableFile, table: Table, device: Device, toolchain: str,
+             skipped: Counter[str]) -> Iterator[DeclaredRow]:
     kernel = FUSED_MOE if file.experts else SCALED_GEMM
     for tokens, settings in table.items():
         values = {name: settings.get(name, _IMPLIED.get(name)) for name in kernel.by_name}
         if reason := _why_not(kernel, values, settings):
             skipped[reason] += 1
         else:
-            yield Choice(device, file.problem(tokens), kernel, {name: value for name, value in values.items()
-                                                                if value is not None}, toolchain)
+            known = {name: value for name, value in values.items() if value is not None}
+            yield DeclaredRow(device, file.problem(tokens), kernel, known, toolchain)
 
 
 def _why_not(kernel: Kernel, values: dict[str, Setting | None], settings: dict[str, int]) -> str | None:

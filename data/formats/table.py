@@ -44,6 +44,8 @@ FORMATS: Mapping[str, FormatEntry] = {
                           "read and write"),
     "gemlite": FormatEntry(f"{_HERE}.gemlite_configs:GEMLITE", "gemlite's tuned configurations (.json, .parquet)",
                            "read"),
+    "aiter": FormatEntry(f"{_HERE}.aiter_tuned:AITER", "aiter's tuned products (.csv, .parquet)", "read"),
+    "helion-csv": FormatEntry(f"{_HERE}.helion_log:HELION", "Helion's log of a search (.csv)", "read"),
     "clblast": FormatEntry(f"{_HERE}.clblast_export:JSON", "a folder of JSON files as CLBlast's tuners write", "write"),
     "clblast-cpp": FormatEntry(f"{_HERE}.clblast_export:CPP", "rows of CLBlast's C++ database", "write", (".hpp",)),
 }

@@ -19,13 +19,15 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.kernels.libraries.table import use
 from tests.support.miopen_files import LABELS, perf_db, perf_text
 from tests.support.recorded_files import write_autotune, write_cache, write_recorded
 from tests.support.records import RECORDS, write_journal
-from tests.support.winner_files import write_gemlite
+from tests.support.winner_files import AITER, scale_library, write_gemlite, write_helion
 
 SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as those of vLLM and SGLang do
-UNNAMED = {"triton": ("triton:h200",), "gemlite": ("triton:h100",)}  # the devices of files that do not name them
+UNNAMED = {"triton": ("triton:h200",), "gemlite": ("triton:h100",),
+           "helion-csv": ("triton:h200",)}  # the devices of files that do not name them
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
 ROUND_TRIPS = [name for name in names("read") if name in names("write")]
 
@@ -41,6 +43,10 @@ def folder(tmp_path: Path) -> Path:
     write_cache(samples / "cache.json")
     write_recorded(samples / "recorded")
     write_autotune(samples / "f.autotune.json")
+    (samples / "tuned_gemm.csv").write_text(AITER)
+    use(scale_library())
+    write_helion(samples / "scale.csv")
+    (tmp_path / "906_60.meta.jsonl").write_bytes((samples / "scale.meta.jsonl").read_bytes())  # beside `file_of`
     write_gemlite(samples / "h100.json")
     perf_db(samples / "gfx906_60.db", LABELS)
     read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")

@@ -15,12 +15,13 @@ from typing import Any
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.libraries.table import use
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from tests.support.records import space_records, write_journal
-from tests.support.winner_files import GEMLITE
+from tests.support.winner_files import AITER, GEMLITE, scale_library, write_helion
 
 from .mutations import (
     Structure,
@@ -133,6 +134,8 @@ def _import(form: str, file: str, folder: Path) -> None:
     from seqtune.data.formats.format import Format
     from seqtune.data.formats.table import format_of
 
+    if form == "helion-csv":
+        use(scale_library())
     chosen = format_of(form, "read")
     assert isinstance(chosen, Format)
     assert chosen.read is not None
@@ -215,6 +218,13 @@ def _choices() -> Files:
          "configuration": dict(default.settings)}]})}
 
 
+@cache
+def _helion() -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        write_helion(Path(folder) / "scale.csv")
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
 def _example(file: str) -> Files:
     return {path.name: path.read_bytes() for path in _EXAMPLE.iterdir()} | (
         {file: _text(_T1), "work.cl": b"__kernel void work(__global float *x) {}"} if file == "toy.json" else {})
@@ -242,6 +252,8 @@ _ALL = (
     _json_format("kernel-tuner", "cache.json", _CACHE),
     _json_format("triton", "k.autotune.json", _AUTOTUNE),
     _json_format("gemlite", "h200.json", GEMLITE),
+    Target("aiter", "a8w8_tuned_gemm.csv", _single("a8w8_tuned_gemm.csv", AITER.encode()),
+           partial(_import, "aiter", "a8w8_tuned_gemm.csv")),
     Target("packed cache", "cache.json.gz", _single("cache.json.gz", gzip.compress(_text(_CACHE), mtime=0)),
            partial(_import, "kernel-tuner", "cache.json.gz")),
     Target("find-db", "gfx906_60.HIP.fdb.txt", _single("gfx906_60.HIP.fdb.txt", _FIND),
@@ -250,6 +262,7 @@ _ALL = (
            partial(_import, "miopen", "gfx906_60.HIP.fdb.txt.bz2")),
     Target("perf-db as text", "gfx906_60.db.txt", _single("gfx906_60.db.txt", _PERF),
            partial(_import, "miopen", "gfx906_60.db.txt")),
+    Target("helion-csv", "scale.csv", _helion, partial(_import, "helion-csv", "scale.csv")),
     Target("server's table", "t.json", _single("t.json", _text(_TABLE)),
            partial(_read, "seqtune.data.serving.table_file:read_table", "t.json"), json_structure),
     Target("server's model", "config.json", _single("config.json", _text(_MODEL)),

@@ -1,0 +1,239 @@
+"""Helion's log of a search: `HELION_AUTOTUNE_LOG=run` writes run.csv, a row for each configuration that it tried.
+
+The rows tell status, milliseconds and the configuration as text. `HELION_AUTOTUNE_LOG_DETAILS=1` adds run.meta.jsonl,
+which tells the kernel, the shapes of its inputs and the GPU; without it, the kernel has the file's name, and the user
+names the GPU. The kernel must be declared, with parameters named as Helion's settings: `num_warps`, and `block_sizes_0`
+for the first element of `block_sizes`. Settings that it does not declare are ignored: of configurations that then are
+equal, the fastest counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError, one_line
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.libraries.table import libraries_in_use
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+
+from ..json_content import parse_json
+from ..record import Status
+from ..serving.gpu import BACKEND, gpu_of
+from .declared_rows import DeclaredRow, imported
+from .foreign_records import is_setting, milliseconds, setting
+from .format import Format, ImportResult, Report, check_names
+
+LARGEST_FILE = 100_000_000  # bytes
+LONGEST_CONFIG = 20_000  # characters
+MOST_SIZES = 64  # of all inputs of a kernel
+COLUMNS = ("run_id", "status", "perf_ms", "compile_time_s", "config")
+STATUSES = {"ok": Status.CORRECT, "error": Status.RUNTIME, "timeout": Status.TIMEOUT}
+_ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block_sizes_0: element 0 of block_sizes
+
+
+class _Run(NamedTuple):
+    """What run.meta.jsonl tells of one search."""
+
+    kernel: str
+    sizes: tuple[int, ...]  # of all inputs, one after another
+    gpu: str
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
+    rows: list[DeclaredRow] = []
+    reports: list[Report] = []
+    for file in files:
+        skipped: Counter[str] = Counter()
+        found = _in_their_spaces(_fastest(_rows(file, devices, keys, skipped)), skipped)
+        reports.append({"path": str(file), "rows": len(found), "skipped": dict(sorted(skipped.items()))})
+        rows += found
+    if not any(row.status is Status.CORRECT for row in rows):
+        raise FormatError(f"{files[0]} holds no time of a configuration"
+                          + next((f" ({reason[:160]})" for reason in reports[0]["skipped"]), ""))
+    return imported(rows, "helion: " + ", ".join(file.name for file in files), reports)
+
+
+def _named(keys: Sequence[str]) -> Any:
+    check_names([key for key in keys if not key.startswith("_")])
+    return partial(_read, keys=tuple(keys))
+
+
+HELION = Format(("*.csv",), read=_read, devices=1, named=_named)
+
+
+def _rows(path: Path, devices: Sequence[str | Device], keys: Sequence[str], skipped: Counter[str]) -> list[DeclaredRow]:
+    """The last measurement of each configuration of a file. Raises FormatError, and MisuseError if more must be said.
+    """
+    lines = _lines(path)
+    runs = _runs(path)
+    tasks: dict[str, tuple[Device, Problem, Kernel]] = {}
+    measured: dict[tuple[str, str], DeclaredRow] = {}
+    for line in lines:
+        run_id = line["run_id"]
+        if run_id not in tasks:
+            tasks[run_id] = _task(path, runs.get(run_id), devices, keys)
+        device, problem, kernel = tasks[run_id]
+        status = STATUSES.get(line["status"])
+        if status is None:
+            skipped[f"the status {line['status'][:20]!r}"] += 1
+            continue
+        seconds = milliseconds(_float(line["perf_ms"])) if status is Status.CORRECT else float("inf")
+        settings = _settings(kernel, line["config"])
+        if not seconds:
+            skipped["no time"] += 1
+        elif isinstance(settings, str):
+            skipped[settings] += 1
+        else:
+            measured[run_id, line["config"]] = DeclaredRow(
+                device, problem, kernel, settings, "helion", status, seconds, max(0.0, _float(line["compile_time_s"])))
+    return list(measured.values())
+
+
+def _fastest(rows: Sequence[DeclaredRow]) -> list[DeclaredRow]:
+    """The fastest row of each configuration of a problem on a device."""
+    best: dict[tuple[object, ...], DeclaredRow] = {}
+    for row in rows:
+        key = (row.device.key, row.problem.key, row.kernel.name, *row.settings.values())
+        if key not in best or row.seconds < best[key].seconds:
+            best[key] = row
+    return list(best.values())
+
+
+def _in_their_spaces(rows: Sequence[DeclaredRow], skipped: Counter[str]) -> list[DeclaredRow]:
+    """The rows that are valid configurations; the others are counted by reason. A search has one problem."""
+    spaces: dict[tuple[str, str], SearchSpace | str] = {}
+    valid: list[DeclaredRow] = []
+    for row in rows:
+        key = row.device.key, row.problem.key
+        if key not in spaces:
+            try:
+                spaces[key] = SearchSpace(row.kernel, row.problem, row.device)
+            except KernelError as error:
+                spaces[key] = str(error)
+        space = spaces[key]
+        reason = space if isinstance(space, str) else space.why_not(Configuration.of(row.kernel.name, row.settings))
+        if reason is None:
+            valid.append(row)
+        else:
+            skipped[f"{row.kernel.name}: {reason}"[:200]] += 1
+    return valid
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file by column. Raises FormatError."""
+    try:
+        text = read_bounded(path, LARGEST_FILE).decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text), strict=True)
+        names = next(reader, [])
+        missing = next((name for name in COLUMNS if names.count(name) != 1), None)
+        if missing is not None:
+            raise FormatError(f"{path} is no log of Helion's autotuner: it has {names.count(missing)} columns "
+                              f"{missing!r}, not one")
+        lines = [dict(zip(names, values, strict=True)) for values in reader if len(values) == len(names)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{path} is not a CSV file: {one_line(error, 100)}") from None
+    if not lines:
+        raise FormatError(f"{path} holds no row")
+    return lines
+
+
+def _runs(path: Path) -> dict[str, _Run]:
+    """The searches that the file beside it describes, by run_id; none without it. Raises FormatError."""
+    beside = path.with_suffix(".meta.jsonl")
+    if not beside.is_file():
+        return {}
+    runs: dict[str, _Run] = {}
+    for line in read_bounded(beside, LARGEST_FILE).splitlines():
+        run = parse_json(line, beside)
+        words = [run.get(name) if isinstance(run, dict) else None for name in (
+            "run_id", "kernel_name", "input_shapes", "hardware")]
+        if not all(isinstance(word, str) for word in words):
+            raise FormatError(f"{beside} does not describe searches of Helion")
+        run_id, kernel, shapes, gpu = map(str, words)
+        sizes = re.findall(r"[0-9]{1,9}", shapes[:10_000])
+        runs[run_id] = _Run(kernel, tuple(map(int, sizes[:MOST_SIZES])), gpu)
+    return runs
+
+
+def _task(path: Path, run: _Run | None, devices: Sequence[str | Device], keys: Sequence[str],
+          ) -> tuple[Device, Problem, Kernel]:
+    """The device, problem and declared kernel of a search. Raises MisuseError."""
+    name = path.stem if run is None else run.kernel
+    kernel = next((library.kernel(full) for library in libraries_in_use() for full in library.table
+                   if full.partition(".")[2] == name and library.may_run_on(BACKEND)), None)
+    if kernel is None:
+        raise MisuseError(f"{path}: the kernel {name[:60]!r} is not declared; --library names a library file with "
+                          f"[kernels.{name[:60]}], backends = [\"{BACKEND}\"], and Helion's settings as parameters")
+    device = _device(path, run, devices)
+    sizes = () if run is None else run.sizes
+    if len(keys) > len(sizes):
+        raise MisuseError(f"{path}: --keys names {len(keys)} sizes, and {len(sizes)} of the inputs are known"
+                          + ("" if sizes else " (HELION_AUTOTUNE_LOG_DETAILS=1 writes them beside the log)"))
+    features: dict[str, Value] = {key: size for key, size in zip(keys, sizes, strict=False) if not key.startswith("_")}
+    if operation(kernel.operation).is_open:
+        features |= {f"size_{number}": size for number, size in enumerate(sizes) if number >= len(keys)}
+        features["kernel"] = name
+    try:
+        return device, Problem.make(kernel.operation, **features), kernel
+    except ProblemError as error:
+        raise MisuseError(f"{path}: {error}; --keys names the sizes of the inputs in order, for example "
+                          f"{','.join(feature.name for feature in operation(kernel.operation).features[:3])}") from None
+
+
+def _device(path: Path, run: _Run | None, devices: Sequence[str | Device]) -> Device:
+    """The GPU that the user or the file names. Raises MisuseError."""
+    given = devices[0] if devices else run.gpu if run is not None else ""
+    if not given:
+        raise MisuseError(f"{path} does not name its GPU; name it, for example --device {BACKEND}:h200")
+    try:
+        return given if isinstance(given, Device) else gpu_of(given)
+    except DeviceError as error:
+        raise MisuseError(f"{path}: {error}") from None
+
+
+def _settings(kernel: Kernel, text: str) -> dict[str, Setting] | str:
+    """The settings of the kernel's parameters in a configuration `Config(num_warps=4, ...)`, or why there are none."""
+    config = _config(text)
+    if config is None:
+        return "no configuration of Helion's"
+    settings: dict[str, Setting] = {}
+    for name in kernel.by_name:
+        match = _ELEMENT.fullmatch(name)
+        value: object = config.get(name)
+        if match is not None and isinstance(values := config.get(match["key"]), list):
+            value = values[int(match["index"])] if int(match["index"]) < len(values) else None
+        if value is None or not is_setting(value):
+            return f"no value of {name}"
+        settings[name] = setting(value)
+    return settings
+
+
+def _config(text: str) -> Mapping[str, object] | None:
+    """The keyword arguments of a text `Config(...)`, all of them literals; None if it is none."""
+    if len(text) > LONGEST_CONFIG:
+        return None
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Config"
+                and not call.args):
+            return None
+        return {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg is not None}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _float(text: str) -> float:
+    return float(text) if re.fullmatch(r"[0-9]{1,12}(?:\.[0-9]{1,12})?", text, re.ASCII) else 0.0

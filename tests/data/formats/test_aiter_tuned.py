@@ -1,0 +1,117 @@
+"""aiter's tuned products: CSV files and tables, kernels as parts of their names, and rows that are left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.table import format_of
+from seqtune.data.record import Status
+from seqtune.errors import FormatError
+from seqtune.kernels.aiter.name import name_of
+from seqtune.kernels.space import SearchSpace
+from tests.support.winner_files import AITER, LARGE, SMALL, SYMBOL, public_table
+
+
+def read(*paths: Path) -> tuple[Dataset, dict[str, int]]:
+    """The data set of files, and the numbers of rows of the first that were left out, by reason."""
+    reader = format_of("aiter", "read").read
+    assert reader is not None
+    result = reader(paths, ())
+    return result.data, result.reports[0]["skipped"]
+
+
+def write(folder: Path, text: str, name: str = "all.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def names(space: SearchSpace) -> set[tuple[str, int]]:
+    """The kernels of a space with their slices of k."""
+    return {(name_of(dict(one.settings)), one.number("split_k")) for one in space}
+
+
+def test_rows_become_choices_whose_settings_spell_the_kernels_name(tmp_path: Path) -> None:
+    data, skipped = read(write(tmp_path, AITER))
+    assert skipped == {}
+    assert set(data.rows["status"]) == {Status.CHOSEN.value}
+    assert {device.name for device in data.devices.values()} == {"aiter:mi300x", "aiter:mi355x"}
+    settings = [json.loads(str(text)) for text in data.rows["configuration"]]
+    assert [name_of(one) for one in settings] == [SMALL, LARGE, SMALL, SMALL, SYMBOL]
+    assert settings[1]["tile_m"] == settings[1]["tile_n"] == settings[1]["tile_k"] == 128
+    assert [one["split_k"] for one in settings] == [0, 0, 2, 0, 4]
+    problems = [data.known_problems[key].brief() for key in data.rows["problem"]]
+    assert problems[0] == ("quantized_gemm m=16 n=1280 k=8192 dtype=fp8 weight_dtype=fp8 scale_n=128 scale_k=128")
+    assert problems[4] == "quantized_gemm m=16 n=384 k=7168 dtype=bf16 weight_dtype=bf16"
+
+
+def test_the_space_of_an_architecture_has_the_kernels_that_were_named_for_it(tmp_path: Path) -> None:
+    data, _ = read(write(tmp_path, AITER))
+    data.write(tmp_path / "data.parquet")
+    data = Dataset.read(tmp_path / "data.parquet")
+    kernel = data.kernels["aiter.a8w8_blockscale"]
+    devices = {device.name: device for device in data.devices.values()}
+    problem = next(problem for problem in data.known_problems.values() if problem["m"] == 4096)
+    mi300x = SearchSpace(kernel, problem, devices["aiter:mi300x"])
+    assert names(mi300x) == {(name, split) for name in (SMALL, LARGE) for split in (0, 2)}
+    assert name_of(dict(mi300x.default.settings)) == SMALL
+    assert names(SearchSpace(kernel, problem, devices["aiter:mi355x"])) == {(SMALL, 0)}
+    whole = data.kernels["aiter.bf16"]
+    assert (why := whole.why_not(problem, devices["aiter:mi355x"])) is not None
+    assert "dtype=bf16" in why
+    product = next(problem for problem in data.known_problems.values() if problem["dtype"] == "bf16")
+    assert (why := whole.why_not(product, devices["aiter:mi300x"])) is not None
+    assert "no kernels are known for this architecture" in why
+
+
+def test_the_kind_of_product_is_told_by_the_name_of_the_file(tmp_path: Path) -> None:
+    header = "gfx,cu_num,M,N,K,q_dtype_w,libtype,splitK,us,kernelName\n"
+    row = f"gfx942,80,16,384,7168,torch.int8,ck,0,1.0,{SMALL}\n"
+    data, _ = read(write(tmp_path, header + row, "glm5_a8w8_bpreshuffle_tuned_gemm.csv"))
+    problem, = data.known_problems.values()
+    assert problem.brief() == (
+        "quantized_gemm m=16 n=384 k=7168 dtype=int8 weight_dtype=int8 scale_n=1 scale_k=7168 shuffled=yes")
+    assert [device.name for device in data.devices.values()] == ["aiter:mi308x"]
+    with pytest.raises(FormatError, match="tells no kind of product"):
+        read(write(tmp_path, header + row, "mine.csv"))
+
+
+def test_rows_that_are_not_understood_are_counted_and_files_are_refused(tmp_path: Path) -> None:
+    header, first, *_ = AITER.splitlines()
+    rows = [first, first.replace(",304,", ",305,"), first.replace(",16,", ",-1,"), first.replace(SMALL, "a b"),
+            first.replace(",16,", ",2000000,"), first.replace("a8w8_blockscale_tuned", "untuned")]
+    _, skipped = read(write(tmp_path, "\n".join([header, *rows]) + "\n"))
+    assert list(skipped) == sorted([
+        "no facts are known here of a gfx942 with 305 compute units", "m is not a whole number",
+        "'a b' is not the name of a kernel of aiter", "m=2000000 is outside 1..1048576",
+        "the file's name tells no kind of product (a8w8_blockscale_tuned_gemm.csv)"])
+    for text, reason in ((header.replace("splitK", "slices"), "0 columns 'split_k'"),
+                         (header.replace("us,", "splitk,"), "2 columns 'split_k'"), (header, "holds no tuned product"),
+                         (f"{header}\n1,2\n", "line 2 has 2 values for 14 columns"),
+                         (f'{header}\n"', "not a CSV file")):
+        with pytest.raises(FormatError, match=reason):
+            read(write(tmp_path, text))
+
+
+def test_files_that_are_read_together_share_their_kernels_and_a_table_is_read_alike(tmp_path: Path) -> None:
+    header, *rows = AITER.splitlines()
+    paths = [write(tmp_path, f"{header}\n{row}\n", f"{number}.csv") for number, row in enumerate(rows)]
+    together, whole = read(*paths)[0], read(write(tmp_path, AITER))[0]
+    assert together.kernels == whole.kernels
+    assert together.rows.equals(whole.rows)
+    frame = pd.read_csv(tmp_path / "all.csv").rename(columns={"cu_num": "compute_units", "kernelName": "kernel_name"})
+    frame.to_parquet(tmp_path / "all.parquet")
+    assert read(tmp_path / "all.parquet")[0].rows.equals(whole.rows)
+
+
+def test_every_public_row_is_in_the_space_of_its_architecture() -> None:
+    path = public_table("aiter.parquet")
+    data, skipped = read(path)
+    assert skipped == {}
+    assert {name_of(json.loads(text)) for text in data.rows["configuration"].unique()} == set(
+        pd.read_parquet(path, columns=["kernel_name"])["kernel_name"])
