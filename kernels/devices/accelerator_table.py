@@ -3,8 +3,9 @@
 Sources. Architectures: technical specifications per compute capability of NVIDIA's CUDA C++ Programming Guide, and
 AMD's instruction set guides; rates of matrix units: the makers' architecture white papers and data sheets, as dense
 operations a clock and unit. Models: the makers' data sheets; caches also by the white papers and the drivers. Clocks
-are boost clocks, so that rates are peaks. A unit is a streaming multiprocessor or an AMD compute unit; GPUs of two dies
-that the driver shows as two devices have the facts of one.
+are boost clocks, so that rates are peaks; where a data sheet gives a rate and no clock, the clock follows from it. A
+unit is a streaming multiprocessor or an AMD compute unit; GPUs of two dies that the driver shows as two devices have
+the facts of one.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ l20                sm_89   ad102  92    2520 98304  0   864  48  512  -    NVIDI
 l40                sm_89   ad102  142   2490 98304  0   864  48  512  =    NVIDIA L40
 l40s               sm_89   ad102  142   2520 98304  0   864  48  =    =    NVIDIA L40S
 rtx-6000-ada sm_89 ad102 142 2505 98304 0 960 48 = = NVIDIA RTX 6000 Ada Generation; 6000 Ada; RTX 6000 Ada
-rtx-5880-ada       sm_89   ad102  110   -    98304  0   960  48  =    =    NVIDIA RTX 5880 Ada Generation
+rtx-5880-ada       sm_89   ad102  110   2461 98304  0   960  48  =    =    NVIDIA RTX 5880 Ada Generation
 rtx-5000-ada       sm_89   ad102  100   2550 73728  0   576  32  =    =    NVIDIA RTX 5000 Ada Generation
 rtx-4500-ada       sm_89   ad104  60    2580 49152  0   432  24  =    =    NVIDIA RTX 4500 Ada Generation
 rtx-4000-ada       sm_89   ad104  48    2175 49152  0   360  20  =    =    NVIDIA RTX 4000 Ada Generation
@@ -138,11 +139,11 @@ h20                sm_90   gh100  78    1830 61440  0   4000 96  1024 2048 NVIDI
 h20-3e             sm_90   gh100  78    1830 61440  0   4800 141 1024 2048 NVIDIA H20-3e
 h200               sm_90   gh100  132   1830 61440  0   4800 141 =    =    NVIDIA H200
 h200-nvl           sm_90   gh100  132   1785 61440  0   4800 141 =    =    NVIDIA H200 NVL
-gh200              sm_90   gh100  132   -    61440  0   4000 96  =    =    NVIDIA GH200 480GB; NVIDIA GH200
+gh200              sm_90   gh100  132   1830 61440  0   4000 96  =    =    NVIDIA GH200 480GB; NVIDIA GH200
 b200               sm_100  gb100  148   1850 129024 0   8000 180 =    =    NVIDIA B200
-gb200              sm_100  gb100  148   -    129024 0   8000 186 =    =    NVIDIA GB200
-b300               sm_103  gb110  148   -    129024 0   8000 270 =    =    NVIDIA B300 SXM6 AC; NVIDIA B300
-gb300              sm_103  gb110  148   -    129024 0   8000 279 =    =    NVIDIA GB300
+gb200              sm_100  gb100  148   2062 129024 0   8000 186 =    =    NVIDIA GB200
+b300               sm_103  gb110  148   1850 129024 0   8000 270 =    =    NVIDIA B300 SXM6 AC; NVIDIA B300
+gb300              sm_103  gb110  148   2062 129024 0   8000 279 =    =    NVIDIA GB300
 gb10               sm_121  gb20b  48    -    24576  0   273  128 512  -    NVIDIA GB10
 rtx-5060           sm_120  gb206  30    2497 32768  0   448  8   512  =    NVIDIA GeForce RTX 5060
 rtx-5060-ti        sm_120  gb206  36    2572 32768  0   448  16  512  =    NVIDIA GeForce RTX 5060 Ti
@@ -151,8 +152,8 @@ rtx-5070-ti        sm_120  gb203  70    2452 49152  0   896  16  512  =    NVIDI
 rtx-5080           sm_120  gb203  84    2617 65536  0   960  16  512  =    NVIDIA GeForce RTX 5080
 rtx-5090           sm_120  gb202  170   2407 98304  0   1792 32  512  =    NVIDIA GeForce RTX 5090; 5090
 rtx-pro-6000 sm_120 gb202 188 2617 131072 0 1792 96 = = NVIDIA RTX PRO 6000 Blackwell Workstation Edition; RTX PRO 6000
-rtx-pro-6000-server sm_120 gb202  188   -    131072 0   1597 96  =    =    NVIDIA RTX PRO 6000 Blackwell Server Edition
-rtx-pro-6000-max-q sm_120 gb202 188 - 131072 0 1792 96 = = NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition
+rtx-pro-6000-server sm_120 gb202  188   2493 131072 0   1597 96  =    =    NVIDIA RTX PRO 6000 Blackwell Server Edition
+rtx-pro-6000-max-q sm_120 gb202 188 2288 131072 0 1792 96 = = NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition
 rx-580             gfx803  polaris20 36 1340 2048   0   256  8   =    =    AMD Radeon RX 580
 r9-fury-x          gfx803  fiji   64    1050 2048   0   512  4   =    =    AMD Radeon R9 Fury X
 vega-56            gfx900  vega10 56    1471 4096   0   410  8   =    =    AMD Radeon RX Vega 56
