@@ -20,10 +20,10 @@ LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same n
 # do not include the folders inside them. All other rooms are private to their floor.
 PUBLIC = {
     "kernels": (
-        "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files", "kernel",
-        "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup", "membership", "miopen",
-        "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index", "space", "spaces", "task",
-        "triton", "version"),
+        "aiter", "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files",
+        "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
+        "membership", "miopen", "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index",
+        "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "dataset", "device_times", "formats", "journal", "json_content", "labels", "machines",
         "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
