@@ -22,9 +22,9 @@ from seqtune.kernels.devices.device import Device
 NEEDED = ("compute_capability", "warp_size", "unit_threads", "unit_blocks", "unit_registers", "unit_shared",
           "reserved_shared", "clock_mhz", "tensor_gflops")
 MEMORY_SHARE = 0.85  # of the peak memory rate that kernels reach
-MMA_SHARE = {90: 0.63, 100: 0.31}  # of the tensor peak that mma.sync reaches, by compute capability; elsewhere 1
+MMA_SHARE = {90: 0.63, 100: 0.31, 103: 0.31}  # of the tensor peak that mma.sync reaches, by capability; elsewhere 1
 SHARED_BYTES = {75: 64.0}  # a clock and unit, by compute capability; elsewhere 128
-L2_BYTES = {80: 30.0, 90: 30.0, 100: 30.0}  # a clock and unit
+L2_BYTES = {80: 30.0, 90: 30.0, 100: 30.0, 103: 30.0}  # a clock and unit
 L2_BYTES_ELSEWHERE = 22.0
 
 
