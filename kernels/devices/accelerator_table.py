@@ -81,6 +81,7 @@ rtx-2080           sm_75   tu104  46    1710 4096   0   448  8   512  =    NVIDI
 rtx-2080-super     sm_75   tu104  48    1815 4096   0   496  8   512  =    NVIDIA GeForce RTX 2080 SUPER
 rtx-2080-ti        sm_75   tu102  68    1545 5632   0   616  11  512  =    NVIDIA GeForce RTX 2080 Ti
 titan-rtx          sm_75   tu102  72    1770 6144   0   672  24  =    =    NVIDIA TITAN RTX
+quadro-rtx-5000    sm_75   tu104  48    1815 4096   0   448  16  =    =    Quadro RTX 5000
 quadro-rtx-6000    sm_75   tu102  72    1770 6144   0   672  24  =    =    Quadro RTX 6000
 quadro-rtx-8000    sm_75   tu102  72    1770 6144   0   672  48  =    =    Quadro RTX 8000
 gtx-1650           sm_75   tu117  14    1665 1024   0   128  4   256  0    NVIDIA GeForce GTX 1650
@@ -145,7 +146,6 @@ gb200              sm_100  gb100  148   2062 129024 0   8000 186 =    =    NVIDI
 b300               sm_103  gb110  148   1850 129024 0   8000 270 =    =    NVIDIA B300 SXM6 AC; NVIDIA B300
 gb300              sm_103  gb110  148   2062 129024 0   8000 279 =    =    NVIDIA GB300
 gb10               sm_121  gb20b  48    -    24576  0   273  128 512  -    NVIDIA GB10
-rtx-5060           sm_120  gb206  30    2497 32768  0   448  8   512  =    NVIDIA GeForce RTX 5060
 rtx-5060-ti        sm_120  gb206  36    2572 32768  0   448  16  512  =    NVIDIA GeForce RTX 5060 Ti
 rtx-5070           sm_120  gb205  48    2512 49152  0   672  12  512  =    NVIDIA GeForce RTX 5070
 rtx-5070-ti        sm_120  gb203  70    2452 49152  0   896  16  512  =    NVIDIA GeForce RTX 5070 Ti
