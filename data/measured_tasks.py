@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.task import Floats, KnownTask, MeasuredTask, Task
 
 from .dataset import configuration
 from .record import COMPARED, Status
@@ -28,6 +28,7 @@ from .repeated_times import times_by_number
 
 CLEARLY_FASTER = 0.95  # times the best time; repeated measurements of one configuration differ by less
 
+Known = TypeVar("Known", bound=KnownTask)
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
 
 
@@ -138,7 +139,7 @@ def counted(times: ArrayLike, default: float, measured: ArrayLike) -> Floats:
     return np.where(np.isfinite(seconds), seconds, default)
 
 
-def split(tasks: Sequence[MeasuredTask], share: float, seed: int) -> tuple[list[MeasuredTask], list[MeasuredTask]]:
+def split(tasks: Sequence[Known], share: float, seed: int) -> tuple[list[Known], list[Known]]:
     """Split tasks into (fitting, validation); `share` of the problems, with all their devices, are for validation."""
     keys = sorted({measured.problem.key for measured in tasks})
     count = min(max(1, round(share * len(keys))), len(keys) - 1) if share > 0 and len(keys) > 1 else 0

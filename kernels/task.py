@@ -1,7 +1,8 @@
 """Task: a problem on a device with every valid configuration of the kernels that solve it, numbered from 0.
 
 Numbers count through the search spaces in their order. Two configurations are neighbours if they belong to the same
-kernel and differ in one parameter. `MeasuredTask` adds the seconds of each configuration.
+kernel and differ in one parameter. `MeasuredTask` adds the seconds of each, `ChosenTask` what another
+tuner chose.
 """
 
 from __future__ import annotations
@@ -250,6 +251,59 @@ class MeasuredTask:
         ran = np.isfinite(self.seconds)
         order = np.argsort(np.where(ran, self.seconds, np.inf), kind="stable")[:min(count, int(ran.sum()))]
         return [self.task[number] for number in order.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenTask:
+    """A task and the configurations that another tuner chose for it; no times are known."""
+
+    task: Task
+    numbers: Numbers  # (choice,) distinct
+    weights: Floats  # (choice,) how much each counts: 1 for one tuning, less where it is a copy of another device's
+
+    @property
+    def problem(self) -> Problem:
+        """The task's problem."""
+        return self.task.problem
+
+    @property
+    def device(self) -> Device:
+        """The task's device."""
+        return self.task.device
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """A mask of the chosen configurations."""
+        mask = np.zeros(len(self.task), np.bool_)
+        mask[self.numbers] = True
+        return mask
+
+    def measured_only(self) -> ChosenTask:
+        """The task itself: every valid configuration can be compared with the choices."""
+        return self
+
+    @property
+    def shares(self) -> Floats:
+        """The shares of the choices in their total weight: (choice,)."""
+        return np.asarray(self.weights / self.weights.sum())
+
+    def agreement(self, numbers: Numbers) -> Floats:
+        """The share of parameters with the chosen value, from 0 to 1: (configuration,). Several choices are averaged.
+
+        It is 0 for a configuration of another kernel. Parameters that are the same in the whole space do not count.
+        """
+        agreed = np.zeros(len(numbers))
+        for share, chosen in zip(self.shares, self.numbers.tolist(), strict=True):
+            index, row = self.task.locate(chosen)
+            rows, begin = self.task.spaces[index].rows, int(self.task.begins[index])
+            free = (rows != rows[0]).any(axis=0)
+            same = np.flatnonzero((numbers >= begin) & (numbers < self.task.ends[index]))
+            equal = rows[numbers[same] - begin] == rows[row]
+            agreed[same] += share * (equal[:, free].mean(axis=1) if free.any() else 1.0)
+        return agreed
+
+
+KnownTask = MeasuredTask | ChosenTask  # what a training learns from
 
 
 def _ranks(parameter: Parameter) -> NDArray[np.int64]:

@@ -62,13 +62,15 @@ class Material:
     def of(cls, options: TrainingOptions) -> Material:
         """Read the shipped data set and fit the teacher."""
         from seqtune.data.measured_tasks import measured_tasks, split
+        from seqtune.kernels.task import MeasuredTask
         from seqtune.predictor.learning.times.examples import make_examples, make_teacher, vocabulary_of
         from seqtune.predictor.learning.times.learning import LearnedProblems
         from seqtune.predictor.trees.ranker import Ranker
 
         data = read_dataset(None)
         learned = LearnedProblems.of(data, protect_held_out=True)
-        fitting, validation = split(learned.training, options.validation, options.seed)
+        measured = [task for task in learned.training if isinstance(task, MeasuredTask)]
+        fitting, validation = split(measured, options.validation, options.seed)
         say(f"fitting the teacher to {len(fitting)} tasks")
         teacher = make_teacher(fitting, options)
         assert teacher is not None

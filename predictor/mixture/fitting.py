@@ -16,7 +16,8 @@ import numpy as np
 
 from seqtune.data.measured_tasks import counted
 from seqtune.errors import FormatError
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask, Task
 
 from ..trees.cost_trees import Trees
 from ..trees.ranker import PROPOSALS, TAU
@@ -29,6 +30,7 @@ from .winners import Entry, Winners
 SOFT = 0.02  # about the noise of times
 STRENGTH = 1.0  # of the prior: the regret of one problem that a change of a logit by 1 must save
 AVERAGED = 24  # problems of a device and an operation from which its portfolio is chosen
+NOTHING = 0.05  # the share of a configuration that has nothing in common with a choice; its logarithm is finite
 STEPS, RATE = 400, 0.05  # of Adam
 
 
@@ -73,8 +75,8 @@ class Experts(Protocol):
     def consulted(self, tasks: Sequence[Task], width: int) -> list[Candidates]: ...
 
 
-def observe(experts: Experts, measured: MeasuredTask) -> Observed | None:
-    """Ask experts that were not fitted to a task about its measured configurations.
+def observe(experts: Experts, measured: KnownTask) -> Observed | None:
+    """Ask experts that were not fitted to a task about its measured configurations, or all where choices are known.
 
     None if there are fewer than two candidates.
     """
@@ -83,27 +85,46 @@ def observe(experts: Experts, measured: MeasuredTask) -> Observed | None:
     opinions = experts.mixture.opinions(candidates)
     if len(candidates.numbers) < 2 or not opinions:
         return None
-    seconds = counted(narrowed.seconds[candidates.numbers], measured.time(measured.task.default), narrowed.seconds)
     listed = {name: opinion.tolist() for name, opinion in opinions.items()}
     return Observed({**listed, BEAM: candidates.log_probabilities.tolist()},
-                    np.log(narrowed.best / seconds).tolist(), candidates.nearness)
+                    _log_shares(narrowed, measured, candidates).tolist(), candidates.nearness)
 
 
-def weighted_mixture(experts: Experts, validation: Sequence[MeasuredTask]) -> Mixture:
+def _log_shares(narrowed: KnownTask, measured: KnownTask, candidates: Candidates) -> Floats:
+    """What the candidates of a narrowed task reach: (candidate,)."""
+    if isinstance(narrowed, ChosenTask) or isinstance(measured, ChosenTask):
+        assert isinstance(narrowed, ChosenTask)
+        return log_agreement(narrowed, candidates.numbers)
+    seconds = counted(narrowed.seconds[candidates.numbers], measured.time(measured.task.default), narrowed.seconds)
+    return np.asarray(np.log(narrowed.best / seconds))
+
+
+def log_agreement(chosen: ChosenTask, numbers: Numbers) -> Floats:
+    """What stands for the log share of the best speed where only choices are known: (configuration,).
+
+    It is the log of the share of parameters with the chosen value, at least NOTHING.
+    """
+    return np.log(np.maximum(chosen.agreement(numbers), NOTHING))
+
+
+def weighted_mixture(experts: Experts, validation: Sequence[KnownTask]) -> Mixture:
     """The mixture of experts with the weights that validation tasks give, to which no expert was fitted."""
     observed = [task for measured in validation if (task := observe(experts, measured)) is not None]
     return replace(experts.mixture, weights=fit_weights(observed))
 
 
-def refitted(mixture: Mixture, fitting: Sequence[MeasuredTask], trees: Trees,
-             others: Sequence[MeasuredTask] = ()) -> Mixture:
+def refitted(mixture: Mixture, fitting: Sequence[KnownTask], trees: Trees,
+             others: Sequence[KnownTask] = ()) -> Mixture:
     """The mixture with the same weights, and the table of winners and the processes of training tasks.
 
-    The portfolios are those of the `fitting` ones; the trees, which are fitted to them, complete their times.
+    The portfolios are those of the `fitting` ones; the trees, which are fitted to them, complete their times. Choices
+    have entries alone: portfolios and processes need times.
     """
     tasks = (*fitting, *others)
-    winners = Winners.of([*map(Entry.of, tasks), *portfolios(fitting, trees, AVERAGED)])
-    return replace(mixture, winners=winners, processes=Processes.of(tasks))
+    measured = [task for task in fitting if isinstance(task, MeasuredTask)]
+    winners = Winners.of([*map(Entry.of, tasks), *portfolios(measured, trees, AVERAGED)])
+    return replace(mixture, winners=winners,
+                   processes=Processes.of([task for task in tasks if isinstance(task, MeasuredTask)]))
 
 
 def _mixed(weights: Weights, observed: Observed) -> Floats:

@@ -30,10 +30,11 @@ from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.task import ChosenTask, Floats, KnownTask, Task
 
 from ..device_identity import identity
 from ..sequence.declaration import Declaration
+from ..trees.choice_rows import NAT
 from ..trees.cost_trees import WORST
 
 ROWS = 16  # configurations of an entry
@@ -46,6 +47,7 @@ STRANGER = 2.0  # different parameters of a configuration that says as much as a
 MOST_KEPT = 64  # devices of which distances and portfolio are kept
 LARGEST = 2_000_000  # entries times rows of a file
 NO_KERNEL = -1
+UNCHOSEN = 10 * NAT  # slowness of a configuration that has nothing in common with a choice: exp(-10) as likely
 ARRAYS: Mapping[str, type] = {  # of a group, with their types
     "points": np.float32, "words": np.uint32, "facts": np.float32, "device": np.int32, "is_portfolio": np.bool_,
     "kernel": np.int16, "values": np.int16, "slowness": np.float32, "typical": np.float32}
@@ -275,16 +277,23 @@ class Entry:
     typical: float
 
     @classmethod
-    def of(cls, measured: MeasuredTask, rows: int = ROWS) -> Entry:
-        """The fastest configurations of a measured task, and some of all others."""
+    def of(cls, measured: KnownTask, rows: int = ROWS) -> Entry:
+        """The fastest configurations of a measured task, and some of all others; or the choices, heaviest first."""
+        if isinstance(measured, ChosenTask):
+            order = np.argsort(-measured.weights, kind="stable")[:rows]
+            logs = -NAT * np.log(measured.weights[order] / measured.weights.max())
+            return cls._of_numbers(measured, measured.numbers[order], logs, UNCHOSEN)
         logs = np.minimum(np.log(measured.seconds / measured.best), WORST)
         numbers = spread_rows(measured.seconds, rows)
-        located = [measured.task.locate(number) for number in numbers.tolist()]
-        spaces = measured.task.spaces
-        return cls(measured.device, measured.problem.type, measured.problem,
+        return cls._of_numbers(measured, numbers, logs[numbers], float(np.nanmean(logs)))
+
+    @classmethod
+    def _of_numbers(cls, known: KnownTask, numbers: Numbers, slowness: Floats, typical: float) -> Entry:
+        located = [known.task.locate(number) for number in numbers.tolist()]
+        spaces = known.task.spaces
+        return cls(known.device, known.problem.type, known.problem,
                    [spaces[index].kernel.name for index, _ in located],
-                   [spaces[index].rows[row].tolist() for index, row in located], logs[numbers],
-                   float(np.nanmean(logs)))
+                   [spaces[index].rows[row].tolist() for index, row in located], slowness, typical)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 They are a baseline, the teacher of the translator, and the ranker of its proposals. Each kernel family has one model
 for all devices. It predicts log(time / best time of the problem) from the features of
-`tuner/cost_models/features.py`.
+`tuner/cost_models/features.py`. Where only the choices of another tuner are known, it predicts how unlikely they are,
+in the same unit (`choice_rows`).
 
 The measured rates of a device are drawn anew for every task and model (`machine_ratios.jittered`), so that no threshold
 lies at the exact value that one device happened to have.
@@ -20,11 +21,13 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import ChosenTask
 from seqtune.tuner.cost_models.features import FeatureList, Table, device_features, features, own_features
 from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..option_bounds import Count, Number, Positive, Share
+from .choice_rows import NAT, ChoiceObjective, ChoiceRows, choice_rows
 
 if TYPE_CHECKING:
     import xgboost
@@ -59,17 +62,17 @@ class _Fitting:
 
     own: Table
     by_model: Sequence[Table]
-    target: Floats
+    target: Floats | ChoiceRows
 
 
 class Trees:
-    """Trees fitted to the measured configurations of some tasks.
+    """Trees fitted to the measured configurations, or the choices, of some tasks.
 
     `before` has boosters for some kernel families, `options.models` of each; `added` further trees continue each one.
     At the deadline every booster has at least one tree, and those that are not complete end.
     """
 
-    def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None,
+    def __init__(self, fitting: Sequence[MeasuredTask | ChosenTask], options: TreesOptions | None = None,
                  before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0,
                  deadline: Deadline | None = None) -> None:
         self.options = options or TreesOptions()
@@ -77,6 +80,11 @@ class Trees:
         before = before or {}
         kernels: dict[str, list[_Fitting]] = {}
         for measured in fitting:
+            if isinstance(measured, ChosenTask):
+                for chosen in choice_rows(measured, self.options.seed):
+                    kernels.setdefault(chosen.space.kernel.name, []).append(
+                        self._rows(chosen.space.at(chosen.rows), chosen))
+                continue
             ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
             for space, part in measured.task.parts():
                 rows = ~np.isnan(ratios[part])  # the measured ones
@@ -86,7 +94,7 @@ class Trees:
         self.models = {**{name: list(boosters) for name, boosters in before.items()},
                        **{name: self._fit(parts, before.get(name), added) for name, parts in kernels.items()}}
 
-    def _rows(self, space: SearchSpace, target: Floats) -> _Fitting:
+    def _rows(self, space: SearchSpace, target: Floats | ChoiceRows) -> _Fitting:
         """The rows to fit to, all of a space, with device features of rates that are drawn for each model."""
         options, columns = self.options, space.columns()
         by_model: list[Table] = []
@@ -103,17 +111,24 @@ class Trees:
         from seqtune.tuner.cost_models.boosting import Boosting
 
         options = self.options
-        target = np.concatenate([part.target for part in parts])
+        choices = [part for part in parts if isinstance(part.target, ChoiceRows)]
+        parts = [*(part for part in parts if not isinstance(part.target, ChoiceRows)), *choices]
+        target = np.concatenate([part.target for part in parts if not isinstance(part.target, ChoiceRows)]
+                                or [np.empty(0)])
         own = np.concatenate([part.own for part in parts])
         weights = np.exp(-options.focus * target)
+        objective = ChoiceObjective(target, weights, [part.target for part in choices
+                                                      if isinstance(part.target, ChoiceRows)]) if choices else None
+        scale = 1 / NAT**2 if choices else 1.0  # of the second derivatives
         boosters: list[xgboost.Booster] = []
         for model in range(options.models):
             boosting = Boosting("reg:squarederror", options.rounds if before is None else added, options.depth,
-                                options.rate, options.subsample, options.columns, options.least_weight, 256,
-                                options.threads, options.seed + model, {"base_score": 0.0})
+                                options.rate, options.subsample, options.columns, options.least_weight * scale, 256,
+                                options.threads, options.seed + model, {"base_score": 0.0, "reg_lambda": scale})
             rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
-            boosters.append(boosting.grow(rows, target, weights, None if before is None else before[model],
-                                          lambda: self._deadline.is_over))
+            labels, importance = (target, weights) if objective is None else (np.zeros(len(rows)), None)
+            boosters.append(boosting.grow(rows, labels, importance, None if before is None else before[model],
+                                          lambda: self._deadline.is_over, objective))
         return boosters
 
     def knows(self, kernel: Kernel) -> bool:

@@ -15,6 +15,9 @@ from .held_interrupts import HeldInterrupts
 RANKING = "rank:pairwise"
 
 IsOver = Callable[[], bool]  # whether a training must end
+# The gradient and the second derivatives (row,) of an objective of one's own by the predictions (row,), and xgboost's
+# matrix of the rows
+Objective = Callable[[NDArray[np.float32], Any], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 def never() -> bool:
@@ -46,22 +49,25 @@ class Boosting:
                 "nthread": self.threads, "seed": self.seed, "tree_method": "hist", "verbosity": 0, **self.more}
 
     def grow(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None = None,
-             before: xgboost.Booster | None = None, is_over: IsOver = never) -> xgboost.Booster:
+             before: xgboost.Booster | None = None, is_over: IsOver = never,
+             own: Objective | None = None) -> xgboost.Booster:
         """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights.
+
+        The objective `own` replaces the named one in the fitting, and not in what is predicted.
 
         The trees of `before` come first, and the new ones are fitted to what they leave. An interrupt is delivered at
         the end of a tree, and the tree after which `is_over` is the last one.
         """
         if before is None:
-            return self.grow_several(rows, target, weights, 1, is_over)[0]
+            return self.grow_several(rows, target, weights, 1, is_over, own)[0]
         with HeldInterrupts() as interrupts:
             # not a QuantileDMatrix: thresholds of `before` need not be among its bins
             matrix = xgboost.DMatrix(rows, target, weight=weights, nthread=self.threads)
-            return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before,
+            return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before, obj=own,
                                  callbacks=[_EndOfTree(interrupts, is_over)])
 
     def grow_several(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None,
-                     count: int, is_over: IsOver = never) -> list[xgboost.Booster]:
+                     count: int, is_over: IsOver = never, own: Objective | None = None) -> list[xgboost.Booster]:
         """Fit `count` boosters on the same rows, with the seeds `seed`, `seed` + 1, ...; see `grow`."""
         with HeldInterrupts() as interrupts:
             if self.objective == RANKING:
@@ -69,7 +75,7 @@ class Boosting:
                 matrix.set_group([len(rows)])
             else:
                 matrix = xgboost.QuantileDMatrix(rows, target, weight=weights, max_bin=self.bins, nthread=self.threads)
-            return [xgboost.train({**self.settings, "seed": self.seed + number}, matrix, self.rounds,
+            return [xgboost.train({**self.settings, "seed": self.seed + number}, matrix, self.rounds, obj=own,
                                   callbacks=[_EndOfTree(interrupts, is_over)]) for number in range(count)]
 
 

@@ -12,7 +12,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
-from seqtune.kernels.task import Floats, MeasuredTask
+from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask
 
 from ...sequence.vocabulary import Vocabulary
 from ...trees.cost_trees import Trees
@@ -26,7 +26,7 @@ from .training_example import TrainingExample
 
 @dataclass(frozen=True)
 class Examples:
-    """What a training learns from: measured problems, and sampled ones that a teacher labels."""
+    """What a training learns from: measured problems, and those that a teacher labels: with choices, or sampled."""
 
     measured: Sequence[TrainingExample]
     sampled: LabelledProblems | None = None
@@ -36,16 +36,16 @@ class Examples:
 
     @property
     def sampled_count(self) -> int:
-        """The number of sampled problems."""
+        """The number of problems that a teacher labels."""
         return 0 if self.sampled is None else len(self.sampled)
 
 
-def vocabulary_of(tasks: Sequence[MeasuredTask]) -> Vocabulary:
+def vocabulary_of(tasks: Sequence[KnownTask]) -> Vocabulary:
     """The vocabulary with the words that these tasks need."""
     return Vocabulary.build(*words_of(tasks))
 
 
-def words_of(tasks: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], list[Problem]]:
+def words_of(tasks: Sequence[KnownTask]) -> tuple[list[Kernel], list[Any], list[Problem]]:
     """The kernels, devices and recorded problems of the tasks, in order of first appearance."""
     kernels = {space.kernel.name: space.kernel for measured in tasks for space in measured.task.spaces}
     devices = {measured.device.key: measured.device for measured in tasks}
@@ -65,36 +65,48 @@ def problems_of(data: Data, held_out: bool) -> list[Problem]:
     return [parse_problem(key) for key in sorted(map(str, keys))]
 
 
-def away_from(held_out: Sequence[Problem], tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
+def away_from(held_out: Sequence[Problem], tasks: Sequence[KnownTask]) -> list[KnownTask]:
     """The tasks whose problems are not near a held-out one: they protect the held-out problems."""
     avoided = SimilarityIndex(held_out)
     return [measured for measured in tasks if not avoided.has_near(measured.problem)]
 
 
-def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:
+def make_teacher(fitting: Sequence[KnownTask], options: TrainingOptions) -> Trees | None:
     """Fit the teacher's trees to these tasks; None if the options have no teacher."""
     if not options.teacher:
         return None
     return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
 
 
-def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
+def make_examples(fitting: Sequence[KnownTask], teacher: Trees | None, vocabulary: Vocabulary,
                   options: TrainingOptions, avoid: Sequence[Problem]) -> Examples:
-    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`."""
+    """Make training examples from the tasks and, with a teacher, from sampled problems not near `avoid`.
+
+    Without a teacher, which says what is nearly as likely as a choice, choices are left out.
+    """
     if teacher is None:
-        narrowed = [measured.measured_only() for measured in fitting]
+        narrowed = [measured.measured_only() for measured in fitting if isinstance(measured, MeasuredTask)]
         return Examples([_example(measured, measured.seconds / measured.best - 1, vocabulary, options)
                          for measured in narrowed])
-    examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
-    if not options.extra:
-        return Examples(examples)
+    examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options)
+                for measured in fitting if isinstance(measured, MeasuredTask)]
+    chosen = [task for task in fitting if isinstance(task, ChosenTask)]
+    problems = _sampled(fitting, teacher, options, avoid) if options.extra else None
+    count = len(chosen) + (0 if problems is None else options.extra)
+    return Examples(examples, LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, count, chosen)
+                    if count else None)
+
+
+def _sampled(fitting: Sequence[KnownTask], teacher: Trees, options: TrainingOptions,
+             avoid: Sequence[Problem]) -> SampledProblems | None:
+    """Endless problems like those of the tasks; None if there are none, such as of operations without a sampler."""
     problems = SampledProblems([(measured.problem, measured.device) for measured in fitting], avoid, teacher.models,
                                options.seed)
     try:
         problems.task(0)
-    except ProblemError:  # such as operations without a sampler
-        return Examples(examples)
-    return Examples(examples, LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, options.extra))
+    except ProblemError:
+        return None
+    return problems
 
 
 def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
@@ -105,7 +117,7 @@ def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
         measured.device)
 
 
-def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
+def describe_tasks(tasks: Sequence[KnownTask]) -> dict[str, Any]:
     """The data of a training in few words, for its checkpoint: numbers of problems and measurements, and devices."""
     return {"problems": len({measured.problem.key for measured in tasks}),
             "devices": sorted({measured.device.name for measured in tasks}),

@@ -1,4 +1,6 @@
-"""LabelledProblems: sampled problems as training examples, whose times a teacher estimates when a step needs them.
+"""LabelledProblems: problems as training examples, whose times a teacher estimates when a step needs them.
+
+They are sampled, or problems for which another tuner's choices are known and no time.
 
 A teacher's labels are endless: a training can see a new problem in every example. Of these only the sentences and
 configurations that a step reads are kept, until it has read them. A second process may draw them ahead of the steps;
@@ -20,11 +22,12 @@ import numpy as np
 
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
-from seqtune.kernels.task import Floats, Task
+from seqtune.kernels.task import ChosenTask, Floats, Task
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.processes import one_thread_each, processors, usable_jobs
 
 from ...sequence.vocabulary import Vocabulary
+from ...trees.choice_rows import between
 from ...trees.ranker import Ranker
 from .options import TrainingOptions
 from .sampled_problems import SampledProblems
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
 KEPT = 1500  # labelled problems that are kept, each of 0.15 MB, where there are so few that they come again
+LARGEST_KEPT = 10_000  # configurations of a problem that is kept
 NEAR = 0.35  # log(time / best) from which on configurations are estimated by one model of the teacher alone: their
 #              wanted probabilities are below exp(-10)
 AHEAD = 6  # batches that the second process has ready
@@ -45,12 +49,12 @@ Draw = Callable[[Sequence[Wanted]], Iterator[DrawnBatch]]  # for all batches of 
 
 
 class LabelledProblems:
-    """The first `count` sampled problems as training examples."""
+    """Problems with another tuner's choices, then sampled problems, `count` together, as training examples."""
 
-    def __init__(self, problems: SampledProblems, teacher: Ranker, vocabulary: Vocabulary, tau: float,
-                 count: int) -> None:
+    def __init__(self, problems: SampledProblems | None, teacher: Ranker, vocabulary: Vocabulary, tau: float,
+                 count: int, chosen: Sequence[ChosenTask] = ()) -> None:
         self._problems, self._teacher, self._tau, self._count = problems, teacher, tau, count
-        self.vocabulary = vocabulary
+        self.vocabulary, self._chosen = vocabulary, chosen
         self._first, self._others = teacher.split(1)
         self._kept: dict[int, TrainingExample] = {}
 
@@ -58,18 +62,24 @@ class LabelledProblems:
         return self._count
 
     def example(self, number: int) -> TrainingExample:
-        """The example with this number: a function of the sampled problems, the teacher and the number."""
+        """The example with this number: a function of the problems, the teacher and the number."""
         example = self._kept.get(number)
         if example is None:
-            task = self._problems.task(number)
+            chosen = self._chosen[number] if number < len(self._chosen) else None
+            task = self._task(number) if chosen is None else chosen.task
             log_ratios = self.estimated(task)
-            slowness = np.expm1(np.minimum(log_ratios - log_ratios.min(), 20.0))
+            slowness = (np.expm1(np.minimum(log_ratios - log_ratios.min(), 20.0)) if chosen is None
+                        else between(log_ratios, chosen))
             example = TrainingExample(self.vocabulary.source(task.problem, task.device),
                                       PrefixTree(task, slowness, self.vocabulary, self._tau), task.problem,
                                       task.device)
-            if len(self._kept) < KEPT:
+            if len(self._kept) < KEPT and len(task) <= LARGEST_KEPT:
                 self._kept[number] = example
         return example
+
+    def _task(self, number: int) -> Task:
+        assert self._problems is not None  # `count` has no more than the choices
+        return self._problems.task(number - len(self._chosen))
 
     def estimated(self, task: Task) -> Floats:
         """The teacher's log(time / best) of each configuration: the mean of its models, or far from the best one's."""
@@ -82,7 +92,7 @@ class LabelledProblems:
 
     def limited(self, count: int) -> LabelledProblems:
         """The first `count` of all problems."""
-        return LabelledProblems(self._problems, self._teacher, self.vocabulary, self._tau, count)
+        return LabelledProblems(self._problems, self._teacher, self.vocabulary, self._tau, count, self._chosen)
 
     def label(self, deadline: Deadline) -> None:
         """Label the problems that are kept now. Those that the deadline leaves unlabelled are dropped."""
@@ -94,7 +104,10 @@ class LabelledProblems:
 
     def digest(self) -> bytes:
         """Bytes that change when an example changes."""
-        digest = hashlib.sha256(self._problems.identity().encode())
+        digest = hashlib.sha256(b"" if self._problems is None else self._problems.identity().encode())
+        for chosen in self._chosen:
+            digest.update(f"{chosen.problem.key} {chosen.device.key}".encode() + chosen.numbers.tobytes()
+                          + chosen.weights.tobytes())
         for name, array in self._teacher.arrays().items():
             digest.update(name.encode() + array.tobytes())
         return digest.digest()

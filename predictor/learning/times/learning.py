@@ -12,7 +12,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import leakage_note, sorted_briefs, split_leaked
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.task import Task
+from seqtune.kernels.task import MeasuredTask, Task
 
 from ...checkpoint import Checkpoint
 from ...model import EvaluationRequest, TrainingRequest
@@ -21,7 +21,7 @@ from ...translator.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.kernels.task import MeasuredTask
+    from seqtune.kernels.task import KnownTask
 
     from .evaluation import Measure
     from .options import TrainingOptions
@@ -35,7 +35,7 @@ Options = TypeVar("Options", bound="TrainingOptions")
 class LearnedProblems:
     """The problems of a data set that a training learns from, and those that it keeps for an evaluation."""
 
-    training: list[MeasuredTask]
+    training: list[KnownTask]
     held_out: list[Problem]
     left_out: int  # problems that are not learned from, because they are near a held-out one
     near_training: tuple[str, ...]  # held-out problems that are not used for evaluation: in brief
@@ -43,11 +43,13 @@ class LearnedProblems:
     @classmethod
     def of(cls, data: Dataset, protect_held_out: bool) -> LearnedProblems:
         """Learn from no problem near a held-out one (`protect_held_out`), or else from all that are not held out."""
+        from seqtune.data.chosen_tasks import chosen_tasks
         from seqtune.data.measured_tasks import measured_tasks
 
         from .examples import away_from, held_out_problems
 
-        measured, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        measured: list[KnownTask] = [*measured_tasks(data, held_out=False), *chosen_tasks(data, held_out=False)]
+        held_out = held_out_problems(data)
         if not protect_held_out:
             held_out, near = split_leaked(held_out, (task.problem for task in measured))
             return cls(measured, held_out, 0, tuple(sorted_briefs(near)))
@@ -57,7 +59,7 @@ class LearnedProblems:
 
 
 class TimesLearning:
-    """The learning of translators from measured times, with the rankers that order their proposals.
+    """The learning of translators from measured times and choices, with the rankers that order their proposals.
 
     `open_contest` opens what measures the proposals of a live evaluation (None: LiveContest, on the device).
     """
@@ -66,7 +68,7 @@ class TimesLearning:
         self.open_contest = open_contest
 
     def learns_from(self, data: Dataset) -> bool:
-        """Return whether the data set holds measurements, whatever their device."""
+        """Return whether the data set holds measurements or choices, whatever their device, but not MIOpen's."""
         from seqtune.data.labels import holds_labels
 
         return not holds_labels(data)
@@ -75,8 +77,8 @@ class TimesLearning:
               say: Say) -> tuple[Checkpoint, dict[str, Any]]:
         """Train a model; see `Learning.train`. `progress` is called after every epoch.
 
-        The options are those of the recipe. Without one they follow from the number of problems, and few problems are
-        also cross-validated.
+        The options are those of the recipe. Without one they follow from the number of problems, and few measured
+        problems are also cross-validated.
         """
         from ...training.process_group import check_alone
         from .options import TrainingOptions
@@ -87,18 +89,24 @@ class TimesLearning:
 
         learned = LearnedProblems.of(data, request.protect_held_out)
         training = learned.training
+        measured = [task for task in training if isinstance(task, MeasuredTask)]
+        choices = len(training) > len(measured)
         if learned.near_training:
             say(f"note: {leakage_note(learned.near_training)}")
-        check_sufficient(training, data)
+        if measured or not choices:
+            check_sufficient(measured, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if request.recipe is not None:
             options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
             model, report = train_model(training, learned.held_out, options, progress)
             model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
+        elif is_small(training) and choices:
+            options = _requested(small_options(training, options), request)
+            model, report = train_model(training, learned.held_out, options, progress)
         elif is_small(training):
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
-            model, report = train_small(training, learned.held_out, options, progress, say, request.force)
+            model, report = train_small(measured, learned.held_out, options, progress, say, request.force)
         else:
             model, report = train_model(training, learned.held_out, _requested(options, request), progress)
         report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}

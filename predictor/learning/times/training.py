@@ -23,11 +23,11 @@ from torch import Tensor
 from seqtune.data.measured_tasks import counted, split
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import MeasuredTask
+from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
-from ...mixture.fitting import refitted, weighted_mixture
+from ...mixture.fitting import log_agreement, refitted, weighted_mixture
 from ...mixture.mixture import Mixture
 from ...mixture.winners import Winners
 from ...sequence.beam import beam_search_many
@@ -48,10 +48,11 @@ from .options import TrainingOptions
 from .targets import TargetSentences
 from .training_example import DrawnExample
 
+MOST_VALIDATED = 300  # tasks with choices: each is searched after every epoch
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
-def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
+def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
                 options: TrainingOptions | None = None,
                 on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
@@ -65,7 +66,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     if not training:
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
     vocabulary = vocabulary_of(training)
-    fitting, validation = split(training, options.validation, options.seed)
+    fitting, validation = split(training, _validation_share(training, options), options.seed)
     model = untrained(vocabulary, options)
     began = time.monotonic()
     teacher = make_teacher(fitting, options)
@@ -90,7 +91,7 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         checkpoint = replace(checkpoint, mixture=refitted(Mixture.learned(Winners()), fitting, teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
-    unseen: Sequence[MeasuredTask] = validation
+    unseen: Sequence[KnownTask] = validation
     try:
         if not state.interrupted and not options.end_now:
             checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
@@ -116,7 +117,14 @@ def train_model(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
 
 
-def _chosen(best: Checkpoint, state: TrainingState[Translator], validation: Sequence[MeasuredTask],
+def _validation_share(training: Sequence[KnownTask], options: TrainingOptions) -> float:
+    """The share of the problems for validation: of choices, which are many, so many as MOST_VALIDATED tasks have."""
+    if not any(isinstance(task, ChosenTask) for task in training):
+        return options.validation
+    return min(options.validation, MOST_VALIDATED / len(training))
+
+
+def _chosen(best: Checkpoint, state: TrainingState[Translator], validation: Sequence[KnownTask],
             report: dict[str, Any]) -> Checkpoint:
     """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
 
@@ -132,7 +140,7 @@ def _chosen(best: Checkpoint, state: TrainingState[Translator], validation: Sequ
     return candidates[chosen]
 
 
-def answer_shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict[int, float]:
+def answer_shares(checkpoint: Checkpoint, tasks: Sequence[KnownTask]) -> dict[int, float]:
     """The share of the best measured speed that the best of COUNTED proposals reach on tasks (geometric means).
 
     The tasks contain only measured rows.
@@ -157,18 +165,20 @@ def _ranker(teacher: Trees | None) -> Ranker | None:
     return None if teacher is None else Ranker.of(teacher)
 
 
-def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
+def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Sequence[KnownTask],
                options: TrainingOptions) -> Checkpoint:
     """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
-    if options.confidence:
-        known = observe_proposed(checkpoint.proposer().proposals, unseen)
-        estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed, known=known)
+    measured = [task for task in training if isinstance(task, MeasuredTask)]
+    if options.confidence and measured:
+        known = observe_proposed(checkpoint.proposer().proposals,
+                                 [task for task in unseen if isinstance(task, MeasuredTask)])
+        estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, known=known)
     checkpoint = replace(checkpoint, estimator=estimator)
     return _with_teacher(checkpoint, training, make_teacher(training, options)) if unseen else checkpoint
 
 
-def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teacher: Trees | None) -> Checkpoint:
+def _with_teacher(checkpoint: Checkpoint, training: Sequence[KnownTask], teacher: Trees | None) -> Checkpoint:
     """The checkpoint with trees, winners and processes of all training tasks; the mixture keeps its weights."""
     if teacher is None:
         return replace(checkpoint, ranker=None)
@@ -176,7 +186,7 @@ def _with_teacher(checkpoint: Checkpoint, training: Sequence[MeasuredTask], teac
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
-        validation: Sequence[MeasuredTask], options: TrainingOptions, on_progress: OnProgress | None = None,
+        validation: Sequence[KnownTask], options: TrainingOptions, on_progress: OnProgress | None = None,
         began: float | None = None, until: int | None = None, anchor: Translator | None = None,
         deadline: float | None = None) -> TrainingState[Translator]:
     """Train a translator on examples and return the final state.
@@ -269,7 +279,7 @@ def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOption
     return [batch(order[part], seeds[part]) for part in parts]
 
 
-def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[MeasuredTask]) -> tuple[float, float]:
+def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[KnownTask]) -> tuple[float, float]:
     """The mean log shares of the best measured speed that the beam's proposals reach on the tasks.
 
     The tasks contain only measured rows. The first number is the mean of five proposals, weighted by their probability.
@@ -288,13 +298,18 @@ def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[Measured
     return float(score), float(first)
 
 
-def log_share(measured: MeasuredTask, number: int) -> float:
-    """The log of the share of the best measured speed that the configuration with this number reaches."""
+def log_share(measured: KnownTask, number: int) -> float:
+    """The log of the share of the best measured speed that the configuration with this number reaches.
+
+    Where only choices are known, it is the log of the share of parameters with the chosen value (`log_agreement`).
+    """
+    if isinstance(measured, ChosenTask):
+        return float(log_agreement(measured, np.array([number]))[0])
     default = measured.time(measured.task.default)
     return math.log(measured.best / float(counted(measured.seconds[number], default, measured.seconds)))
 
 
-def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) -> float | None:
+def _teacher_share(teacher: Trees | None, validation: Sequence[KnownTask]) -> float | None:
     """The share that the teacher itself reaches on the validation problems, to which it is not fitted."""
     if teacher is None or not validation:
         return None
@@ -303,7 +318,7 @@ def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) ->
                                    for measured in validation])))
 
 
-def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequence[MeasuredTask],
+def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequence[KnownTask],
                  options: TrainingOptions) -> str:
     """A digest of all that determines a training's weights."""
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
@@ -313,5 +328,6 @@ def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequenc
     if examples.sampled is not None:
         digest.update(examples.sampled.digest())
     for measured in validation:
-        digest.update(measured.seconds.tobytes())
+        digest.update(measured.seconds.tobytes() if isinstance(measured, MeasuredTask)
+                      else measured.numbers.tobytes() + measured.weights.tobytes())
     return digest.hexdigest()

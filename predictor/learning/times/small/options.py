@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqtune.errors import FormatError
-from seqtune.kernels.task import MeasuredTask
+from seqtune.kernels.task import KnownTask
 
 from ....checkpoint import Checkpoint
 from ....trees.cost_trees import TreesOptions
@@ -29,24 +29,24 @@ LEAST_EXAMPLES = 600  # seen in a training, in more epochs if there are fewer th
 TREES = TreesOptions(rounds=200, rate=0.12, models=2)  # a third of the usual time
 
 
-def problem_count(tasks: Sequence[MeasuredTask]) -> int:
+def problem_count(tasks: Sequence[KnownTask]) -> int:
     """The number of distinct problems."""
     return len({measured.problem.key for measured in tasks})
 
 
-def is_small(tasks: Sequence[MeasuredTask]) -> bool:
+def is_small(tasks: Sequence[KnownTask]) -> bool:
     """Return whether there are so few problems that these options suit them."""
     return problem_count(tasks) < SMALL
 
 
-def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> TrainingOptions:
+def small_options(tasks: Sequence[KnownTask], options: TrainingOptions) -> TrainingOptions:
     """The options for these tasks; seed, threads and state are those of `options`."""
     return replace(
         options, epochs=max(EPOCHS, math.ceil(LEAST_EXAMPLES / len(tasks))), batch=8, rate=2e-3, average=0.98, extra=0,
         validation=0.0, trees=TREES, width=64, hidden=128, judge=96)
 
 
-def options_of(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> TrainingOptions | None:
+def options_of(checkpoint: Checkpoint, tasks: Sequence[KnownTask]) -> TrainingOptions | None:
     """The options with which a checkpoint was trained on these tasks; None if it was trained on others."""
     if checkpoint.former is not None or checkpoint.provenance.get("trained_on") != describe_tasks(tasks):
         return None

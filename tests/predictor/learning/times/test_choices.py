@@ -1,0 +1,77 @@
+"""Choices without times: trees and a translator learn what another tuner would choose, and copies count once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seqtune.data.chosen_tasks import chosen_tasks
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from tests.support.learning.chosen import TOKENS, choice_of, chosen_dataset
+
+TREES = TreesOptions(rounds=60, rate=0.2, depth=4, models=1, threads=1, least_weight=0.2)
+OPTIONS = TrainingOptions(epochs=8, batch=8, rate=3e-3, average=0.9, extra=0, examples=16, width=32, layers=1,
+                          hidden=64, judge=32, trees=TREES, threads=1, confidence=False, validation=0.2)
+TASKS = chosen_tasks(chosen_dataset())
+
+
+def test_a_table_that_was_copied_to_another_gpu_counts_once() -> None:
+    assert len(TASKS) == 2 * 2 * len(TOKENS)
+    assert {float(task.weights.sum()) for task in TASKS} == {0.5}
+    alone = chosen_tasks(chosen_dataset(["a100"]))
+    assert {float(task.weights.sum()) for task in alone} == {1.0}
+
+
+def test_the_agreement_is_the_share_of_parameters_with_the_chosen_value() -> None:
+    task = TASKS[0]
+    (chosen,) = task.numbers.tolist()
+    differing = task.task.differences(chosen, np.arange(len(task.task)))
+    agreed = task.agreement(np.arange(len(task.task)))
+    free = round(1 / (1 - agreed[differing == 1].max()))
+    assert agreed[chosen] == 1.0
+    assert np.allclose(agreed, 1 - differing / free)
+
+
+def test_rejected_rows_are_drawn_around_the_analytic_models_best_and_drawing_is_corrected_for() -> None:
+    (part,) = choice_rows(TASKS[0], seed=0)
+    assert part.rows[0] == TASKS[0].numbers[0]
+    assert part.share.tolist() == [1.0, *[0.0] * (len(part) - 1)]
+    assert len({*np.round(part.log_draws, 6).tolist()}) == 2  # fast ones are drawn more often
+    assert part.log_draws.max() > 0 > part.log_draws.min()
+
+
+def test_trees_rank_the_choices_of_problems_that_they_have_not_seen() -> None:
+    unseen = [task for task in TASKS if task.problem.size("m") == 32]
+    trees = Trees([task for task in TASKS if task.problem.size("m") != 32], TREES)
+    ranks = []
+    for task in unseen:
+        slowness = trees.predict(task.task.spaces)
+        ranks.append(float((slowness < slowness[task.numbers[0]]).mean()))
+    assert np.median(ranks) < 0.05
+
+
+def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
+    task = TASKS[0]
+    wanted = between(np.linspace(0.0, 1.0, len(task.task)), task)
+    likely = np.exp(-wanted / NAT)
+    likely /= likely.sum()
+    assert likely[task.numbers[0]] == pytest.approx(0.5, abs=0.05)
+    assert likely[0] > likely[1] > likely[10] > 0
+
+
+def test_a_training_on_choices_alone_gives_a_checkpoint_that_proposes_them() -> None:
+    checkpoint, report = train_model(TASKS, [], replace(OPTIONS, seed=1))
+    assert checkpoint.ranker is not None and checkpoint.mixture.is_learned and checkpoint.estimator is None
+    assert report["cases"] + report["validation_cases"] == len(TASKS)
+    problem = Problem.make("scaled_gemm", m=64, n=2048, k=2048)
+    task = checkpoint.task(problem, TASKS[0].device)
+    (candidates,) = checkpoint.propose([task], 3)
+    wanted = dict(choice_of(problem).settings)
+    assert max(sum(dict(candidate.configuration.settings)[name] == value for name, value in wanted.items())
+               for candidate in candidates) >= 8
