@@ -45,6 +45,8 @@ PROGRAMS: Mapping[str, Program] = {
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
     "gpu_spaces": _one_page("benchmarks.prediction.gpu_spaces", "leave each GPU of recorded spaces out", "gpu_spaces"),
+    "gpu_choices": _one_page("benchmarks.prediction.gpu_choices", "leave each family of GPUs out of tuners' choices",
+                             "gpu_choices"),
     "mixture": _one_page("benchmarks.prediction.mixture", "compare the mixture with each of its experts alone",
                          "mixture"),
     "confidence": Program("benchmarks.prediction.confidence:main",

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from seqtune.errors import KernelError
+from seqtune.kernels import registry
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import ChosenTask, Task
@@ -26,22 +27,24 @@ LEAST = 4  # problems that a copied table must have: fewer agree by chance
 def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask]:
     """The tasks with choices, sorted by problem and device: of the training part, the held-out part or (None) both.
 
-    Choices that are not, or no longer, in their space are left out, and so are problems that no kernel solves.
+    A task has one kernel, since tuners choose among the configurations of one. Choices that are not, or no longer, in
+    their space are left out.
     """
     rows = data.rows[data.rows["status"] == Status.CHOSEN.value]
     if held_out is not None:
         rows = rows[rows["problem"].isin(data.held_out) == held_out]
     weights = _copy_weights(data, rows)
-    declared = tuple(data.kernels.values())
     tasks = []
-    for (key, name), part in rows.assign(weight=weights).groupby(["problem", "device"], sort=True, observed=True):
+    groups = rows.assign(weight=weights).groupby(["problem", "device", "kernel"], sort=True, observed=True)
+    for (key, name, kernel), part in groups:
         problem, device = completed(data.known_problems[str(key)]), data.devices[str(name)]
         try:
-            task = Task.of(problem, device, [kernel for kernel in declared if kernel.why_not(problem, device) is None])
+            declared = data.kernels[str(kernel)] if str(kernel) in data.kernels else registry.kernel(str(kernel))
+            task = Task.of(problem, device, [declared])
         except KernelError:
             continue
         chosen: dict[int, float] = defaultdict(float)
-        for kernel, text, weight in zip(part["kernel"], part["configuration"], part["weight"], strict=True):
+        for text, weight in zip(part["configuration"], part["weight"], strict=True):
             number = task.find(configuration(str(kernel), str(text)))
             if number is not None:
                 chosen[number] += float(weight)

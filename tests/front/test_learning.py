@@ -125,7 +125,8 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
         learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
     shipped = EvaluationRequest(("default",), protect_held_out=True)
     evaluated = TimesLearning().evaluate(Checkpoint.load("default"), Dataset.read(data), shipped, silent, told.append)
-    assert {row.problems for row in evaluated} == {2}, "what the shipped data hold out is protected by the trainings"
+    problems = {row.to_json()["problems"] for row in evaluated}
+    assert problems == {2}, "what the shipped data hold out is protected by the trainings"
     assert len(told) == 1
 
 
@@ -172,7 +173,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
         Checkpoint.load("default"), Dataset.read(tmp_path / "data.parquet"), request, silent, told.append)
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
-    assert {(row.problems, row.trained_on) for row in found} == {(3, 1)}
+    assert {(row.to_json()["problems"], row.to_json()["trained_on"]) for row in found} == {(3, 1)}
 
 
 TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import KnownTask
 
+    from .agreement import AgreementRow
     from .evaluation import Measure
     from .options import TrainingOptions
     from .shares import EvaluationRow
@@ -81,7 +82,7 @@ class TimesLearning:
         problems are also cross-validated.
         """
         from ...training.process_group import check_alone
-        from .options import TrainingOptions
+        from .options import TrainingOptions, choice_options
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
         from .small.training import train_small
@@ -100,10 +101,12 @@ class TimesLearning:
             options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
             model, report = train_model(training, learned.held_out, options, progress)
             model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
-        elif is_small(training) and choices:
-            options = _requested(small_options(training, options), request)
+        elif choices and not measured:
+            options = replace(choice_options(request.seed), refit=request.refit, state=request.state,
+                              end_now=request.end_now)
+            options = _requested(small_options(training, options) if is_small(training) else options, request)
             model, report = train_model(training, learned.held_out, options, progress)
-        elif is_small(training):
+        elif is_small(training) and not choices:
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
             model, report = train_small(measured, learned.held_out, options, progress, say, request.force)
@@ -123,12 +126,17 @@ class TimesLearning:
         return adapted, report.to_json()
 
     def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
-                 warn: Say) -> Sequence[EvaluationRow]:
+                 warn: Say) -> Sequence[EvaluationRow | AgreementRow]:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
+
+        Where the data set holds out problems with another tuner's choices, rows say how often methods agree with them.
 
         The request's queries are measured during the evaluation, all on one device; `warn` receives the number of their
         problems that are, or nearly are, training problems, and the problems that are left out.
         """
+        from seqtune.data.chosen_tasks import chosen_tasks
+
+        from .agreement import agreement_rows, methods_of
         from .evaluation import METHODS, OLD_NAMES, check_methods, evaluate
 
         if request.by_feature:
@@ -138,6 +146,12 @@ class TimesLearning:
         if request.queries is not None:
             return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
         data = data if request.protect_held_out else _without_leaked(data, warn)
+        chosen = chosen_tasks(data, held_out=True)
+        if chosen:
+            if request.methods is not None:
+                raise MisuseError("--methods is for measurements; choices are compared with all methods")
+            with one_thread():
+                return agreement_rows(methods_of(model, chosen_tasks(data, held_out=False)), chosen)
         with one_thread():
             validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
             return evaluate(data, model, methods, progress=progress) if validated is None else validated

@@ -53,3 +53,13 @@ class TrainingOptions:
     state: Path | None = None  # folder in which the training's state is saved and from which it resumes
     save_every: Count = 5  # epochs between two saved states
     end_now: bool = False  # train no further than the saved state, and leave out the refitting
+
+
+# Of a training on choices alone: they are thousands and their trees cost most, so these are fewer
+CHOICE_TREES = TreesOptions(rounds=200, rate=0.12, least_weight=1.0, models=2)
+
+
+def choice_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
+    """The options for choices without times: a smaller network, since most choices cannot be told from near ties."""
+    return TrainingOptions(epochs=12, patience=6, sentences=4, examples=1500, extra=0, width=96, layers=2, hidden=192,
+                           judge=96, confidence=False, trees=CHOICE_TREES, seed=seed, threads=threads)

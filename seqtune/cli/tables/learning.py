@@ -17,6 +17,8 @@ share: geometric mean over the problems of best known time / time of the pick
 share_low, share_high: its 95 % interval (bootstrap of problems); ceiling: share of an oracle whose choice is re-tested
 low, high: 95 % interval of seqtune's share minus this method's; worse: seqtune is below it, the whole interval is
 regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations without a measurement, left out"""
+_AGREED = """exact, block: share of choices that the first proposal equals, or whose block it has; copies count once
+per_parameter: mean share of parameters; rank: median share of valid configurations that are expected to be faster"""
 _RETRAINED = ("before, after: share of the best known speed (geometric mean over the problems); new, old: held-out "
               "problems of the new or the old records; change: after - before, with its 95 % interval (paired "
               "bootstrap of the problems); †: the share falls, the whole interval is below 0")
@@ -97,7 +99,12 @@ def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
             scores = {"seqtune": own, **row.get("parts", {})}
             lines += [{**names, "method": method, **score} for method, score in scores.items()]
     rows(lines)
-    others = [row for row in shares if "solver" not in row]
+    agreed = [{name: value for name, value in row.items() if name != "parameters"} for row in shares if "exact" in row
+              and "solver" not in row]
+    rows(agreed)
+    if agreed:
+        out.print(_AGREED, markup=False, soft_wrap=True)
+    others = [row for row in shares if "solver" not in row and "exact" not in row]
     rows(others)
     if any("method" in row for row in others):
         out.print(_EVALUATED, markup=False, soft_wrap=True)

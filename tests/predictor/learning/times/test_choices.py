@@ -9,10 +9,12 @@ import pytest
 
 from seqtune.data.chosen_tasks import chosen_tasks
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.training import train_model
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import Ranker
 from tests.support.learning.chosen import TOKENS, choice_of, chosen_dataset
 
 TREES = TreesOptions(rounds=60, rate=0.2, depth=4, models=1, threads=1, least_weight=0.2)
@@ -56,6 +58,19 @@ def test_trees_rank_the_choices_of_problems_that_they_have_not_seen() -> None:
     assert np.median(ranks) < 0.05
 
 
+def test_rows_say_how_often_methods_agree_and_where_a_choice_ranks() -> None:
+    trees = ByTrees(Ranker.of(Trees(TASKS, TREES)))
+    ours, analytic = agreement_rows({"trees": trees, "analytic": ByAnalytic()}, TASKS, "both")
+    assert (ours.device, ours.method, ours.choices) == ("both", "trees", len(TASKS) / 2)
+    assert ours.exact > 0.5 > analytic.exact
+    assert ours.rank is not None
+    assert analytic.rank is not None
+    assert ours.rank < analytic.rank
+    assert ours.block is not None
+    assert set(ours.parameters) == {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M", "num_warps", "num_stages"}
+    assert ours.per_parameter == pytest.approx(np.mean([*ours.parameters.values()]), abs=1e-6)
+
+
 def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
     task = TASKS[0]
     wanted = between(np.linspace(0.0, 1.0, len(task.task)), task)
@@ -67,7 +82,9 @@ def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
 
 def test_a_training_on_choices_alone_gives_a_checkpoint_that_proposes_them() -> None:
     checkpoint, report = train_model(TASKS, [], replace(OPTIONS, seed=1))
-    assert checkpoint.ranker is not None and checkpoint.mixture.is_learned and checkpoint.estimator is None
+    assert checkpoint.ranker is not None
+    assert checkpoint.mixture.is_learned
+    assert checkpoint.estimator is None
     assert report["cases"] + report["validation_cases"] == len(TASKS)
     problem = Problem.make("scaled_gemm", m=64, n=2048, k=2048)
     task = checkpoint.task(problem, TASKS[0].device)

@@ -1,0 +1,172 @@
+"""Agreement: how well methods predict what another tuner chose, where no times are known.
+
+Two people who tune one GPU agree in a quarter of their choices, since many configurations are equally fast. So the rank
+of a choice counts beside equality: the share of valid configurations that a method expects to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from seqtune.kernels.task import ChosenTask, Floats, Task
+from seqtune.tuner.cost_models.analytic import estimates
+
+from ...checkpoint import Checkpoint
+from ...checkpoint_parts import parts_of
+from ...mixture.experts import Nearest
+from ...mixture.winners import Entry, Winners
+from ...model import Predictor
+from ...trees.ranker import Ranker
+from .shares import OURS
+
+BLOCK = ("block_m", "block_n", "block_k")  # derived quantities of kernels that describe their tiles
+
+
+class Answering(Protocol):
+    """A method: what it proposes first, and how slow it expects every configuration to be."""
+
+    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
+        """The number of the first proposal, and the slowness of all configurations (number,), as far as known."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByPredictor:
+    """A predictor; a checkpoint also expects a slowness of every configuration."""
+
+    predictor: Predictor
+
+    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
+        """The first proposal, and the slowness that a checkpoint with a learned mixture expects."""
+        (candidates,) = self.predictor.propose([task], 1)
+        slowness = None
+        if isinstance(self.predictor, Checkpoint) and self.predictor.ranker is not None:
+            slowness = self.predictor.expected(task, np.arange(len(task)))
+        return task.find(candidates[0].configuration) if candidates else None, slowness
+
+
+@dataclass(frozen=True)
+class ByTrees:
+    """Boosted trees that score every configuration."""
+
+    ranker: Ranker
+
+    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
+        """The configuration that the trees expect to be fastest."""
+        slowness = self.ranker.slowness(task, np.arange(len(task)))
+        return int(np.argmin(slowness)), slowness
+
+
+class ByAnalytic:
+    """The analytic model, which needs no data."""
+
+    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
+        """The configuration with the shortest estimate; nothing for kernels and devices without one."""
+        seconds = estimates(task)
+        return (None, None) if np.isnan(seconds).any() else (int(np.argmin(seconds)), seconds)
+
+
+def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> dict[str, Answering]:
+    """A checkpoint and its parts, the analytic model and, with the tasks of the training, the nearest one's choice."""
+    methods: dict[str, Answering] = {OURS: ByPredictor(checkpoint)}
+    methods |= {name: ByPredictor(part) for name, part in parts_of(checkpoint).items() if name != "trees"}
+    if checkpoint.ranker is not None:
+        methods["trees"] = ByTrees(checkpoint.ranker)
+    methods["analytic"] = ByAnalytic()
+    if training:
+        methods["nearest"] = ByPredictor(Nearest(Winners.of(map(Entry.of, training))))
+    return methods
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one method says about one choice: 1 or 0 where a value is, or all values are, the chosen ones."""
+
+    weight: float
+    exact: float
+    block: float | None  # None for kernels that do not describe tiles
+    parameters: Mapping[str, float]  # those with several values in the space
+    rank: float | None
+
+
+def outcomes(method: Answering, chosen: ChosenTask) -> Iterator[Outcome]:
+    """The outcomes of a task's choices; none where the method has no answer."""
+    first, slowness = method.answer(chosen.task)
+    if first is None:
+        return
+    (space,) = chosen.task.spaces
+    free = np.flatnonzero((space.rows != space.rows[0]).any(axis=0)).tolist()
+    for number, weight in zip(chosen.numbers.tolist(), chosen.weights.tolist(), strict=True):
+        pair = np.array([first, number])
+        same = space.rows[first] == space.rows[number]
+        declared = {name for name, _ in space.kernel.derived} | set(space.kernel.by_name)
+        block = None
+        if set(BLOCK) <= declared:
+            columns = space.at(pair).columns()
+            block = float(all(columns[name][0] == columns[name][1] for name in BLOCK))
+        yield Outcome(weight, float(same.all()), block,
+                      {space.kernel.parameters[index].name: float(same[index]) for index in free},
+                      None if slowness is None else float((slowness < slowness[number]).mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementRow:
+    """A row of the table: a method on a device."""
+
+    device: str
+    method: str
+    choices: float  # copies of a table count once
+    exact: float  # share of choices
+    block: float | None
+    per_parameter: float  # mean share over parameters
+    rank: float | None  # median share of valid configurations that the method expects to be faster
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The row as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, device: str, method: str, results: Sequence[Outcome]) -> AgreementRow:
+        """The row of outcomes, of which there is at least one."""
+        weights = np.array([result.weight for result in results])
+        names = dict.fromkeys(name for result in results for name in result.parameters)
+        parameters = {name: _mean([result.parameters.get(name) for result in results], weights) for name in names}
+        each = [float(np.mean([*result.parameters.values()])) if result.parameters else 1.0 for result in results]
+        known = [result.rank for result in results if result.rank is not None]
+        return cls(device, method, float(weights.sum()), float(np.average([result.exact for result in results],
+                                                                          weights=weights)),
+                   _mean([result.block for result in results], weights), float(np.average(each, weights=weights)),
+                   _median(np.array(known), weights) if len(known) == len(results) else None,
+                   {name: share for name, share in parameters.items() if share is not None})
+
+
+def agreement_rows(methods: Mapping[str, Answering], tasks: Sequence[ChosenTask],
+                   label: str | None = None) -> list[AgreementRow]:
+    """The rows of methods by device (or for all of them with a label): each task counts for every method."""
+    parts: dict[str, list[ChosenTask]] = {}
+    for task in tasks:
+        parts.setdefault(label or task.device.name, []).append(task)
+    rows = []
+    for device, members in parts.items():
+        for name, method in methods.items():
+            results = [outcome for task in members for outcome in outcomes(method, task)]
+            if results:
+                rows.append(AgreementRow.of(device, name, results))
+    return rows
+
+
+def _mean(values: Sequence[float | None], weights: Floats) -> float | None:
+    known = [(value, weight) for value, weight in zip(values, weights.tolist(), strict=True) if value is not None]
+    return float(sum(value * weight for value, weight in known) / sum(weight for _, weight in known)) if known else None
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    """The weighted median."""
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(sums, sums[-1] / 2)])
