@@ -31,12 +31,11 @@ def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask
     their space are left out.
     """
     rows = data.rows[data.rows["status"] == Status.CHOSEN.value]
+    rows = rows.assign(weight=_copy_weights(data, rows))
     if held_out is not None:
         rows = rows[rows["problem"].isin(data.held_out) == held_out]
-    weights = _copy_weights(data, rows)
     tasks = []
-    groups = rows.assign(weight=weights).groupby(["problem", "device", "kernel"], sort=True, observed=True)
-    for (key, name, kernel), part in groups:
+    for (key, name, kernel), part in rows.groupby(["problem", "device", "kernel"], sort=True, observed=True):
         problem, device = completed(data.known_problems[str(key)]), data.devices[str(name)]
         try:
             declared = data.kernels[str(kernel)] if str(kernel) in data.kernels else registry.kernel(str(kernel))

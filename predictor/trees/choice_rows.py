@@ -21,7 +21,7 @@ from seqtune.kernels.task import ChosenTask, Floats
 from seqtune.tuner.cost_models.analytic import estimates
 
 NAT = 0.04  # as TrainingOptions.tau: the wanted probabilities of the translator are then the likelihoods of the trees
-REJECTED = 48  # configurations of a task, beside the chosen ones
+REJECTED = 24  # configurations of a task, beside the chosen ones
 CHOSEN = 0.5  # probability of the choices themselves; people who tuned one GPU twice agree in 0.27 of them
 FAST = 0.1  # share of a space, the fastest by the analytic model, of which half of the rejected ones are drawn
 

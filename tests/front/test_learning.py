@@ -36,6 +36,7 @@ from seqtune.predictor.say import silent
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import skip_without
+from tests.support.learning.chosen import chosen_dataset
 from tests.support.records import space_records, write_journal
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
@@ -174,6 +175,19 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
     assert {(row.to_json()["problems"], row.to_json()["trained_on"]) for row in found} == {(3, 1)}
+
+
+def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Path) -> None:
+    data = tmp_path / "choices.parquet"
+    chosen_dataset(sizes=[1024], held_out=[32]).write(data)
+    report = learn.train(data, tmp_path / "checkpoint", epochs=2)
+    assert report.to_json()["problems"] == 7
+    rows = learn.evaluate(data, checkpoint=tmp_path / "checkpoint").to_json()["rows"]
+    assert {row["method"] for row in rows} == {"seqtune", "transformer", "trees", "nearest", "analytic"}
+    assert {row["choices"] for row in rows} == {0.5}
+    assert all(0 <= row["exact"] <= row["per_parameter"] <= 1 for row in rows)
+    with pytest.raises(MisuseError, match="--methods is for measurements"):
+        learn.evaluate(data, checkpoint=tmp_path / "checkpoint", methods=["trees"])
 
 
 TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}
