@@ -259,7 +259,7 @@ class ChosenTask:
 
     task: Task
     numbers: Numbers  # (choice,) distinct
-    weights: Floats  # (choice,) how much each counts: 1 for one tuning, less where it is a copy of another device's
+    weights: Floats  # (choice,) how much each counts: 1 for one tuning, less where another GPU has a copy
 
     @property
     def problem(self) -> Problem:

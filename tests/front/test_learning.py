@@ -184,7 +184,7 @@ def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Pat
     assert report.to_json()["problems"] == 7
     rows = learn.evaluate(data, checkpoint=tmp_path / "checkpoint").to_json()["rows"]
     assert {row["method"] for row in rows} == {"seqtune", "transformer", "trees", "nearest", "analytic"}
-    assert {row["choices"] for row in rows} == {0.5}
+    assert {row["choices"] for row in rows} == {1.0}
     assert all(0 <= row["exact"] <= row["per_parameter"] <= 1 for row in rows)
     with pytest.raises(MisuseError, match="--methods is for measurements"):
         learn.evaluate(data, checkpoint=tmp_path / "checkpoint", methods=["trees"])

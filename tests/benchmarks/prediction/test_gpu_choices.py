@@ -19,7 +19,7 @@ def test_a_chip_is_left_out_and_methods_are_compared_on_it(tmp_path: Path) -> No
     rows = [line.split(" | ")[1:3] for line in text.splitlines() if line.startswith("| chosen | ")]
     titles = [gpu_choices.METHODS[name] for name in ("trees", "nearest", "file", "analytic")]
     assert rows == [[chip, title] for chip in ("ga100", "gh100", "all") for title in titles]
-    assert "| chosen | gh100 | nearest file of another chip | 8 | 1.00 | 1.00 | 1.00 |" in text  # copied thrice
+    assert "| chosen | ga100 | nearest file of another chip | 24 | 1.00 | 1.00 | 1.00 |" in text  # of 48, all copies
 
 
 def test_a_data_set_of_one_chip_is_refused(tmp_path: Path) -> None:

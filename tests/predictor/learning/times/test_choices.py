@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from seqtune.data.chosen_tasks import chosen_tasks
+from seqtune.data.serving.known_models import completed
+from seqtune.data.serving.table_file import TableFile
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
 from seqtune.predictor.learning.times.options import TrainingOptions
@@ -23,11 +25,20 @@ OPTIONS = TrainingOptions(epochs=8, batch=8, rate=3e-3, average=0.9, extra=0, ex
 TASKS = chosen_tasks(chosen_dataset())
 
 
-def test_a_table_that_was_copied_to_another_gpu_counts_once() -> None:
+def test_equal_choices_on_gpus_of_one_chip_count_once() -> None:
     assert len(TASKS) == 2 * 2 * len(TOKENS)
-    assert {float(task.weights.sum()) for task in TASKS} == {0.5}
-    alone = chosen_tasks(chosen_dataset(["a100"]))
-    assert {float(task.weights.sum()) for task in alone} == {1.0}
+    assert {float(task.weights.sum()) for task in TASKS} == {1.0}
+    same = chosen_tasks(chosen_dataset(["a100", "a800"]))
+    assert {float(task.weights.sum()) for task in same} == {0.5}
+
+
+def test_sizes_that_no_file_name_tells_are_those_of_the_model_with_such_experts() -> None:
+    file = TableFile.parse("E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json")
+    problem = completed(file.problem(64))
+    assert (problem["hidden"], problem["top_k"]) == (7168, 8)
+    assert completed(problem) == problem
+    strange = completed(Problem.make("fused_moe", tokens=8, experts=2, top_k=None, hidden=None, intermediate=100))
+    assert strange.size("top_k") <= 2 * strange.size("expert_parallel")
 
 
 def test_the_agreement_is_the_share_of_parameters_with_the_chosen_value() -> None:
@@ -61,7 +72,7 @@ def test_trees_rank_the_choices_of_problems_that_they_have_not_seen() -> None:
 def test_rows_say_how_often_methods_agree_and_where_a_choice_ranks() -> None:
     trees = ByTrees(Ranker.of(Trees(TASKS, TREES)))
     ours, analytic = agreement_rows({"trees": trees, "analytic": ByAnalytic()}, TASKS, "both")
-    assert (ours.device, ours.method, ours.choices) == ("both", "trees", len(TASKS) / 2)
+    assert (ours.device, ours.method, ours.choices) == ("both", "trees", len(TASKS))
     assert ours.exact > 0.5 > analytic.exact
     assert ours.rank is not None
     assert analytic.rank is not None
