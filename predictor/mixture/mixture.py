@@ -44,6 +44,7 @@ class MixtureFields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     weights: Weights
+    unseen: Weights | None = None  # on devices without data of their own; None: the prior's
     groups: tuple[GroupFields, ...] = Field(min_length=1, max_length=MOST_GROUPS)
     processes: tuple[ProcessFields, ...] = Field(default=(), max_length=MOST_GROUPS)
 
@@ -84,13 +85,14 @@ class Mixture:
 
     winners: Winners = field(default_factory=Winners)
     weights: Weights = FIXED_MEAN
-    unseen: Weights = FIXED_MEAN  # on devices without measurements in the training data
+    unseen: Weights = FIXED_MEAN  # on devices without measurements or choices in the training data
     processes: Processes = field(default_factory=Processes)  # of a training with few measurements
 
     @classmethod
-    def learned(cls, winners: Winners, weights: Weights = PRIOR, processes: Processes | None = None) -> Mixture:
-        """A mixture with these weights, and the prior's on other devices."""
-        return cls(winners, weights, PRIOR, processes or Processes())
+    def learned(cls, winners: Winners, weights: Weights = PRIOR, processes: Processes | None = None,
+                unseen: Weights | None = None) -> Mixture:
+        """A mixture with these weights, and those of `unseen` (None: the prior's) on other devices."""
+        return cls(winners, weights, unseen or PRIOR, processes or Processes())
 
     @classmethod
     def read(cls, path: Path, about: MixtureFields, kernels: Sequence[Declaration]) -> Mixture:
@@ -99,15 +101,15 @@ class Mixture:
             arrays = read_arrays(path)
             processes = {name: arrays.pop(name) for name in [*arrays] if name.startswith(PREFIX)}
             return cls.learned(Winners.read(about.groups, arrays, kernels), about.weights,
-                               Processes.read(about.processes, processes, kernels))
+                               Processes.read(about.processes, processes, kernels), about.unseen)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
 
     @property
     def about(self) -> MixtureFields | None:
         """The second argument of `read`; None for the default mixture, which needs no file."""
-        return MixtureFields(weights=self.weights, groups=self.winners.about,
-                             processes=self.processes.about) if self.is_learned else None
+        return MixtureFields(weights=self.weights, unseen=None if self.unseen == PRIOR else self.unseen,
+                             groups=self.winners.about, processes=self.processes.about) if self.is_learned else None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays to write to a safetensors file for `read`."""

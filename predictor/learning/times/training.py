@@ -28,6 +28,7 @@ from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
 from ...mixture.fitting import log_agreement, refitted, weighted_mixture
+from ...mixture.left_out import unseen_weights
 from ...mixture.mixture import Mixture
 from ...mixture.winners import Winners
 from ...sequence.beam import beam_search_many
@@ -97,6 +98,10 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
             checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
         if validation and teacher is not None:
             checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
+        choices = [task for task in training if isinstance(task, ChosenTask)]
+        if choices and not state.interrupted and not options.end_now:
+            unseen_devices = unseen_weights(choices, replace(options.trees, threads=options.threads, seed=options.seed))
+            checkpoint = replace(checkpoint, mixture=replace(checkpoint.mixture, unseen=unseen_devices))
         if options.refit and validation and not state.interrupted and not options.end_now:
             teacher = make_teacher(training, options)
             examples = make_examples(training, teacher, vocabulary, options, held_out)

@@ -14,6 +14,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.mixture.left_out import TreesAndWinners, unseen_weights
+from seqtune.predictor.mixture.mixture import Mixture, MixtureFields
+from seqtune.predictor.mixture.weights import PRIOR
+from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -89,6 +93,18 @@ def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
     likely /= likely.sum()
     assert likely[task.numbers[0]] == pytest.approx(0.5, abs=0.05)
     assert likely[0] > likely[1] > likely[10] > 0
+
+
+def test_weights_of_unseen_chips_are_learned_by_leaving_each_chip_out_and_kept() -> None:
+    assert unseen_weights([task for task in TASKS if task.device.model == TASKS[0].device.model], TREES) == PRIOR
+    weights = unseen_weights(TASKS, TREES)
+    assert weights.base["trees"] != PRIOR.base["trees"]
+    assert weights.base["judge"] == PRIOR.base["judge"]
+    mixture = Mixture.learned(Winners.of(map(Entry.of, TASKS)), unseen=weights)
+    assert mixture.about is not None
+    assert MixtureFields.model_validate_json(mixture.about.model_dump_json()).unseen == weights
+    (candidates,) = TreesAndWinners.of(TASKS, TREES).consulted([TASKS[0].task], 4)
+    assert len(candidates.numbers) >= 4
 
 
 def test_a_training_on_choices_alone_gives_a_checkpoint_that_proposes_them() -> None:
