@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 FEWEST = 20  # choices on a chip that is evaluated
 MOST = 300  # choices on a chip that are evaluated, drawn with the seed
+OUTSIDE = ("files", "out", "work", "chips")  # options that change no row
 METHODS = {"seqtune": "trees and translator", "transformer": "translator alone", "trees": "trees alone",
+           "experts": "trees, nearest problem and analytic model",
            "nearest": "nearest problem on another chip", "file": "nearest file of another chip",
            "analytic": "analytic model"}
 
@@ -62,10 +64,12 @@ def without(data: Dataset, chip: str) -> Dataset:
 def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
                     given: argparse.Namespace) -> dict[str, Answering]:
     """The methods, none of which knows a choice of the chip."""
-    from seqtune.predictor.learning.times.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
+    from seqtune.predictor.learning.times.agreement import ByAnalytic, ByExperts, ByPredictor, ByTrees, methods_of
     from seqtune.predictor.learning.times.options import choice_options
     from seqtune.predictor.learning.times.training import train_model
     from seqtune.predictor.mixture.experts import Nearest
+    from seqtune.predictor.mixture.left_out import TreesAndWinners, unseen_weights
+    from seqtune.predictor.mixture.mixture import Mixture
     from seqtune.predictor.mixture.winners import Entry, Winners
     from seqtune.predictor.trees.cost_trees import Trees
     from seqtune.predictor.trees.ranker import Ranker
@@ -73,9 +77,11 @@ def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
     options = choice_options(seed=given.seed, threads=given.threads)
     methods: dict[str, Answering]
     if given.trees_only:
-        methods = {"trees": ByTrees(Ranker.of(Trees(training, replace(options.trees, threads=given.threads)))),
-                   "analytic": ByAnalytic(),
-                   "nearest": ByPredictor(Nearest(Winners.of(map(Entry.of, training))))}
+        trees = replace(options.trees, threads=given.threads)
+        ranker, winners = Ranker.of(Trees(training, trees)), Winners.of(map(Entry.of, training))
+        mixture = Mixture.learned(winners, unseen=unseen_weights(training, trees))
+        methods = {"trees": ByTrees(ranker), "experts": ByExperts(TreesAndWinners(ranker, mixture)),
+                   "analytic": ByAnalytic(), "nearest": ByPredictor(Nearest(winners))}
     else:
         if given.epochs is not None:
             options = replace(options, epochs=given.epochs)
@@ -116,10 +122,10 @@ def evaluate_data(path: Path, given: argparse.Namespace, finished: Finished) -> 
     for task in tasks:
         counts[chip_of(task.device)] = counts.get(chip_of(task.device), 0) + len(task.numbers)
     chips = [chip for chip, count in sorted(counts.items()) if count >= FEWEST]
-    if len(chips) < 2:
-        raise MisuseError(f"{path} has choices on {len(chips)} chips; two are needed to leave one out")
-    about = checksum({name: value for name, value in vars(given).items() if name not in ("files", "out", "work")}
-                     | {"rows": len(data)})
+    if len(counts) < 2:
+        raise MisuseError(f"{path} has choices on {len(counts)} chips; two are needed to leave one out")
+    chips = [chip for chip in chips if given.chips is None or chip in given.chips]
+    about = checksum({**{name: value for name, value in vars(given).items() if name not in OUTSIDE}, "rows": len(data)})
     rows: list[Row] = []
     for chip in chips:
         of_chip = finished.get((path.stem, chip, about), partial(evaluate_chip, data, tasks, chip, given))
@@ -181,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a data set of choices")
     parser.add_argument("--most", type=positive, default=MOST, help=f"problems of a chip to evaluate ({MOST})")
+    parser.add_argument("--chips", type=lambda text: text.split(","), help="leave out these alone, with commas between")
     parser.add_argument("--trees-only", action="store_true", help="train no translator")
     parser.add_argument("--epochs", type=positive, help="of the translator")
     parser.add_argument("--seed", type=int, default=0)

@@ -23,7 +23,7 @@ from .mixture import Candidates, Mixture
 from .weights import PRIOR, Weights
 from .winners import Entry, Winners
 
-LEARNED, JUDGED = 1000, 60  # tasks on other chips that the trees learn from, and tasks on the chip that judge them
+LEARNED, JUDGED = 600, 40  # tasks on other chips that the trees learn from, and tasks on the chip that judge them
 ROUNDS, RATE = 100, 0.15  # of the trees
 
 

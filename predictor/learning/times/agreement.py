@@ -18,6 +18,8 @@ from seqtune.tuner.cost_models.analytic import estimates
 from ...checkpoint import Checkpoint
 from ...checkpoint_parts import parts_of
 from ...mixture.experts import Nearest
+from ...mixture.left_out import TreesAndWinners
+from ...mixture.mixture import Candidates
 from ...mixture.winners import Entry, Winners
 from ...model import Predictor
 from ...trees.ranker import Ranker
@@ -58,6 +60,21 @@ class ByTrees:
     def answer(self, task: Task) -> tuple[int | None, Floats | None]:
         """The configuration that the trees expect to be fastest."""
         slowness = self.ranker.slowness(task, np.arange(len(task)))
+        return int(np.argmin(slowness)), slowness
+
+
+@dataclass(frozen=True)
+class ByExperts:
+    """Trees, the nearest problem and the analytic model together, as a mixture without a translator weighs them."""
+
+    experts: TreesAndWinners
+
+    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
+        """The configuration that the experts together expect to be fastest among all."""
+        numbers, mixture = np.arange(len(task)), self.experts.mixture
+        candidates = Candidates(task, numbers, np.zeros(len(task)), mixture.neighbours(task),
+                                self.experts.ranker.members(task, numbers).astype(np.float64))
+        slowness = mixture.mixed(candidates).slowness
         return int(np.argmin(slowness)), slowness
 
 

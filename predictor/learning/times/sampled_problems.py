@@ -17,6 +17,8 @@ from seqtune.kernels.problem_sets.sampler import draw_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 
+from .drawn_gpus import drawn_gpu
+
 FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
 DRAWS = 200  # for the form of one measured problem, before another one is taken
 FORMS = 50  # measured problems whose form is tried
@@ -25,8 +27,9 @@ FORMS = 50  # measured problems whose form is tried
 class SampledProblems:
     """Problems on devices, each as a task, numbered from 0.
 
-    Each takes the operation, the form (FORM) and the device of one of the `models`. None is near a problem of `avoid`,
-    and each is solved by the named `kernels` alone.
+    Each takes the operation, the form (FORM) and the device of one of the `models`, or a GPU drawn around that device.
+    Where an operation has no sampler, a GPU is drawn for the problem of the model itself. No sampled problem is near
+    one of `avoid`, and each is solved by the named `kernels` alone.
     """
 
     def __init__(self, models: Sequence[tuple[Problem, Device]], avoid: Sequence[Problem], kernels: Collection[str],
@@ -38,12 +41,15 @@ class SampledProblems:
         """The task with this number. Raises ProblemError if none was found, as where no operation has a sampler."""
         generator = np.random.default_rng([self.seed, 1, number])
         for _ in range(FORMS):
-            model, device = self._models[int(generator.integers(len(self._models)))]
+            model, own = self._models[int(generator.integers(len(self._models)))]
+            device = drawn_gpu(own, generator)
             for _ in range(DRAWS):
                 try:
                     task = self._drawn(model, device, generator)
-                except ProblemError:
-                    break  # an operation without a sampler
+                except ProblemError:  # an operation without a sampler
+                    task = None if device is own else self._solved(model, device)
+                    if task is None:
+                        break
                 if task is not None:
                     return task
         raise ProblemError("found no random problem with the form of a measured one; train without further problems "
@@ -58,8 +64,15 @@ class SampledProblems:
             problem = _in_form_of(drawn, model)
             if self._avoided.has_near(drawn) or self._avoided.has_near(problem):
                 return None
+        except ProblemError:
+            return None
+        return self._solved(problem, device)
+
+    def _solved(self, problem: Problem, device: Device) -> Task | None:
+        """The task of a problem on a device; None if other kernels solve it, too, or none."""
+        try:
             task = Task.of(problem, device)
-        except (KernelError, ProblemError):
+        except KernelError:
             return None
         return task if all(kernel.name in self._kernels for kernel in task.kernels) else None
 

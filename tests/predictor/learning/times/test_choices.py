@@ -10,9 +10,12 @@ import pytest
 from seqtune.data.chosen_tasks import chosen_tasks
 from seqtune.data.serving.known_models import completed
 from seqtune.data.serving.table_file import TableFile
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
+from seqtune.predictor.learning.times.drawn_gpus import drawn_gpu
 from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.learning.times.sampled_problems import SampledProblems
 from seqtune.predictor.learning.times.training import train_model
 from seqtune.predictor.mixture.left_out import TreesAndWinners, unseen_weights
 from seqtune.predictor.mixture.mixture import Mixture, MixtureFields
@@ -21,9 +24,9 @@ from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
-from tests.support.learning.chosen import TOKENS, choice_of, chosen_dataset
+from tests.support.learning.chosen import KERNEL, TOKENS, choice_of, chosen_dataset
 
-TREES = TreesOptions(rounds=60, rate=0.2, depth=4, models=1, threads=1, least_weight=0.2)
+TREES = TreesOptions(rounds=30, rate=0.3, depth=4, models=1, threads=1, least_weight=0.2)
 OPTIONS = TrainingOptions(epochs=8, batch=8, rate=3e-3, average=0.9, extra=0, examples=16, width=32, layers=1,
                           hidden=64, judge=32, trees=TREES, threads=1, confidence=False, validation=0.2)
 TASKS = chosen_tasks(chosen_dataset())
@@ -93,6 +96,22 @@ def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
     likely /= likely.sum()
     assert likely[task.numbers[0]] == pytest.approx(0.5, abs=0.05)
     assert likely[0] > likely[1] > likely[10] > 0
+
+
+def test_sampled_problems_of_gpus_are_on_gpus_that_nobody_built() -> None:
+    models = [(task.problem, task.device) for task in TASKS]
+    problems = SampledProblems(models, [], {KERNEL}, seed=0)
+    tasks = [problems.task(number) for number in range(40)]
+    assert {task.problem for task in tasks} <= {problem for problem, _ in models}
+    assert len({task.device for task in tasks}) == 40
+    assert {task.device.local_memory for task in tasks} == {device.local_memory for _, device in models}
+    assert 0 < sum(task.device.peak_gflops == 0 for task in tasks) < 20  # unknown
+    assert problems.task(3).device == tasks[3].device
+    cpu = Device("llvm:avx2:2", "llvm", "znver5", "avx2")
+    generator = np.random.default_rng(0)
+    before = generator.bit_generator.state
+    assert drawn_gpu(cpu, generator) is cpu
+    assert generator.bit_generator.state == before
 
 
 def test_weights_of_unseen_chips_are_learned_by_leaving_each_chip_out_and_kept() -> None:
