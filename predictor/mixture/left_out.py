@@ -25,6 +25,8 @@ from .winners import Entry, Winners
 
 LEARNED, JUDGED = 600, 40  # tasks on other chips that the trees learn from, and tasks on the chip that judge them
 ROUNDS, RATE = 100, 0.15  # of the trees
+# What is believed on chips without choices: the analytic model, which needs none, counts more than elsewhere
+BELIEVED = Weights(base={**PRIOR.base, "analytic": -1.0})
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class TreesAndWinners:
 
 
 def unseen_weights(fitting: Sequence[ChosenTask], options: TreesOptions) -> Weights:
-    """The weights on chips without choices; the prior's if the tasks are of one chip."""
+    """The weights on chips without choices; those that are believed if the tasks are of one chip."""
     generator = np.random.default_rng(options.seed)
     chips: dict[str, list[ChosenTask]] = {}
     for task in fitting:
@@ -66,7 +68,7 @@ def unseen_weights(fitting: Sequence[ChosenTask], options: TreesOptions) -> Weig
             known = {kernel for task in others for kernel in task.task.kernels}
             judged = [task for task in _drawn(own, JUDGED, generator) if known.issuperset(task.task.kernels)]
             observed += [result for task in judged if (result := observe(experts, task)) is not None]
-    return fit_weights(observed) if observed else PRIOR
+    return fit_weights(observed, BELIEVED)
 
 
 def _drawn(tasks: Sequence[ChosenTask], count: int, generator: np.random.Generator) -> list[ChosenTask]:

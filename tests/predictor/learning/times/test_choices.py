@@ -17,9 +17,8 @@ from seqtune.predictor.learning.times.drawn_gpus import drawn_gpu
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.sampled_problems import SampledProblems
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.mixture.left_out import TreesAndWinners, unseen_weights
+from seqtune.predictor.mixture.left_out import BELIEVED, TreesAndWinners, unseen_weights
 from seqtune.predictor.mixture.mixture import Mixture, MixtureFields
-from seqtune.predictor.mixture.weights import PRIOR
 from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -115,10 +114,10 @@ def test_sampled_problems_of_gpus_are_on_gpus_that_nobody_built() -> None:
 
 
 def test_weights_of_unseen_chips_are_learned_by_leaving_each_chip_out_and_kept() -> None:
-    assert unseen_weights([task for task in TASKS if task.device.model == TASKS[0].device.model], TREES) == PRIOR
+    assert unseen_weights([task for task in TASKS if task.device.model == TASKS[0].device.model], TREES) == BELIEVED
     weights = unseen_weights(TASKS, TREES)
-    assert weights.base["trees"] != PRIOR.base["trees"]
-    assert weights.base["judge"] == PRIOR.base["judge"]
+    assert weights.base["trees"] != BELIEVED.base["trees"]
+    assert weights.base["judge"] == BELIEVED.base["judge"]
     mixture = Mixture.learned(Winners.of(map(Entry.of, TASKS)), unseen=weights)
     assert mixture.about is not None
     assert MixtureFields.model_validate_json(mixture.about.model_dump_json()).unseen == weights
