@@ -5,6 +5,7 @@
 #   make develop      installs what all tests, `make check` and `make docs` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
+#   make dist         the source distribution and the wheel made from it, in dist; checked
 #   make gpu          check and measure this machine's NVIDIA GPU, and compare with libraries; can be resumed
 
 # The Python of the virtual environment; without one, the first of PYTHONS that runs and is new enough.
@@ -31,7 +32,7 @@ ANYWHERE_ARGUMENTS ?=
 # Arguments of `python -m benchmarks gpu`, such as `--minutes 9` or `--tasks measure`.
 GPU_ARGUMENTS ?=
 
-.PHONY: demo test test-anywhere check docs gpu install develop clean
+.PHONY: demo test test-anywhere check docs dist gpu install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -50,6 +51,12 @@ check: develop
 
 docs: develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+dist: $(VENV)/.testing
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . >build.log 2>&1 || { cat build.log >&2; exit 1; }
+	@rm build.log
+	@$(BIN)/python -m tests.support.installation.distributions dist
 
 gpu: $(VENV)/.gpu
 	@$(BIN)/python -m benchmarks gpu --out gpu $(GPU_ARGUMENTS)

@@ -28,6 +28,7 @@ from tests.support.recorded_files import write_cache, write_recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
@@ -54,7 +55,7 @@ class Snippet:
 def pages() -> list[str]:
     """Every page by its path in the repository, generated ones included."""
     written = [path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md"))]
-    return ["README.md", *written, *(f"docs/{name}" for name in GENERATED)]
+    return [*FRONT_PAGES, *written, *(f"docs/{name}" for name in GENERATED)]
 
 
 def text_of(page: str) -> str:

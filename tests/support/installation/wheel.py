@@ -1,4 +1,4 @@
-"""Wheel: what belongs into it, and one that is built from a copy of the tree, without a network."""
+"""Wheel: what belongs into it, and one that is built from a copy of the tree, by way of a source distribution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOORS = ("kernels", "data", "tuner", "predictor", "networks")
 
 
 def build(folder: Path) -> Path:
-    """Build the wheel in a folder, and return its path."""
+    """Build a source distribution and from it the wheel, without a network; return the wheel's path."""
     tree = folder / "tree"
     (tree / "seqtune").mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -24,7 +24,7 @@ def build(folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     done = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist"), str(tree)],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(tree)],
         capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     built, = (folder / "dist").glob("*.whl")
