@@ -30,7 +30,7 @@ PUBLIC = {
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "compile_check",
         "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes", "run",
-        "stop_request", "strategies", "task_verdict"),
+        "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "checkpoint_parts", "confidence",
         "correction", "learning/times", "model", "pretrained", "say", "sequence", "training", "translator", "trees"),

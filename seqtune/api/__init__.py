@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .collecting.run import collect
     from .demonstration import demo
     from .evaluating import evaluate
+    from .examining import Check, Examination, doctor
     from .exchanging import export, import_data
     from .learning import retrain, train
     from .listing import devices, kernel_json, kernels, libraries
@@ -35,6 +36,7 @@ _MODULES = {
     "collecting.run": ("collect",),
     "demonstration": ("demo",),
     "evaluating": ("evaluate",),
+    "examining": ("Check", "Examination", "doctor"),
     "exchanging": ("export", "import_data"),
     "learning": ("retrain", "train"),
     "listing": ("devices", "kernel_json", "kernels", "libraries"),
@@ -47,10 +49,10 @@ _MODULES = {
 _REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "BulkAnswer", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration", "Devices",
-    "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect", "compile_check", "demo",
-    "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict",
-    "predict_many", "replay", "retrain", "train", "tune",
+    "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration",
+    "Devices", "Examination", "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect",
+    "compile_check", "demo", "devices", "doctor", "evaluate", "export", "import_data", "kernel_json", "kernels",
+    "libraries", "lint_library", "predict", "predict_many", "replay", "retrain", "train", "tune",
 ]
 
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
 COMMANDS = ("devices", "kernels", "predict", "tune", "replay", "collect", "train", "retrain", "evaluate", "export",
-            "demo")
+            "demo", "doctor", "calibrate", "report", "import", "fleet")
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 
@@ -138,11 +139,19 @@ def test_a_demo_that_can_show_nothing_fails_and_says_why(
     assert "abacus:0: " in shown.err
 
 
-def test_the_shell_is_told_what_may_follow() -> None:
-    words = {"_SEQTUNE_COMPLETE": "complete_bash", "COMP_WORDS": "seqtune re", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-m", "seqtune"], env={**os.environ, **words}, capture_output=True,
-                          text=True, cwd=ROOT, check=False)
-    assert "retrain" in done.stdout.split()
+@pytest.mark.parametrize(("shell", "words"), [
+    ("bash", lambda text: {"COMP_WORDS": f"seqtune {text}", "COMP_CWORD": str(len(text.split()))}),
+    ("zsh", lambda text: {"_TYPER_COMPLETE_ARGS": f"seqtune {text}"}),
+    ("fish", lambda text: {"_TYPER_COMPLETE_ARGS": f"seqtune {text}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"})])
+def test_a_shell_is_told_what_may_follow(shell: str, words: Callable[[str], dict[str, str]]) -> None:
+    def ask(**variables: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "seqtune"], env={**os.environ, **variables}, capture_output=True,
+                              text=True, cwd=ROOT, check=False)
+        return done.stdout
+
+    assert "_SEQTUNE_COMPLETE=complete_" + shell in ask(_SEQTUNE_COMPLETE=f"source_{shell}")
+    assert "retrain" in ask(_SEQTUNE_COMPLETE=f"complete_{shell}", **words("re"))
+    assert "--min-confidence" in ask(_SEQTUNE_COMPLETE=f"complete_{shell}", **words("predict --min"))
 
 
 def test_a_terminal_without_unicode_is_no_error() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..progress import note
-from .console import fields, out, rows, table_of
+from .console import fields, out, rows, show, table_of
 
 if TYPE_CHECKING:
     from ...api.replaying import Replayed
@@ -60,7 +60,7 @@ def retrained(report: Mapping[str, Any]) -> None:
                       _change(row), *([_share(row["scratch"])] if with_scratch else []))
         last = group
     if rows:
-        out.print(table)
+        show(table)
         out.print(_RETRAINED, markup=False)
     ended = ("stopped early" if report["interrupted"] else "ended by the time limit (--minutes)"
              if report["out_of_time"] else "complete")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...api.results import NEW_CPU
-from .console import out, table_of
+from .console import out, show, table_of
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.memory_check.check import MemoryReport
 
+    from ...api.examining import Examination
     from ...api.listing import ListedLibrary
     from ...api.results import CompileReport, Devices
 
@@ -31,7 +32,7 @@ def devices(listing: Devices) -> None:
                       f"{device.bandwidth_gbs:.0f}" if device.bandwidth_gbs else "-")
         alike.setdefault(f"{device.model} ({device.architecture}), {device.toolchain}", []).append(alias)
     if listing.listed:
-        out.print(table)
+        show(table)
     for text, aliases in alike.items():
         out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
     for alias, device in listing.listed:
@@ -68,7 +69,7 @@ def _described(devices: Sequence[Device]) -> None:
     for device in models.values():
         table.add_row(device.name, device.model, device.architecture, str(device.compute_units),
                       _size(device.l2_bytes), f"{device.peak_gflops:.0f}", f"{device.bandwidth_gbs:.0f}")
-    out.print(table)
+    show(table)
     names = {backend: [device.name.partition(":")[2] for device in devices if device.backend == backend]
              for backend in ("cuda", "triton")}
     without = ", ".join(name for name in names["cuda"] if name not in names["triton"])
@@ -90,7 +91,7 @@ def libraries(listed: Sequence[ListedLibrary]) -> None:
     for library in listed:
         table.add_row(library.name, library.origin, "yes" if library.in_use else f"--library {library.name}",
                       str(len(library.kernels)) if library.kernels else "-")
-    out.print(table)
+    show(table)
 
 
 def kernels(families: Sequence[Kernel]) -> None:
@@ -115,12 +116,19 @@ def kernels(families: Sequence[Kernel]) -> None:
         out.print(f"  a time includes: {included(kernel) or 'nothing, it cannot be run'}\n", markup=False)
 
 
+def examination(result: Examination) -> None:
+    """Print a line for each check: its state, what was found, and what to do."""
+    for check in result.checks:
+        advice = f"; {check.advice}" if check.advice else ""
+        out.print(f"{check.state:4}  {check.name:9}  {check.found}{advice}", markup=False, soft_wrap=True)
+
+
 def linted(report: LintReport) -> None:
     """Print the size of each space, then a line for every finding."""
     table = table_of("kernel", "problem", "configurations", right=("configurations",))
     for size in report.sizes:
         table.add_row(size.kernel, size.problem.key, "too many to count" if size.size is None else str(size.size))
-    out.print(table)
+    show(table)
     for source, message in report.findings:
         out.print(f"{source}: {message}", markup=False, soft_wrap=True)
     if not report.findings:
@@ -160,7 +168,7 @@ def compiled(report: CompileReport) -> None:
         table.add_row(family.kernel, str(len(family.failures)), str(len(family.contradictions)), str(family.spilling),
                       _span(family, "registers", 1), _span(family, "shared", 1 / 1024, "K"),
                       _span(family, "occupancy", 100, " %"))
-    out.print(table)
+    show(table)
     out.print("differ: the compiled kernel contradicts its family's declaration\n"
                "registers: of a thread; shared: memory of a block; occupancy: of a unit")
     for family in report.families:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...api.results import duration
-from .console import out, rows, table_of
+from .console import out, rows, show, table_of
 
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
@@ -45,7 +45,7 @@ def prediction(answer: Prediction) -> None:
     for number, candidate in enumerate(answer.candidates, start=1):
         add(str(number), candidate)
     add("default", answer.default)
-    out.print(table)
+    show(table)
     if answer.confidence is not None:
         answering = "the first proposal" if answer.winner == answer.candidates[0] else (
             "the safe default" if answer.winner == answer.default else "the winner, before it was measured")
@@ -93,6 +93,6 @@ def demo(demonstration: Demonstration) -> None:
             "-" if answer.speedup is None else f"{answer.speedup:.2f}x",
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
             "yes" if answer.significant else "no")
-    out.print(table)
+    show(table)
     for backend, reason in demonstration.unavailable.items():
         out.print(f"{backend} is left out: {reason}", markup=False)

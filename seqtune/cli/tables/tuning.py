@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...api.results import duration
-from .console import out, table_of
+from .console import out, show, table_of
 
 if TYPE_CHECKING:
     from ...api.tuning.results import TuningReport
@@ -21,7 +21,7 @@ def tuned(outcome: TuningReport) -> None:
                       duration(result.default_seconds), duration(result.best_seconds),
                       "-" if result.confidence is None else f"{result.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
-    out.print(table)
+    show(table)
     for result in outcome.results:
         for remark in result.remarks():
             out.print(f"{result.problem.brief()}: {remark}", markup=False, soft_wrap=True)
