@@ -8,6 +8,7 @@ measured again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,5 +42,5 @@ def measured_examples(device: Device, journal: Path, configurations: int,
                 measured[name] = [
                     searched(problem, device, trials, runner, configurations,
                              TuningOptions("random", seed=number % SEEDS, finals=Finals(count=0)))
-                    for number, problem in enumerate(read_problems(FOLDER / name / "problems.csv")[:problems])]
+                    for number, problem in enumerate(islice(read_problems(FOLDER / name / "problems.csv"), problems))]
     return measured

@@ -162,8 +162,10 @@ def _yes_no(value: Value) -> Value:
     return value if value is None else _YES_NO.get(str(value).lower(), str(value))
 
 
-def read_problems(path: str | Path) -> list[Problem]:
-    """Read the problems of a file, in order and without duplicates. Raises FormatError, which names the line.
+def read_problems(path: str | Path) -> dict[Problem, int]:
+    """Read the problems of a file in order, each with the number of the line that it stands in first, from 1.
+
+    Raises FormatError, which names the line.
 
     A `.csv` file has a header of feature names and one problem per row; empty cells take the defaults. It may also have
     the columns `type`, `name` and `count`; the last two are ignored. In other files each line is a problem that
@@ -181,27 +183,27 @@ def read_problems(path: str | Path) -> list[Problem]:
     return problems
 
 
-def parse_lines(path: str | Path, text: str) -> list[Problem]:
-    """The problems of a text with one on each line, in order and without duplicates; # begins a comment.
+def parse_lines(path: str | Path, text: str) -> dict[Problem, int]:
+    """The problems of a text with one on each line, in order, each with its first line's number; # begins a comment.
 
     Raises FormatError, which names the line and the path that the text comes from.
     """
-    problems: dict[Problem, None] = {}
+    problems: dict[Problem, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         form = line.strip()
         if not form or form.startswith("#"):
             continue
         try:
-            problems.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]))
+            problems.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]), number)
         except ProblemError as error:
             raise FormatError(f"{path}:{number}: {error}") from None
         _bound(path, problems)
-    return list(problems)
+    return problems
 
 
-def _read_csv(path: Path, text: str) -> list[Problem]:
+def _read_csv(path: Path, text: str) -> dict[Problem, int]:
     reader = csv.reader(io.StringIO(text), strict=True)
-    problems: dict[Problem, None] = {}
+    problems: dict[Problem, int] = {}
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if not any(header):
@@ -217,22 +219,27 @@ def _read_csv(path: Path, text: str) -> list[Problem]:
                      if cell.strip() and name not in ("name", "count")}
             kind = cells.pop("type", None)
             try:
-                problems.setdefault(make_problem(kind, cells))
+                problems.setdefault(make_problem(kind, cells), reader.line_num)
             except ProblemError as error:
                 raise FormatError(f"{path}:{reader.line_num}: {error}") from None
             _bound(path, problems)
     except csv.Error as error:
         raise FormatError(f"{path}:{reader.line_num}: not CSV: {error}") from None
-    return list(problems)
+    return problems
 
 
-def _bound(path: str | Path, problems: Mapping[Problem, None]) -> None:
+def _bound(path: str | Path, problems: Mapping[Problem, int]) -> None:
     if len(problems) > MOST_PROBLEMS:
         raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems; split it")
 
 
 def problem_set(name_or_path: str | Path) -> list[Problem]:
-    """The problems of a named network (`resnet18`, or `resnet18:8` for batch 8) or of a file.
+    """The problems of a named network (`resnet18`, or `resnet18:8` for batch 8) or of a file. See `numbered_set`."""
+    return list(numbered_set(name_or_path))
+
+
+def numbered_set(name_or_path: str | Path) -> dict[Problem, int]:
+    """The problems of a named network with their numbers from 1, or those of a file with the numbers of their lines.
 
     Raises ProblemError if there is no such network and no such file, FormatError as `read_problems` does.
     """
@@ -240,7 +247,7 @@ def problem_set(name_or_path: str | Path) -> list[Problem]:
     if name.lower() in NETWORKS:
         if batch and not re.fullmatch(r"[1-9][0-9]{0,4}", batch):
             raise ProblemError(f"{batch[:40]!r} is no batch; write {name}:8, for example")
-        return network(name, int(batch or 1))
+        return {problem: number for number, problem in enumerate(network(name, int(batch or 1)), 1)}
     try:
         exists = Path(name_or_path).exists()
     except (OSError, ValueError):  # a name too long for a file, or with a NUL

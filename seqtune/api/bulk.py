@@ -18,71 +18,114 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
-from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.model import answers_for
 from seqtune.predictor.say import Say, silent
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.processes import one_thread_each, usable_jobs
 
-from ..errors import MisuseError, SeqtuneError, shown
-from .inputs import as_device, as_problems
-from .results import Proposal
+from ..errors import KernelError, MisuseError, SeqtuneError, shown
+from .inputs import as_device, as_problems, check_positive
+from .predicting import check_verifiable, predict
+from .results import Prediction, Proposal, finite
 
 BATCH = 32  # problems that a process answers at once; one beam search answers them, with the same numbers
 FEW = 256  # problems for which a further process is worth its start of half a second
 FORMATS = ("csv", "jsonl")
-COLUMNS = ("problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high", "reason")
+COLUMNS = ("line", "problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high",
+           "status", "seconds", "winner_kernel", "winner_configuration", "winner_seconds", "speedup", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class BulkAnswer:
-    """The candidates of one problem of many, most probable first; there are none if no kernel solves the problem."""
+    """The answer to one problem of many; it has no candidates if no kernel solves the problem."""
 
     problem: Problem
     device: str  # its name
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Proposal, ...]  # most probable first
     reason: str = ""  # why there are no candidates
+    verification: Prediction | None = None  # the answer with what was measured, where that was asked for
+
+    @property
+    def winner(self) -> Proposal | None:
+        """The configuration to use: the winner of the verification, or the first candidate."""
+        if self.verification is not None:
+            return self.verification.winner
+        return self.candidates[0] if self.candidates else None
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object, with `reason` where there are no candidates."""
+        """A JSON object, with `reason` where there are no candidates; of a verification, all fields of one answer."""
+        if self.verification is not None:
+            return self.verification.to_json()
         fields: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device,
-            "candidates": [Proposal.of(candidate.configuration, candidate).to_json() for candidate in self.candidates]}
-        return {**fields, "reason": self.reason} if self.reason else fields
+            "candidates": [candidate.to_json() for candidate in self.candidates]}
+        return {**fields, "reason": self.reason} if self.winner is None else {**fields, "winner": self.winner.to_json()}
 
-    def line(self) -> str:
-        """The answer as a line of JSON."""
-        return json.dumps(self.to_json(), allow_nan=False) + "\n"
+    def json_line(self, number: int) -> str:
+        """The answer as a line of JSON, with the number of the input's line."""
+        return json.dumps({"line": number, **self.to_json()}, allow_nan=False) + "\n"
 
-    def rows(self) -> str:
-        """The answer as rows of CSV under COLUMNS, one for each candidate."""
+    def rows(self, number: int) -> str:
+        """The answer as rows of CSV under COLUMNS, one for each candidate, with the input's line and the winner."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
+        about = (number, self.problem.key, self.device)
+        winner = self.winner
+        if winner is None:
+            writer.writerow((*about, *[""] * (len(COLUMNS) - 4), self.reason))
+            return text.getvalue()
+        speedup = None if self.verification is None else self.verification.speedup
+        reason = "" if self.verification is None else self.verification.unverified
         for rank, candidate in enumerate(self.candidates, 1):
             confidence = candidate.confidence
-            expected = ("", "", "") if confidence is None else (confidence.share, confidence.low, confidence.high)
-            writer.writerow((self.problem.key, self.device, rank, candidate.configuration.kernel,
-                             candidate.configuration.key, candidate.probability, *expected, ""))
-        if not self.candidates:
-            writer.writerow((self.problem.key, self.device, *[""] * 7, self.reason))
+            expected = (None,) * 3 if confidence is None else (confidence.share, confidence.low, confidence.high)
+            writer.writerow((*about, rank, *_words(candidate), candidate.probability, *expected, *_times(candidate),
+                             *_words(winner), _times(winner)[1], speedup, reason))
         return text.getvalue()
+
+
+def _words(proposal: Proposal) -> tuple[str, str]:
+    """The kernel and the configuration of a proposal, for CSV."""
+    return proposal.configuration.kernel, proposal.configuration.key
+
+
+def _times(proposal: Proposal) -> tuple[str | None, float | None]:
+    """The status and the seconds of a proposal, for CSV; None where it was not measured or did not run."""
+    measurement = proposal.measurement
+    return (None, None) if measurement is None else (measurement.status.value, finite(measurement.seconds))
 
 
 def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1, *, jobs: int = 1,
                  checkpoint: str | Path | None = None, journal: str | Path | None = None, evidence: bool = True,
+                 verify: bool = False, seconds: float | None = None, cache: bool = True,
                  progress: Say = silent) -> Iterator[BulkAnswer]:
     """Predict the `top` most promising configurations of many problems, in their order, each as soon as it is known.
 
     `problems` are several problems, or the name of a set; an answer to one that no kernel solves has a reason and no
     candidates. With `evidence`, the measurements of the device in the journal correct the proposals, as they do for one
     problem. `jobs` is the maximum number of processes; few problems take fewer. A program that asks for more than one
-    needs the usual guard `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
+    needs the usual guard `if __name__ == "__main__"`. With `verify`, the candidates of each problem are measured, one
+    problem after the other in this process; each gets an equal part of `seconds` (None: SECONDS for each), so that the
+    journal (`cache`) answers when the same is asked again. Raises MisuseError for wrong arguments.
     """
     wanted = as_problems(problems)
     for name, count in (("top", top), ("jobs", jobs)):
         if not isinstance(count, int) or count < 1:
             raise MisuseError(f"{name}={shown(count)}; at least one is needed")
+    if seconds is not None:
+        check_positive("seconds", seconds)
+    if verify and jobs > 1:
+        raise MisuseError(f"jobs={jobs}; problems are verified by one process, since others would disturb its times")
     device = as_device(device)
+    if verify:
+        check_verifiable(top)
+        discovery.check_present(device)
+        each = SECONDS if seconds is None else seconds / max(1, len(set(wanted)))
+        return _answers(wanted, partial(_verified, device=device, top=top, seconds=each, checkpoint=checkpoint,
+                                        journal=journal, evidence=evidence, cache=cache, progress=progress), 1,
+                        progress, batch=1)
     chosen = _common_name(wanted, device) if checkpoint is None else checkpoint
     predictor = predictor_for(device, chosen).on(device)
     if evidence:
@@ -100,18 +143,33 @@ def _common_name(problems: Sequence[Problem], device: Device) -> str:
     return next(iter(names)) if names else answers_for(device.backend)
 
 
-def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], jobs: int,
-             progress: Say) -> Iterator[BulkAnswer]:
+def _verified(problems: Sequence[Problem], device: Device, **options: Any) -> list[BulkAnswer]:
+    """The answers to problems with what was measured; a problem of which nothing runs has the reason instead."""
+    answers = []
+    for problem in problems:
+        try:
+            prediction = predict(problem, device, verify=True, **options)
+        except SeqtuneError as error:
+            if isinstance(error, MisuseError) and not isinstance(error, KernelError):
+                raise
+            answers.append(BulkAnswer(problem, device.name, (), str(error)))
+            continue
+        answers.append(BulkAnswer(problem, device.name, prediction.candidates, verification=prediction))
+    return answers
+
+
+def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], jobs: int, progress: Say,
+             batch: int = BATCH) -> Iterator[BulkAnswer]:
     """Answer problems; equal problems are answered once and repeated. Raises CheckpointError and SeqtuneError."""
     distinct = list(dict.fromkeys(problems))
-    batches = [distinct[begin:begin + BATCH] for begin in range(0, len(distinct), BATCH)]
+    batches = [distinct[begin:begin + batch] for begin in range(0, len(distinct), batch)]
     answers: dict[Problem, BulkAnswer] = {}
     waiting = iter(problems)
     problem = next(waiting, None)
     began = time.monotonic()
     with _mapping(min(jobs, 1 + len(distinct) // FEW), answer) as run:
-        for batch in run(batches):
-            answers.update((answered.problem, answered) for answered in batch)
+        for answered_batch in run(batches):
+            answers.update((answered.problem, answered) for answered in answered_batch)
             rate = len(answers) / max(time.monotonic() - began, 1e-9)
             progress(f"predicted {len(answers)} of {len(distinct)} problems, {rate:.0f} per second")
             while problem is not None and problem in answers:
@@ -152,6 +210,7 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
     answered, unsolved = answering_many(problems, device, name)
     proposed = propose_many(list(answered.values()), top, journal, evidence)
     answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
-    answers |= {problem: BulkAnswer(problem, device.name, tuple(candidates))
+    answers |= {problem: BulkAnswer(problem, device.name, tuple(
+        Proposal.of(candidate.configuration, candidate) for candidate in candidates))
                 for problem, candidates in zip(answered, proposed, strict=True)}
     return [answers[problem] for problem in problems]

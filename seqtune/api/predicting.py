@@ -42,8 +42,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
         raise MisuseError(f"top={shown(top)}; at least one configuration must be asked for")
-    if verify and top > MOST_VERIFIED:
-        raise MisuseError(f"top={shown(top)}; a verification compares at most {MOST_VERIFIED} configurations at once")
+    if verify:
+        check_verifiable(top)
     check_positive("seconds", seconds)
     check_share("min_confidence", min_confidence)
     check_predictable(problem, device)
@@ -75,6 +75,12 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
             reached = f"the first proposal is {first.confidence}, which suffices"
             prediction = replace(prediction, unverified=reached)
     return replace(prediction, predictor=str(asked.name), note=note, explanation=why, evidence=count)
+
+
+def check_verifiable(top: int) -> None:
+    """Check that so many configurations can be compared at once. Raises MisuseError."""
+    if top > MOST_VERIFIED:
+        raise MisuseError(f"top={shown(top)}; a verification compares at most {MOST_VERIFIED} configurations at once")
 
 
 def _better(prediction: Prediction, default: Candidate, doubt: str) -> tuple[Prediction, str]:

@@ -42,24 +42,38 @@ def one_problem(words: list[str] | None) -> Any:
     return parse_problem(words)
 
 
+_EITHER = "give either a problem or --problems SET_OR_FILE (an operation before it: only its problems)"
+
+
+def numbered_problems(words: list[str] | None, named: str) -> dict[Any, int]:
+    """The problems of a named set or a file, all or those of one operation, with their numbers or lines from 1.
+
+    Raises MisuseError, ProblemError.
+    """
+    from seqtune.kernels.operations.table import OPERATIONS
+    from seqtune.kernels.problem_sets.parse import numbered_set
+
+    if not words:
+        return numbered_set(named)
+    if len(words) > 1 or words[0] not in OPERATIONS:
+        raise MisuseError(_EITHER)
+    problems = {problem: number for problem, number in numbered_set(named).items() if problem.type == words[0]}
+    if not problems:
+        raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
+    return problems
+
+
 def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     """One problem, several quoted ones, or those of a named set: all, or those of one operation.
 
     Raises MisuseError, ProblemError.
     """
-    from seqtune.kernels.operations.table import OPERATIONS
-    from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
+    from seqtune.kernels.problem_sets.parse import parse_problem
 
-    if named and words and len(words) == 1 and words[0] in OPERATIONS:
-        problems = [problem for problem in problem_set(named) if problem.type == words[0]]
-        if not problems:
-            raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
-        return problems
-    if bool(words) == bool(named):
-        raise MisuseError("give either a problem or --problems SET_OR_FILE (an operation before it: only its problems)")
     if named:
-        return list(problem_set(named))
-    assert words
+        return list(numbered_problems(words, named))
+    if not words:
+        raise MisuseError(_EITHER)
     refuse_options(words)
     if len(words) > 1 and all(" " in word.strip() for word in words):  # several problems, each quoted
         return [parse_problem([word]) for word in words]

@@ -64,6 +64,9 @@ def test_a_table_has_a_row_for_each_candidate(problems: Path, tmp_path: Path) ->
     assert main(["predict", "gemm", "--problems", str(problems), "--top", "3", "--out", str(out), "--jobs", "1"]) == 0
     rows = list(csv.DictReader(io.StringIO(out.read_text())))
     assert [row["rank"] for row in rows] == ["1", "2", "3"] * 2
+    assert [row["line"] for row in rows] == ["3"] * 3 + ["5"] * 3
+    assert {row["winner_configuration"] for row in rows} == {
+        row["configuration"] for row in rows if row["rank"] == "1"}
     assert set(rows[0]) == set(bulk.COLUMNS)
     assert json.loads(rows[0]["configuration"])
 
@@ -78,7 +81,7 @@ def test_a_bad_line_is_named_and_nothing_is_written(problems: Path, tmp_path: Pa
 def test_problems_are_read_from_stdin() -> None:
     """In processes of their own, as a shell would."""
     for text, code, shown in (("gemm m=8 n=16 k=32\ngemm m=9\n", 2, "seqtune: stdin:2:"),
-                              ("gemm m=8 n=16 k=32\n", 0, "problem,device,rank,")):
+                              ("gemm m=8 n=16 k=32\n", 0, "line,problem,device,rank,")):
         words = [sys.executable, "-m", "seqtune", "predict", "--problems", "-", "--format", "csv", "--jobs", "1"]
         done = subprocess.run(words, input=text, capture_output=True, text=True, cwd=ROOT, check=False)
         assert done.returncode == code
@@ -97,9 +100,34 @@ def test_a_problem_that_no_kernel_solves_gets_the_reason(problems: Path, capsys:
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--verify"], ["--json"], ["--format", "xml"], ["--out", "/nowhere/answers.csv"], ["--jobs", "0"]])
+    ["--verify", "--jobs", "2"], ["--verify", "--seconds", "0"], ["--seconds", "5"], ["--verify", "--top", "51"],
+    ["--verify", "--device", "cuda:h200"], ["--json"], ["--format", "xml"],
+    ["--out", "/nowhere/answers.csv"], ["--jobs", "0"]])
 def test_misuse_is_one_line(arguments: list[str], problems: Path, refused: Refused) -> None:
     refused("predict", "--problems", problems, *arguments)
+
+
+@pytest.mark.usefixtures("few_rounds")
+def test_one_budget_verifies_all_problems_and_every_row_has_its_line_and_the_winner(
+        problems: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems.write_text("# two products\ngemm m=8 n=16 k=32\n\ngemm m=8 n=16 k=32 dtype=fp16\ngemm m=8 n=16 k=64\n")
+    words = ["predict", "--problems", str(problems), "--verify", "--top", "2", "--seconds", "180", "--journal",
+             str(tmp_path / "journal.sqlite")]
+    assert main(words) == 1  # no kernel solves the second one
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["line"] for answer in answers] == [2, 4, 5]
+    assert "fp16" in answers[1]["reason"] or "fp32" in answers[1]["reason"]
+    for answer in (answers[0], answers[2]):
+        assert answer["budget_seconds"] == 60.0
+        assert answer["winner"]["status"] == "correct"
+        assert len(answer["candidates"]) == 2
+    assert main([*words, "--format", "csv"]) == 1
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["line"] for row in rows] == ["2", "2", "4", "5", "5"]
+    for row in rows:
+        winner = answers[0 if row["line"] == "2" else 2]["winner"]
+        assert row["reason"] or float(row["winner_seconds"]) == winner["seconds"]  # from the journal
+        assert row["reason"] or json.loads(row["winner_configuration"]) == winner["configuration"]
 
 
 def test_equal_problems_are_answered_once_and_repeated() -> None:
@@ -127,5 +155,5 @@ def test_processes_give_the_same_answers() -> None:
     alone, shared = (list(predict_many(texts, jobs=jobs)) for jobs in (1, 2))
     for first, second in zip(alone, shared, strict=True):
         assert [one.configuration for one in first.candidates] == [one.configuration for one in second.candidates]
-        assert [one.log_probability for one in first.candidates] == pytest.approx(
-            [one.log_probability for one in second.candidates], abs=1e-5)  # processes use other numbers of threads
+        assert [one.probability for one in first.candidates] == pytest.approx(
+            [one.probability for one in second.candidates], rel=1e-5)  # processes use other numbers of threads

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -15,9 +16,11 @@ from seqtune.tuner.measuring.deadline import SECONDS
 
 from ...errors import FormatError, MisuseError
 from ..application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Words, answer, app
-from ..arguments import one_problem, several_problems
+from ..arguments import numbered_problems, one_problem
 
 if TYPE_CHECKING:
+    from seqtune.kernels.problem import Problem
+
     from ...api.bulk import BulkAnswer
 
 ENDINGS = {"csv": ("CSV", ".csv"), "jsonl": ("a line of JSON a problem", ".jsonl", ".json")}  # meaning, endings
@@ -35,9 +38,11 @@ def predict(
     device: DeviceName = "llvm:0",
     top: Annotated[int | None, typer.Option(
         "--top", min=1, max=1000, show_default=False,
-        help="Number of configurations to propose.  [default: 5; 1 with --problems]")] = None,
+        help="Number of configurations to propose.  [default: 5; 1 with --problems and without --verify]")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Measure them (at most 50) and the default.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
+    seconds: Annotated[float | None, typer.Option(
+        "--seconds", show_default=False,
+        help=f"Time budget of --verify, for all problems together.  [default: {SECONDS:g} for each]")] = None,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from an earlier verification in the journal.")] = True,
     evidence: Annotated[bool, typer.Option(
@@ -63,39 +68,44 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the best configurations of a problem; with --verify, prove them by measuring."""
+    from seqtune.tuner.processes import processors
+
     from ... import api
     from .. import progress
     from ..tables import predicting as tables
 
     if problems is not None:
-        if verify or as_json or explain or min_confidence is not None:
-            raise MisuseError("--verify, --explain, --min-confidence and --json are for one problem; the answers to "
-                              "--problems are lines")
-        raise typer.Exit(_predict_set(words, problems, device, top or 1, checkpoint, out, form, jobs, force, journal,
-                                     evidence))
+        if as_json or explain or min_confidence is not None:
+            raise MisuseError("--explain, --min-confidence and --json are for one problem; the answers to --problems "
+                              "are lines")
+        if verify and jobs is not None:
+            raise MisuseError("--jobs is for predictions: one process verifies, since others would disturb its times")
+        if seconds is not None and not verify:
+            raise MisuseError("--seconds is the budget of --verify")
+        answered = partial(api.predict_many, device=device, top=top or (5 if verify else 1), checkpoint=checkpoint,
+                           journal=journal, evidence=evidence, verify=verify, seconds=seconds, cache=cache,
+                           jobs=1 if verify else jobs or processors())
+        raise typer.Exit(_predict_set(words, problems, answered, out, form, force))
     if (out, form, jobs, force) != (None, None, None, False):
         raise MisuseError("--out, --format, --jobs and --force are for many problems (--problems SET_OR_FILE)")
     problem = one_problem(words)
     with progress.spinner() as say:
         prediction = api.predict(
-            problem, device, top=top or 5, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
+            problem, device, top=top or 5, verify=verify,
+            seconds=SECONDS if seconds is None else seconds, cache=cache, checkpoint=checkpoint,
             journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=say)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
     if prediction.explanation is not None and not as_json:
         tables.explanation(prediction.explanation)
 
 
-def _predict_set(words: list[str] | None, problems: str, device: str, top: int, checkpoint: str | None,
-                 out: Path | None, form: str | None, jobs: int | None, force: bool, journal: str | Path | None = None,
-                 evidence: bool = True) -> int:
+def _predict_set(words: list[str] | None, problems: str, answered: Callable[..., Iterator[BulkAnswer]],
+                 out: Path | None, form: str | None, force: bool) -> int:
     """Answer the problems of a set, a file or (-) stdin; return the exit code, which is 1 if one has no answer.
 
     Nothing is written before every problem is read and every argument checked. A file is written as a whole or not at
     all; on stdout each answer is a line as soon as it is known. Raises MisuseError and what `api.predict_many` raises.
     """
-    from seqtune.tuner.processes import processors
-
-    from ... import api
     from ...api.bulk import FORMATS
     from ...api.inputs import check_ending, check_free
     from .. import progress
@@ -107,17 +117,16 @@ def _predict_set(words: list[str] | None, problems: str, device: str, top: int, 
     if out is not None:
         check_ending(out, *ENDINGS[form])
         check_free(out, force)
-    wanted = _from_stdin() if problems == "-" and not words else several_problems(words, problems)
+    wanted = _from_stdin() if problems == "-" and not words else numbered_problems(words, problems)
     with progress.spinner() as say:
-        answers = api.predict_many(wanted, device, top, jobs=jobs or processors(), checkpoint=checkpoint,
-                                   journal=journal, evidence=evidence, progress=say)
-        missing = _write(answers, out, form)
+        missing = _write(answered(list(wanted), progress=say), wanted, out, form)
     if missing:
         progress.note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
     return 1 if missing else 0
 
 
-def _from_stdin() -> list[object]:
+def _from_stdin() -> dict[Problem, int]:
+    """The problems of stdin, each with the number of its line."""
     from seqtune.kernels.problem_sets.parse import parse_lines
 
     text = sys.stdin.read(LARGEST_INPUT + 1)
@@ -126,20 +135,20 @@ def _from_stdin() -> list[object]:
     problems = parse_lines("stdin", text)
     if not problems:
         raise FormatError("stdin holds no problem")
-    return list(problems)
+    return problems
 
 
-def _write(answers: Iterable[BulkAnswer], out: Path | None, form: str) -> int:
-    """Write the answers; return the number of problems without candidates."""
+def _write(answers: Iterable[BulkAnswer], lines: Mapping[Problem, int], out: Path | None, form: str) -> int:
+    """Write the answers with the numbers of their lines; return the number of problems without candidates."""
     from seqtune.kernels.files import replacing
 
     if out is None:
-        return _write_lines(answers, sys.stdout, form)
+        return _write_lines(answers, lines, sys.stdout, form)
     with replacing(out) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
-        return _write_lines(answers, file, form)
+        return _write_lines(answers, lines, file, form)
 
 
-def _write_lines(answers: Iterable[BulkAnswer], file: TextIO, form: str) -> int:
+def _write_lines(answers: Iterable[BulkAnswer], lines: Mapping[Problem, int], file: TextIO, form: str) -> int:
     from ...api.bulk import COLUMNS
 
     missing = 0
@@ -148,6 +157,8 @@ def _write_lines(answers: Iterable[BulkAnswer], file: TextIO, form: str) -> int:
         csv.writer(header, lineterminator="\n").writerow(COLUMNS)
         file.write(header.getvalue())
     for answered in answers:
-        file.write(answered.rows() if form == "csv" else answered.line())
+        number = lines[answered.problem]
+        file.write(answered.rows(number) if form == "csv" else answered.json_line(number))
+        file.flush()
         missing += not answered.candidates
     return missing

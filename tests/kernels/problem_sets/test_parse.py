@@ -159,12 +159,12 @@ def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None
         "\ufeffName,type,c,H,k,r,pad,m,n,count\nfirst,conv2d,64,56,64,3,1,,,7\n\n"
         "again,conv2d,64,56,64,3,1,,1,2\nlast,gemm,,,3,,,1,2,\n",
     )
-    assert read_problems(table) == [C2, Problem.make("gemm", m=1, n=2, k=3)]
+    assert list(read_problems(table)) == [C2, Problem.make("gemm", m=1, n=2, k=3)]
     lines = write(
         tmp_path, "a.txt", f"# layers\n{C2.key}  # the second\n{MIOPEN}\n\n" + '{"type":"gemm","m":1,"n":2,"k":3}\n'
     )
-    assert read_problems(lines) == [C2, parse_problem(MIOPEN), Problem.make("gemm", m=1, n=2, k=3)]
-    assert problem_set(table) == problem_set(str(table)) == read_problems(table)
+    assert list(read_problems(lines)) == [C2, parse_problem(MIOPEN), Problem.make("gemm", m=1, n=2, k=3)]
+    assert problem_set(table) == problem_set(str(table)) == list(read_problems(table))
 
 
 @pytest.mark.parametrize(
