@@ -14,7 +14,7 @@ HEAD = """# Command line
 {help} This page is generated from the program.
 
 Answers go to standard output, progress goes to standard error. Every command has `--help` and `--json` (one JSON
-object).
+object, [its fields](json.md)).
 
 {codes}
 

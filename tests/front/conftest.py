@@ -10,11 +10,12 @@ import pytest
 
 from seqtune.__main__ import main
 from tests.support.command_line import Refused, Run
+from tests.support.json_page import undocumented
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run a command that must succeed, and return its JSON object."""
+    """Run a command that must succeed, and return its JSON object, of which the reference must name every field."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
     def call(*words: object) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         assert code == 0, shown.err
         found = json.loads(shown.out)
         assert isinstance(found, dict)
+        assert list(undocumented(str(words[0]), found)) == []
         return found
 
     return call
