@@ -32,7 +32,8 @@ def choice_weights(data: Dataset) -> NDArray[np.float64]:
 
 def copies_note(data: Dataset) -> tuple[str, ...]:
     """A note for the user that counts the copies, if there are any."""
-    rows, once = len(data), float(choice_weights(data).sum())
-    copies = round(rows - once)
-    return (f"{copies} of {rows} choices repeat one of a GPU with the same chip; together they weigh once",) if (
-        copies) else ()
+    rows = len(data)
+    copies = round(rows - float(choice_weights(data).sum()))
+    if not copies:
+        return ()
+    return (f"{copies} of {rows} choices repeat one of a GPU with the same chip; together they weigh once",)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, one_line
+from seqtune.kernels.files import reason
 
 LARGEST_FILE = 1 << 30  # bytes
 MOST_COLUMNS = 200
@@ -59,6 +60,18 @@ def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str], largest
         for chunk in column.chunks if pa.types.is_dictionary(column.type) else ():
             _check_texts(path, name, chunk)
     return table
+
+
+def read_all(path: Path, most_rows: int) -> tuple[list[str], list[list[Any]]]:
+    """The names of all columns of a file of at most `most_rows` rows, and their values. Raises FormatError."""
+    try:
+        file = open_parquet(path, most_rows)
+        table = read_columns(path, file, file.schema_arrow.names)
+        return table.column_names, list(map(values_of, table.columns))
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {reason(error)}") from None
+    except pa.ArrowException as error:
+        raise FormatError(f"{path} is no Parquet file: {one_line(error, 200)}") from None
 
 
 def read_batches(path: Path, file: pq.ParquetFile, names: Sequence[str], rows: int,

@@ -8,27 +8,24 @@ of their kind of product, on the architectures for which it names them; so files
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
-
-from seqtune.errors import FormatError, ProblemError, one_line
+from seqtune.errors import FormatError, ProblemError
 from seqtune.kernels.aiter.table import BACKEND, PRODUCTS, family_of, settings_of
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import read_bounded, reason
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
 
-from ..parquet_file import open_parquet, read_columns, values_of
+from ..csv_file import read_csv
+from ..parquet_file import read_all
 from .declared_rows import DeclaredRow, imported, in_their_spaces
-from .format import Format, ImportResult, Report
+from .format import Format, ImportResult, check_columns, first_reason, report_of
 
 LARGEST_FILE = 50_000_000  # bytes; the largest one of aiter has 1.5 million
 MOST_ROWS = 1_000_000
@@ -45,33 +42,27 @@ _ARCHITECTURES = {80: "gfx942", 304: "gfx942", 256: "gfx950"}  # of older files,
 _FLAGS = {"True": "yes", "False": "no", "1": "yes", "0": "no", "": "no"}
 
 _Row = Mapping[str, str]
-_Found = tuple[Device, Problem, str, Mapping[str, Setting]]  # with the kind of product, and settings
+_Choice = tuple[Device, Problem, str, Mapping[str, Setting]]  # with the kind of product, and settings
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
-    parts: list[list[_Found]] = []
-    skipped: list[Counter[str]] = []
-    for file in files:
-        reasons: Counter[str] = Counter()
+    by_file: list[list[_Choice]] = []
+    skipped: list[Counter[str]] = [Counter() for _ in files]
+    for file, reasons in zip(files, skipped, strict=True):
         rows = _table(file) if file.suffix == ".parquet" else _csv(file)
-        parts.append([found for row in rows if (found := _found(row, reasons)) is not None])
-        skipped.append(reasons)
-    named: defaultdict[str, list[tuple[str, Mapping[str, Setting]]]] = defaultdict(list)
-    for device, _, kind, settings in (found for part in parts for found in part):
-        named[kind].append((device.architecture, settings))
-    if not named:
-        raise FormatError(f"{files[0]} holds no tuned product of aiter that is known here"
-                          + next((f" ({reason[:160]})" for reason in skipped[0]), ""))
-    kernels = {kind: family_of(kind, chosen) for kind, chosen in named.items()}
-    choices: list[DeclaredRow] = []
-    reports: list[Report] = []
-    for file, part, reasons in zip(files, parts, skipped, strict=True):
-        valid = in_their_spaces([DeclaredRow(device, problem, kernels[kind], settings)
-                                 for device, problem, kind, settings in part], reasons)
-        choices += valid
-        reports.append({"path": str(file), "rows": len(valid), "skipped": dict(sorted(reasons.items()))})
+        by_file.append([choice for row in rows if (choice := _choice(row, reasons)) is not None])
+    by_kind: defaultdict[str, list[tuple[str, Mapping[str, Setting]]]] = defaultdict(list)
+    for device, _, kind, settings in chain.from_iterable(by_file):
+        by_kind[kind].append((device.architecture, settings))
+    kernels = {kind: family_of(kind, chosen) for kind, chosen in by_kind.items()}
+    valid = [in_their_spaces([DeclaredRow(device, problem, kernels[kind], settings)
+                              for device, problem, kind, settings in choices], reasons)
+             for choices, reasons in zip(by_file, skipped, strict=True)]
+    reports = [report_of(file, len(rows), reasons) for file, rows, reasons in zip(files, valid, skipped, strict=True)]
+    if not kernels:
+        raise FormatError(f"{files[0]} holds no tuned product of aiter that is known here{first_reason(reports)}")
     source = "aiter: " + ", ".join(file.name for file in files)
-    return imported(choices, source, reports, kernels.values())
+    return imported([*chain.from_iterable(valid)], source, reports, kernels.values())
 
 
 AITER = Format(("*tuned*gemm*.csv", "*.parquet"), read=_read)
@@ -79,33 +70,18 @@ AITER = Format(("*tuned*gemm*.csv", "*.parquet"), read=_read)
 
 def _csv(path: Path) -> Iterator[_Row]:
     """The rows of a CSV file. Raises FormatError."""
-    try:
-        text = read_bounded(path, LARGEST_FILE).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is not a text in UTF-8") from None
-    lines = csv.reader(io.StringIO(text), strict=True)
-    try:
-        names = _names(path, next(lines, []))
-        for values in lines:
-            if len(values) == len(names):
-                yield {"file": path.name, **dict(zip(names, map(str.strip, values), strict=True))}
-            elif values:
-                raise FormatError(f"{path}: line {lines.line_num} has {len(values)} values for {len(names)} columns")
-    except csv.Error as error:
-        raise FormatError(f"{path} is not a CSV file: {one_line(error, 100)}") from None
+    written, lines = read_csv(path, LARGEST_FILE)
+    names = _names(path, written)
+    for number, values in lines:
+        if len(values) != len(names):
+            raise FormatError(f"{path}: line {number} has {len(values)} values for {len(names)} columns")
+        yield {"file": path.name, **dict(zip(names, map(str.strip, values), strict=True))}
 
 
 def _table(path: Path) -> Iterator[_Row]:
     """The rows of a Parquet table. Raises FormatError."""
-    try:
-        file = open_parquet(path, MOST_ROWS)
-        names = _names(path, file.schema_arrow.names)
-        table = read_columns(path, file, file.schema_arrow.names)
-        columns = [values_of(table.column(number)) for number in range(table.num_columns)]
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {reason(error)}") from None
-    except pa.ArrowException as error:
-        raise FormatError(f"{path} is no Parquet file: {one_line(error, 200)}") from None
+    written, columns = read_all(path, MOST_ROWS)
+    names = _names(path, written)
     for values in zip(*columns, strict=True):
         yield {"file": path.name, **{name: "" if value is None else str(value)
                                      for name, value in zip(names, values, strict=True)}}
@@ -114,14 +90,12 @@ def _table(path: Path) -> Iterator[_Row]:
 def _names(path: Path, written: Sequence[str]) -> list[str]:
     """The columns' names in our words. Raises FormatError if one is missing or occurs twice."""
     names = [_COLUMNS.get(name.strip().lower(), name.strip().lower()) for name in written]
-    missing = next((name for name in NEEDED if names.count(name) != 1), None)
-    if missing is not None:
-        raise FormatError(f"{path} has {names.count(missing)} columns {missing!r}, and files of aiter's tuned products "
-                          "have one")
+    check_columns(path, names, NEEDED, "table of aiter's tuned products")
     return names
 
 
-def _found(row: _Row, skipped: Counter[str]) -> _Found | None:
+def _choice(row: _Row, skipped: Counter[str]) -> _Choice | None:
+    """The choice of a row; None, with the reason counted, if it is not understood."""
     kind = next((kind for part, kind in _KINDS if part in row["file"]), None)
     try:
         if kind is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import MisuseError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 
@@ -43,6 +43,24 @@ class ExportRequest:
     propose: Propose | None = None  # a model's proposals
     driver_facts: Callable[[Device], Mapping[str, str | int]] = field(default=lambda device: {})  # empty: not here
     force: bool = False  # replace files in a folder
+
+
+def check_columns(path: Path, names: Iterable[str], needed: Iterable[str], kind: str) -> None:
+    """Check that each needed column occurs once in a table that should be of this kind. Raises FormatError."""
+    present = list(names)
+    wrong = next((name for name in needed if present.count(name) != 1), None)
+    if wrong is not None:
+        raise FormatError(f"{path} is no {kind}: it has {present.count(wrong)} columns {wrong!r}, not one")
+
+
+def report_of(path: Path, rows: int, skipped: Mapping[str, int]) -> Report:
+    """The report of a file with this number of imported rows, and the numbers of the others by reason."""
+    return {"path": str(path), "rows": rows, "skipped": dict(sorted(skipped.items()))}
+
+
+def first_reason(reports: Sequence[Report]) -> str:
+    """The first reason why rows of files were left out, in brackets for an error message; empty if none were."""
+    return next((f" ({reason[:160]})" for report in reports for reason in report["skipped"]), "")
 
 
 Reader = Callable[[Sequence[Path], Sequence[str | Device]], ImportResult]

@@ -14,20 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
-
-from seqtune.errors import DeviceError, FormatError, MisuseError, ProblemError, one_line
+from seqtune.errors import DeviceError, FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import reason
 from seqtune.kernels.gemlite.library import KERNELS, LIBRARY
 from seqtune.kernels.kernel import Kernel, Setting
 from seqtune.kernels.problem import Problem
 
 from ..json_content import read_object
-from ..parquet_file import open_parquet, read_columns, values_of
+from ..parquet_file import read_all
 from ..serving.gpu import gpu_of
 from .declared_rows import DeclaredRow, imported, in_their_spaces
-from .format import Format, ImportResult, Report
+from .format import Format, ImportResult, Report, check_columns, first_reason, report_of
 
 MOST_ROWS = 1_000_000
 KEY = ("m", "n", "k", "group", "elements", "type_id")
@@ -35,11 +32,11 @@ _KEY = re.compile(r"\(([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9}), ([
 _NAMES = {name.partition(".")[2].upper(): name for name in KERNELS}  # gemlite's name of a kernel -> ours
 _INPUTS = {1: "fp16", 2: "bf16", 3: "fp8", 4: "int8", 12: "fp8"}  # codes of gemlite's DType; 12: as AMD rounds it
 _WEIGHTS = {16: "", 8: "", 4: "int4", 2: "int2", 1: "int1"}  # bits; empty: the type of the activations
-# Settings with one value in every configuration of the declared spaces; the first two differ by kernel.
+# Settings that are no parameters, with their only values in the declared spaces; BLOCK_SIZE_M and SPLIT_K are
+# parameters of some kernels, and have these values for the others.
 _FIXED = {"GROUP_SIZE_M": 8, "dot_prod_mode": 0, "num_ctas": 1, "num_buffers_warp_spec": 0, "num_consumer_groups": 0,
-          "reg_dec_producer": 0, "reg_inc_consumer": 0, "matrix_instr_nonkdim": 16}
+          "reg_dec_producer": 0, "reg_inc_consumer": 0, "matrix_instr_nonkdim": 16, "BLOCK_SIZE_M": 1, "SPLIT_K": 1}
 _FOLLOWING = ("NUM_STAGES", "EVEN_M", "EVEN_N", "EVEN_K")  # written by newer versions, and equal to others' values
-_VECTOR = {"BLOCK_SIZE_M": 1, "SPLIT_K": 1}  # of kernels that do not have the parameter
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
@@ -50,23 +47,18 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
         if file.suffix == ".parquet" and devices:
             raise MisuseError(f"{file} names its GPUs; leave out --device")
         rows = _table(file, skipped) if file.suffix == ".parquet" else _json(file, devices, skipped)
-        found = in_their_spaces([choice for device, kernel, key, settings in rows
+        valid = in_their_spaces([choice for device, kernel, key, settings in rows
                                  if (choice := _choice(device, kernel, key, settings, skipped)) is not None], skipped)
-        reports.append({"path": str(file), "rows": len(found), "skipped": dict(sorted(skipped.items()))})
-        choices += found
+        reports.append(report_of(file, len(valid), skipped))
+        choices += valid
     if not choices:
-        raise FormatError(f"{files[0]} holds no configuration of gemlite that is valid here"
-                          + _first(reports[0]["skipped"]))
+        raise FormatError(f"{files[0]} holds no configuration of gemlite that is valid here{first_reason(reports)}")
     return imported(choices, "gemlite: " + ", ".join(file.name for file in files), reports)
 
 
 GEMLITE = Format(("*.json", "*.parquet"), read=_read, devices=1)
 
 _Row = tuple[Device, str, tuple[int, ...], Mapping[str, object]]  # GPU, gemlite's name of the kernel, key, settings
-
-
-def _first(skipped: Mapping[str, int]) -> str:
-    return f" ({next(iter(skipped))[:160]})" if skipped else ""
 
 
 def _json(path: Path, devices: Sequence[str | Device], skipped: Counter[str]) -> Iterator[_Row]:
@@ -97,17 +89,9 @@ def _named_gpu(path: Path, devices: Sequence[str | Device]) -> Device:
 
 def _table(path: Path, skipped: Counter[str]) -> Iterator[_Row]:
     """The rows of a Parquet table. Raises FormatError."""
-    try:
-        file = open_parquet(path, MOST_ROWS)
-        missing = next((name for name in ("gpu", "kernel", *KEY) if name not in file.schema_arrow.names), None)
-        if missing is not None:
-            raise FormatError(f"{path} has no column {missing!r}, as tables of gemlite's configurations do")
-        table = read_columns(path, file, file.schema_arrow.names)
-        columns = {name: values_of(table.column(name)) for name in table.column_names}
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {reason(error)}") from None
-    except pa.ArrowException as error:
-        raise FormatError(f"{path} is no Parquet file: {one_line(error, 200)}") from None
+    names, values = read_all(path, MOST_ROWS)
+    check_columns(path, names, ("gpu", "kernel", *KEY), "table of gemlite's configurations")
+    columns = dict(zip(names, values, strict=True))
     gpus: dict[object, Device | None] = {}
     others = [name for name in columns if name not in ("gpu", "kernel", *KEY)]
     for row in zip(*(columns[name] for name in ("gpu", "kernel", *KEY, *others)), strict=True):
@@ -152,8 +136,8 @@ def _problem(m: int, n: int, k: int, group: int, elements: int, type_id: int) ->
     code, bits = divmod(type_id, 100)
     if code not in _INPUTS or bits not in _WEIGHTS:
         raise ProblemError(f"the types {type_id} are not known here")
-    wide = "int8" if bits == 8 and code in (1, 2) else _INPUTS[code]  # weights as wide as no activations are integers
-    return Problem.make("quantized_gemm", m=m, n=n, k=k, dtype=_INPUTS[code], weight_dtype=_WEIGHTS[bits] or wide,
+    own = "int8" if bits == 8 and code in (1, 2) else _INPUTS[code]  # 8-bit weights of 16-bit activations are integers
+    return Problem.make("quantized_gemm", m=m, n=n, k=k, dtype=_INPUTS[code], weight_dtype=_WEIGHTS[bits] or own,
                         packed=elements, scale_n=1, scale_k=group)
 
 
@@ -167,7 +151,7 @@ def _settings(kernel: Kernel, device: Device, written: Mapping[str, object]) -> 
             raise FormatError(f"{name:.30}={value!r:.30} is not a whole number")
         if name in kernel.by_name:
             values[name] = int(value)
-        elif value != {**_FIXED, **_VECTOR}.get(name):
+        elif value != _FIXED.get(name):
             raise FormatError(f"{kernel.name} is declared without {name:.30}={value!r:.30}")
     missing = next((name for name in kernel.by_name if name not in values), None)
     if missing is not None:

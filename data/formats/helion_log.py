@@ -10,16 +10,14 @@ equal, the fastest counts.
 from __future__ import annotations
 
 import ast
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError, one_line
+from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
@@ -29,19 +27,20 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 
+from ..csv_file import read_csv
 from ..json_content import parse_json
 from ..record import Status
 from ..serving.gpu import BACKEND, gpu_of
 from .declared_rows import DeclaredRow, imported
 from .foreign_records import is_setting, milliseconds, setting
-from .format import Format, ImportResult, Report, check_names
+from .format import Format, ImportResult, Reader, Report, check_columns, check_names, first_reason, report_of
 
 LARGEST_FILE = 100_000_000  # bytes
 LONGEST_CONFIG = 20_000  # characters
 MOST_SIZES = 64  # of all inputs of a kernel
 COLUMNS = ("run_id", "status", "perf_ms", "compile_time_s", "config")
 STATUSES = {"ok": Status.CORRECT, "error": Status.RUNTIME, "timeout": Status.TIMEOUT}
-_ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block_sizes_0: element 0 of block_sizes
+ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block_sizes_0: element 0 of block_sizes
 
 
 class _Run(NamedTuple):
@@ -57,16 +56,16 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence
     reports: list[Report] = []
     for file in files:
         skipped: Counter[str] = Counter()
-        found = _in_their_spaces(_fastest(_rows(file, devices, keys, skipped)), skipped)
-        reports.append({"path": str(file), "rows": len(found), "skipped": dict(sorted(skipped.items()))})
-        rows += found
+        valid = _in_their_spaces(_fastest(_rows(file, devices, keys, skipped)), skipped)
+        reports.append(report_of(file, len(valid), skipped))
+        rows += valid
     if not any(row.status is Status.CORRECT for row in rows):
-        raise FormatError(f"{files[0]} holds no time of a configuration"
-                          + next((f" ({reason[:160]})" for reason in reports[0]["skipped"]), ""))
+        raise FormatError(f"{files[0]} holds no time of a configuration{first_reason(reports)}")
     return imported(rows, "helion: " + ", ".join(file.name for file in files), reports)
 
 
-def _named(keys: Sequence[str]) -> Any:
+def _named(keys: Sequence[str]) -> Reader:
+    """The reader of logs whose kernels' inputs have sizes of these names, in order; `_` begins those to leave out."""
     check_names([key for key in keys if not key.startswith("_")])
     return partial(_read, keys=tuple(keys))
 
@@ -77,7 +76,7 @@ HELION = Format(("*.csv",), read=_read, devices=1, named=_named)
 def _rows(path: Path, devices: Sequence[str | Device], keys: Sequence[str], skipped: Counter[str]) -> list[DeclaredRow]:
     """The last measurement of each configuration of a file. Raises FormatError, and MisuseError if more must be said.
     """
-    lines = _lines(path)
+    lines = _lines(path, skipped)
     runs = _runs(path)
     tasks: dict[str, tuple[Device, Problem, Kernel]] = {}
     measured: dict[tuple[str, str], DeclaredRow] = {}
@@ -113,7 +112,11 @@ def _fastest(rows: Sequence[DeclaredRow]) -> list[DeclaredRow]:
 
 
 def _in_their_spaces(rows: Sequence[DeclaredRow], skipped: Counter[str]) -> list[DeclaredRow]:
-    """The rows that are valid configurations; the others are counted by reason. A search has one problem."""
+    """The rows that are valid configurations; the others are counted by reason.
+
+    `declared_rows.in_their_spaces` needs operations with a table of features, which `recorded` lacks. A search has one
+    problem, so that its space is enumerated once.
+    """
     spaces: dict[tuple[str, str], SearchSpace | str] = {}
     valid: list[DeclaredRow] = []
     for row in rows:
@@ -132,22 +135,19 @@ def _in_their_spaces(rows: Sequence[DeclaredRow], skipped: Counter[str]) -> list
     return valid
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by column. Raises FormatError."""
-    try:
-        text = read_bounded(path, LARGEST_FILE).decode("utf-8-sig")
-        reader = csv.reader(io.StringIO(text), strict=True)
-        names = next(reader, [])
-        missing = next((name for name in COLUMNS if names.count(name) != 1), None)
-        if missing is not None:
-            raise FormatError(f"{path} is no log of Helion's autotuner: it has {names.count(missing)} columns "
-                              f"{missing!r}, not one")
-        lines = [dict(zip(names, values, strict=True)) for values in reader if len(values) == len(names)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"{path} is not a CSV file: {one_line(error, 100)}") from None
+def _lines(path: Path, skipped: Counter[str]) -> list[dict[str, str]]:
+    """The rows of a log by column. Raises FormatError.
+
+    A row with another number of values, such as the last one of a search that was killed, is counted and left out.
+    """
+    names, lines = read_csv(path, LARGEST_FILE)
+    check_columns(path, names, COLUMNS, "log of Helion's autotuner")
     if not lines:
         raise FormatError(f"{path} holds no row")
-    return lines
+    whole = [values for _, values in lines if len(values) == len(names)]
+    if len(whole) < len(lines):
+        skipped["a row with more or fewer values than columns"] += len(lines) - len(whole)
+    return [dict(zip(names, values, strict=True)) for values in whole]
 
 
 def _runs(path: Path) -> dict[str, _Run]:
@@ -211,7 +211,7 @@ def _settings(kernel: Kernel, text: str) -> dict[str, Setting] | str:
         return "no configuration of Helion's"
     settings: dict[str, Setting] = {}
     for name in kernel.by_name:
-        match = _ELEMENT.fullmatch(name)
+        match = ELEMENT.fullmatch(name)
         value: object = config.get(name)
         if match is not None and isinstance(values := config.get(match["key"]), list):
             value = values[int(match["index"])] if int(match["index"]) < len(values) else None

@@ -22,7 +22,7 @@ from ..record import Status
 from ..serving.gpu import gpu_of
 from ..serving.table_file import Settings, Table, TableFile, read_table
 from .declared_rows import DeclaredRow, imported
-from .format import ImportResult, Report
+from .format import ImportResult, Report, report_of
 
 _TOOLCHAIN = "triton "
 _IMPLIED: dict[str, Setting] = {**AMD_ONLY, "USE_TMA": 0}  # values of keys that files leave out
@@ -50,7 +50,7 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
             folder = re.fullmatch(r"triton_([0-9]+(?:_[0-9]+)*)", path.parent.name)
             version = version or (folder[1].replace("_", ".") if folder else "")
             choices += _choices(file, table, device, f"{_TOOLCHAIN}{version}" if version else "", skipped)
-        reports.append({"path": str(path), "rows": len(choices) - before, "skipped": dict(sorted(skipped.items()))})
+        reports.append(report_of(path, len(choices) - before, skipped))
     return imported(choices, "tuned files of vLLM or SGLang", reports)
 
 

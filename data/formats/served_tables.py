@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -114,7 +114,8 @@ class Content:
         """Choose the settings for each number of tokens. Raises FormatError where no kernel has such sizes."""
         assert request.propose is not None
         gpu = device or gpu_of(wanted.file.device)
-        content = cls({}, 0, {})
+        table: Table = {}
+        shares: dict[int, float | None] = {}
         for tokens in serving.tokens:
             try:
                 problem = wanted.problem(tokens)
@@ -125,10 +126,10 @@ class Content:
             known = choices is not None and bool(choices.propose(problem, gpu, 1))
             propose = choices.propose if choices is not None and known else request.propose
             configuration, share = _choice(problem, gpu, propose, request.propose)
-            content.table[tokens] = listed(configuration, gpu, wanted.file.down)
+            table[tokens] = listed(configuration, gpu, wanted.file.down)
             if not known:
-                content.shares[tokens] = share
-        return replace(content, nearest=len(content.table) - len(content.shares))
+                shares[tokens] = share
+        return cls(table, len(table) - len(shares), shares)
 
     @property
     def least(self) -> float | None:

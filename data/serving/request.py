@@ -25,7 +25,8 @@ TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in
 PLAIN = ("bf16", "fp16")  # dtypes that names do not contain
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", None: "bf16"}
 
-# At most so many configurations, best first, each with its expected share of the best speed (None: unknown)
+# Proposes up to the given number of configurations, best first, with the share of the best speed that each is expected
+# to reach (None: unknown)
 Propose = Callable[[Problem, Device, int], Mapping[Configuration, float | None]]
 
 

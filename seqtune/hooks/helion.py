@@ -13,13 +13,13 @@ Helion is imported when it asks.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqtune.data.formats.helion_log import ELEMENT
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
@@ -38,7 +38,6 @@ Describe = Callable[..., Mapping[str, "Value"]]  # the features of a problem, fr
 # What is read of Helion's ConfigSpec.
 _READ = ("block_sizes", "default_config", "l2_groupings", "loop_orders", "matmul_facts", "memory_op_facts", "normalize",
          "supported_config_keys")
-_ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block_sizes_0: element 0 of block_sizes
 TYPES = ("fp16", "bf16", "fp32")  # that triton.gemm multiplies
 TENSOR_PRECISIONS = ("default", "high", "tf32", "tf32x3")  # Helion's words for fp32 products on tensor cores
 
@@ -255,7 +254,7 @@ def _place(spec: Any, config: Mapping[str, Any], name: str) -> tuple[str, int | 
 
     Raises MisuseError if there is none.
     """
-    match = _ELEMENT.fullmatch(name)
+    match = ELEMENT.fullmatch(name)
     if match is not None and isinstance(config.get(match["key"]), list):
         if int(match["index"]) < len(config[match["key"]]):
             return match["key"], int(match["index"])
