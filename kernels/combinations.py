@@ -32,15 +32,15 @@ def combinations(name: str, parameters: Sequence[Parameter], key: str,
     constraints: Texts = []
     code, unchecked = "", 1
     codes: dict[str, dict[tuple[int, ...], int]] = {word: dict.fromkeys(table, 0) for word, table in rows.items()}
-    for place, (parameter, index) in enumerate(zip(parameters, numbers, strict=True)):
+    for position, (parameter, index) in enumerate(zip(parameters, numbers, strict=True)):
         radix = len(index)
-        following = f"{name}_{place + 1}"
+        following = f"{name}_{position + 1}"
         number_pieces, number = _number(f"{following}_of", parameter.name, index)
         derived += [*number_pieces, (following, number if not code else f"{code} * {radix} + {number}")]
-        codes = {word: {row: value * radix + row[place] for row, value in table.items()}
+        codes = {word: {row: value * radix + row[position] for row, value in table.items()}
                  for word, table in codes.items()}
         code, unchecked = following, unchecked * radix
-        after = len(numbers[place + 1]) if place + 1 < len(parameters) else MOST_UNCHECKED + 1
+        after = len(numbers[position + 1]) if position + 1 < len(parameters) else MOST_UNCHECKED + 1
         if unchecked * after <= MOST_UNCHECKED:
             continue
         pieces = [(f"{following}_{number}", piece) for number, piece in enumerate(

@@ -26,6 +26,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def whole(text: str) -> int:
+    """Parse a command-line argument that must be a whole number, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number")
+    return int(text)
+
+
 def minutes(text: str) -> float:
     """Parse a number of minutes above 0."""
     try:

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import OneLineParser, positive, whole
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.api.replaying import recorded_spaces
@@ -35,7 +35,7 @@ from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.task import Floats, MeasuredTask
 from seqtune.tuner.cost_models.analytic import estimates
-from seqtune.tuner.cost_models.device_likeness import Build, likeness
+from seqtune.tuner.cost_models.device_similarity import DeviceKind, similarity
 from seqtune.tuner.cost_models.transfer import consensus, look_up, predicted_by_trees, sources
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
 from seqtune.tuner.strategies.table import strategy_factory
@@ -44,6 +44,7 @@ COUNTS = (0, 3, 5, 25)  # measurements; 0: the first proposal
 KEPT = 0.8  # share of a space's configurations that are kept in a draw
 OURS = "seqtune"
 WHOLE, DRAWN = "whole", "drawn"
+ROUNDING = 5e-4  # shares that differ by less are equal in the tables
 FAILED = 0.01  # the share that counts while every measurement failed, since a geometric mean needs one above 0
 
 
@@ -77,8 +78,8 @@ def alike(recorded: RecordedSpace) -> Floats | None:
 
 def nearest(recorded: RecordedSpace) -> Floats | None:
     """The log ratios on the most alike GPU that measured the space; the first one of several."""
-    here = Build.of(recorded.task.device)
-    ordered = sorted(recorded.history, key=lambda other: -likeness(here, Build.of(other.device)))
+    here = DeviceKind.of(recorded.task.device)
+    ordered = sorted(recorded.history, key=lambda other: -similarity(here, DeviceKind.of(other.device)))
     return next((ratios for other in ordered if (ratios := look_up(recorded.task, other)) is not None), None)
 
 
@@ -187,9 +188,9 @@ def claim(rows: Sequence[Row]) -> str:
     figures = ", ".join(f"{_share(over_cells(rows, WHOLE, OURS, count))} after {count}" for count in COUNTS[1:])
     by_cell = cells(rows, WHOLE)
     below = [f"{space} on {device}" for space, device in by_cell if by_cell[space, device][OURS, 0] < next(
-        row["copied"] for row in rows if (row["space"], row["device"]) == (space, device)) - 5e-4]
+        row["copied"] for row in rows if (row["space"], row["device"]) == (space, device)) - ROUNDING]
     copies = (f"It is below another GPU's optimum for {', '.join(below)}" if below else
-              "In no cell it is below the optimum of another GPU")
+              "It is in no case below the optimum of another GPU")
     return (f"On a GPU that was left out, the first proposal reaches {_share(over_cells(rows, WHOLE, OURS, 0))} of the "
             f"best speed without a measurement (nearest GPU's optimum "
             f"{_share(over_cells(rows, WHOLE, 'nearest', 0))}, trees {_share(over_cells(rows, WHOLE, 'trees', 0))}), "
@@ -231,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder or file of recorded spaces, or a data set")
     parser.add_argument("--repeats", type=positive, default=5, help="searches of each whole space with each method")
-    parser.add_argument("--draws", type=int, default=6, help="random parts of each space that are searched as well")
+    parser.add_argument("--draws", type=whole, default=6, help="random parts of each space that are searched as well")
     add_out(parser)
     given = parser.parse_args(arguments)
     check_ready(given.out)
@@ -239,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
               if others(recorded)]
     if not spaces:
         raise MisuseError(f"{given.data} has no space that was recorded on two devices; nothing can be left out")
-    rows = evaluate(spaces, given.repeats, max(0, given.draws))
-    results = {"date": today(), "repeats": given.repeats, "draws": max(0, given.draws), "rows": rows}
+    rows = evaluate(spaces, given.repeats, given.draws)
+    results = {"date": today(), "repeats": given.repeats, "draws": given.draws, "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")

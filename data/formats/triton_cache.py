@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.devices.accelerators import described, near
+from seqtune.kernels.devices.accelerators import described, similar_names
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.operations.feature import Value
@@ -160,8 +160,8 @@ def _named_gpu(devices: Sequence[str | Device]) -> Device:
     if device is not None and device.backend != "triton":
         raise MisuseError(f"files of triton hold times of devices of triton, such as triton:h200, not of {device.name}")
     if device is None:
-        raise MisuseError(f"no GPU {given!r:.60} is described; known ones are {near(str(given).rpartition(':')[2])} "
-                          "(seqtune devices --all lists them)")
+        known = similar_names(str(given).rpartition(":")[2])
+        raise MisuseError(f"no GPU {given!r:.60} is described; known ones are {known} (seqtune devices --all lists them)")
     return device
 
 

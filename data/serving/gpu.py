@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.devices.accelerators import ACCELERATORS, described, near, slug
+from seqtune.kernels.devices.accelerators import ACCELERATORS, described, similar_names, slug
 from seqtune.kernels.devices.device import Device
 
 BACKEND = "triton"
@@ -38,7 +38,7 @@ def gpu_of(name: str) -> Device:
             return device
         raise DeviceError(f"{name!r:.60} is not spelled as torch.cuda.get_device_name() prints it "
                           f"(the nearest known GPU is {device.model!r})")
-    raise DeviceError(f"no facts are known here of the GPU {name!r:.60}; known ones are {near(name)} "
+    raise DeviceError(f"no facts are known here of the GPU {name!r:.60}; known ones are {similar_names(name)} "
                       "(seqtune devices --all lists them)")
 
 

@@ -29,7 +29,7 @@ class Product(NamedTuple):
     batched: bool = False
 
 
-# By the name in aiter's files. The element types of some are told by the rows.
+# By the name in aiter's files. Rows give the element types where they are missing here.
 PRODUCTS: Mapping[str, Product] = {
     "a4w4_blockscale": Product({"dtype": "fp4", "weight_dtype": "fp4", "scale_n": 1, "scale_k": 32},
                                "products of 4-bit operands with scales of 32 inputs"),
@@ -85,15 +85,13 @@ def family_of(product: str, chosen: Iterable[tuple[str, Mapping[str, Setting]]])
     solves.append(("batch > 1", "it is for batches") if kind.batched else ("batch == 1", "it is for single products"))
     if "shuffled" not in kind.features:
         solves.append(("shuffled == 'no'", "the weights are not shuffled"))
-    whole = Counter[tuple[Setting, ...]]()
+    frequency = Counter[tuple[Setting, ...]]()
     for (_, values), count in counts.items():
-        whole[values] += count
-    default = max(sorted(whole, key=repr), key=whole.__getitem__)
+        frequency[values] += count
+    default = max(sorted(frequency, key=repr), key=frequency.__getitem__)
     return Kernel.of(
         name=f"{BACKEND}.{product}", operation="quantized_gemm", meaning=f"aiter's {kind.meaning}",
         parameters=parameters, derived=(*derived, *more_derived),
         solves=[*solves, (f"architecture in ({', '.join(map(repr, sorted(tables)))},)",
                           "no kernels are known for this architecture")],
         constraints=(*constraints, *more_constraints), default=dict(zip(names, default, strict=True)))
-
-

@@ -16,8 +16,9 @@ from . import accelerator_table
 from .device import Device, Fact
 
 KIBI = 1024
-BACKENDS = ("cuda", "triton")  # backends whose devices this table describes
-_MAKERS = {"cuda": "nvidia", "triton": "", "aiter": "amd"}  # the backend's maker of GPUs; empty: any
+BACKENDS = ("cuda", "triton")  # backends that build kernels for the devices of this table
+# Backends whose devices the table describes -> their maker of GPUs (empty: any). aiter's choices are read, not run.
+_MAKERS = {"cuda": "nvidia", "triton": "", "aiter": "amd"}
 _SERIES = ("nvidia", "amd", "geforce", "gpu", "instinct", "tesla", "radeon")  # words that names leave out
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
 _UNITS = re.compile(r"(gfx[0-9a-f]{3,4}|sm_[0-9]{2,3})_([0-9]{1,4})")
@@ -114,8 +115,7 @@ def find(name: str) -> str | None:
     These are names as drivers print them, with underscores or without the maker's, in any order of words (`RTX_Titan`),
     the table's own (`triton:h100`), and an architecture with its compute units (`gfx942_304`; of several, the first).
     """
-    name = name.strip()
-    name = name.rpartition(":")[2]
+    name = name.strip().rpartition(":")[2]
     units = _UNITS.fullmatch(name)
     if units is not None:
         return next((key for key, entry in ACCELERATORS.items()
@@ -179,6 +179,6 @@ def _known(facts: Mapping[str, Fact | None]) -> tuple[tuple[str, Fact], ...]:
     return tuple((name, value) for name, value in facts.items() if value is not None)
 
 
-def near(model: str) -> str:
-    """The models of the table whose names are like this one's, as words for an error message."""
+def similar_names(model: str) -> str:
+    """The models of the table whose names are like this one's, for an error message."""
     return ", ".join(get_close_matches(slug(model), ACCELERATORS, 3, 0.5)) or "h100, rtx-4090, mi300x, ..."

@@ -11,8 +11,6 @@ from .operation import Operation, ProblemView
 
 INPUTS = {"fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "fp4": 4}  # element types of the activations -> bits
 WEIGHTS = {**INPUTS, "int4": 4, "int2": 2, "int1": 1}  # element types of the weights -> bits
-
-
 LARGEST = 1 << 36  # elements of one tensor; aiter's tables have products of 2**32
 
 

@@ -1,9 +1,9 @@
 """GpuLaunch: what a configuration of any GPU kernel asks for at its launch, where no tile of a product is described.
 
-A library's author declares the quantities of CONTRACT as derived quantities of the kernel. A kernel that does not
-follows a convention, and the quantities come from its parameters: Kernel Tuner's (`block_size_x`, threads of a block
-along an axis; `tile_size_x`, results of a thread along it; `size_x`, the problem) or that of CLBlast's Xgemm (`MWG` by
-`NWG` results and `MDIMC` by `NDIMC` threads of a work group).
+A library's author declares the quantities of CONTRACT as derived quantities of the kernel. Those of other kernels are
+computed from parameters whose names follow a convention: Kernel Tuner's (`block_size_x`, threads of a block along an
+axis; `tile_size_x`, results of a thread along it; `size_x`, the problem) or that of CLBlast's Xgemm (`MWG` by `NWG`
+results and `MDIMC` by `NDIMC` threads of a work group).
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class GpuLaunch:
         return np.asarray(1 - self.block_threads / lanes)
 
 
-def caution(task: Task, warp: int) -> Floats:
-    """The added log time to expect on a device with that warp if others' times are of another maker's: (number,)."""
+def penalty(task: Task, warp: int) -> Floats:
+    """What to add to the log times (number,) of another maker's device, for a device whose warps have `warp` threads.
+    """
     added = np.zeros(len(task))
     for space, part in task.parts():
         launch = launches_of(space)
@@ -65,10 +66,10 @@ def launches_of(space: SearchSpace) -> GpuLaunch | None:
         return _by_axes(space, space.columns(), blocks)
     if all(_is_number(kernel, name) for side in SIDES for name in side):
         columns = space.columns()
-        (rows, threads_m), (results_n, threads_n) = ((columns[of].astype(float), columns[by].astype(float))
-                                                     for of, by in SIDES)
-        threads = threads_m * threads_n
-        return GpuLaunch(threads, rows * results_n / np.maximum(1, threads), np.ones(len(space)))
+        (results_m, threads_m), (results_n, threads_n) = ((columns[name].astype(float) for name in side)
+                                                          for side in SIDES)
+        block = threads_m * threads_n
+        return GpuLaunch(block, results_m * results_n / np.maximum(1, block), np.ones(len(space)))
     return None
 
 

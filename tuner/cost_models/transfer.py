@@ -1,11 +1,11 @@
 """Transfer: predict a task's times from measurements of other devices and other problems, before anything is measured.
 
 Each measured task of the history is a *source*: log(time / best time) by the task's numbers. Sources of the same
-problem are used directly, and the more alike their device is, the more they count (`device_likeness`). Times of another
-architecture are smoothed over neighbours (`smoothing`), and those of another maker get an addition for what another
-compiler may do (`gpu_launch`). Where there are none, or none measured a configuration, boosted trees fitted on the
-whole history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the analytic
-model's estimates of a GPU are the only source.
+problem are used directly, and the more similar their device is, the more they count (`device_similarity`). Times of
+another architecture are smoothed over neighbours (`smoothing`), and those of another maker get a penalty for what
+another compiler may do (`gpu_launch`). Where there are none, or none measured a configuration, boosted trees fitted on
+the whole history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the
+analytic model's estimates of a GPU are the only source.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .analytic import estimates
-from .device_likeness import Build, likeness
+from .device_similarity import DeviceKind, similarity
 from .features import features
-from .gpu_launch import caution
+from .gpu_launch import penalty
 from .smoothing import smoothed
 
 WORST = 3.0  # maximum log ratio, also that of a failure: differences among very slow configurations do not matter
@@ -43,8 +43,8 @@ class Sources:
 
 
 @dataclass(frozen=True, eq=False)
-class _Elsewhere:
-    """What another device's times of the same problem say."""
+class _Source:
+    """Times of the same problem on another device."""
 
     ratios: Floats  # (number,) as they were measured; nan: not measured
     expected: Floats  # (number,) on the task's device
@@ -52,18 +52,18 @@ class _Elsewhere:
     best: float  # seconds
 
     @property
-    def said(self) -> list[Floats]:
-        """What was measured, and what is expected where that is something else."""
+    def columns(self) -> list[Floats]:
+        """The columns of the surrogate: what was measured, and what is expected if that is something else."""
         return [self.ratios] if self.expected is self.ratios else [self.ratios, self.expected]
 
     @classmethod
-    def of(cls, task: Task, other: MeasuredTask, ratios: Floats) -> _Elsewhere:
+    def of(cls, task: Task, other: MeasuredTask, ratios: Floats) -> _Source:
         """The log ratios of another device's task, looked up by the task's numbers."""
-        here, there = Build.of(task.device), Build.of(other.device)
+        here, there = DeviceKind.of(task.device), DeviceKind.of(other.device)
         expected = ratios if here.architecture == there.architecture else smoothed(task, ratios)
         if here.maker != there.maker and here.warp and there.warp:
-            expected = expected + caution(task, here.warp)
-        return cls(ratios, expected, likeness(here, there), float(other.seconds[np.isfinite(other.seconds)].min()))
+            expected = expected + penalty(task, here.warp)
+        return cls(ratios, expected, similarity(here, there), float(other.seconds[np.isfinite(other.seconds)].min()))
 
 
 def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sources | None:
@@ -74,7 +74,7 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
     looked_up = [(other, ratios) for other in history if (ratios := look_up(task, other)) is not None]
     if not looked_up:
         return estimated(task)
-    same = [_Elsewhere.of(task, other, ratios) for other, ratios in looked_up
+    same = [_Source.of(task, other, ratios) for other, ratios in looked_up
             if other.problem.key == task.problem.key]
     same = sorted(same, key=lambda source: -source.weight)[:MAX_SOURCES]
     measured = (~np.isnan(np.stack([source.ratios for source in same])).all(axis=0) if same
@@ -91,8 +91,7 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
     if predicted is not None:
         prior = np.where(np.isnan(prior), predicted, prior)
     prior = np.where(np.isnan(prior), np.nanmax(prior), prior)
-    said = [ratios for source in same for ratios in source.said][:MAX_SOURCES]
-    by_source = np.stack(said, axis=1)
+    by_source = np.stack([column for source in same for column in source.columns][:MAX_SOURCES], axis=1)
     by_source = np.where(np.isnan(by_source), prior[:, None], by_source)
     return Sources(prior, by_source, float(np.exp(np.mean(np.log([source.best for source in same])))))
 

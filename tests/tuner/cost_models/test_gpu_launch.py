@@ -1,4 +1,4 @@
-"""Launches: what configurations ask for, by declared quantities or by a convention, and what caution adds."""
+"""Launches: what configurations ask for, by declared quantities or a convention, and the penalty for another maker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.cost_models.gpu_launch import CONTRACT, caution, launches_of
+from seqtune.tuner.cost_models.gpu_launch import CONTRACT, launches_of, penalty
 from tests.support.tasks import task_of
 
 DEVICE = Device("recorded:A100", "recorded", "nvidia", "none", model="NVIDIA A100-PCIE-40GB")
@@ -53,16 +53,16 @@ def test_declared_quantities_count_before_a_convention() -> None:
 
 
 @pytest.mark.parametrize("parameters", [{"a": (1, 2)}, {"block_size_x": ("small", "large")}])
-def test_a_kernel_of_other_names_has_no_launches_and_needs_no_caution(parameters: dict[str, tuple[int | str, ...]]
+def test_a_kernel_of_other_names_has_no_launches_and_no_penalty(parameters: dict[str, tuple[int | str, ...]]
                                                                       ) -> None:
     other = space(parameters)
     assert launches_of(other) is None
-    assert not caution(task_of(other), 32).any()
+    assert not penalty(task_of(other), 32).any()
 
 
-def test_caution_grows_with_work_guards_and_idle_lanes() -> None:
+def test_the_penalty_grows_with_work_guards_and_idle_lanes() -> None:
     searched = space({"block_size_x": (10, 20, 32, 100), "tile_size_x": (1, 2, 4)})
-    added = caution(task_of(searched), 32)
+    added = penalty(task_of(searched), 32)
     at = {(configuration["block_size_x"], configuration["tile_size_x"]): value
           for configuration, value in zip(searched, added.tolist(), strict=True)}
     assert at[10, 1] < at[10, 2] < at[10, 4]  # work

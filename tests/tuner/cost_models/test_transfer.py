@@ -174,7 +174,7 @@ def test_what_only_one_configuration_reached_is_trusted_on_the_same_architecture
     assert abs(there.columns()["a"][first["A100"]] - 2) <= 1
 
 
-def test_another_makers_times_count_little_and_with_caution() -> None:
+def test_another_makers_times_count_little_and_with_a_penalty() -> None:
     here, near, far = (gpu_space(name) for name in ("A100", "A6000", "W6600"))
     columns = here.columns()
     little = 1e-3 * np.exp(0.1 * np.log2(columns["tile_size_x"]))  # fastest with little work in a thread

@@ -86,7 +86,7 @@ def facts(gpu: GpuFacts, name: str, toolchain: str, rates: dict[str, float] | No
     known: dict[str, Any] = dict(table.extra) if table else {}
     limits = _limits(gpu)
     units = given.get("MULTIPROCESSOR_COUNT", 1)
-    clock_mhz = given.get("CLOCK_RATE", 0) // 1000 or (int(known.get("clock_mhz", 0)))
+    clock_mhz = given.get("CLOCK_RATE", 0) // 1000 or int(known.get("clock_mhz", 0))
     measured = rates or dict.fromkeys(RATE_NAMES, 0.0)
     tensor_gflops = float(known.get("tensor_gflops", 0)) or max(
         measured["mma_gflops"], (limits.tensor_flop or 0) * units * clock_mhz / 1000)

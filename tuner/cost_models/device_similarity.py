@@ -1,4 +1,4 @@
-"""Device likeness: how much the times on one device tell about the times on another one.
+"""Device similarity: how much the times on one device tell about the times on another one.
 
 Two devices of one architecture run the same machine code. Another generation of the same maker differs in caches,
 units and rates; another maker's device is also programmed through another compiler, and what is fast there tells
@@ -21,35 +21,35 @@ MAKERS = {"sm_": "nvidia", "gfx": "amd"}  # by the first letters of their archit
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
-    """How a device is built, as far as it is known."""
+class DeviceKind:
+    """What two devices may have in common, as far as it is known."""
 
     maker: str
     architecture: str
     warp: int  # threads that work in lock step; 0: not known
 
     @classmethod
-    def of(cls, device: Device) -> Build:
-        """The build of a device: by its own facts, or, if it is a name in records only, by the table of accelerators.
+    def of(cls, device: Device) -> DeviceKind:
+        """The kind of a device: by its own facts, or, if it is a name in records only, by the table of accelerators.
 
-        A device of neither kind has the maker and architecture that its record names.
+        A device that the table lacks has the maker and architecture that its record names.
         """
         known = device
         if "warp_size" not in dict(device.extra):
             names = (device.model, device.name.partition(":")[2])
-            known = next((found for name in names if (found := described("triton", name)) is not None), device)
+            known = next((entry for name in names if (entry := described("triton", name)) is not None), device)
         warp = dict(known.extra).get("warp_size", 0)
         maker = MAKERS.get(known.architecture[:3], known.architecture)
         return cls(maker, known.architecture, warp if isinstance(warp, int) else 0)
 
 
-def likeness(one: Build, other: Build) -> float:
-    """The weight of times on one device for what is expected on the other: 1 for the same architecture, less else."""
+def similarity(first: DeviceKind, second: DeviceKind) -> float:
+    """The weight of times on one device for what is expected on the other: 1 on the same architecture, else less."""
     weight = 1.0
-    if one.architecture != other.architecture:
+    if first.architecture != second.architecture:
         weight *= OTHER_ARCHITECTURE
-    if one.maker != other.maker:
+    if first.maker != second.maker:
         weight *= OTHER_MAKER
-    if one.warp != other.warp and one.warp and other.warp:
+    if first.warp != second.warp and first.warp and second.warp:
         weight *= OTHER_WARP
     return weight
