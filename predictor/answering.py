@@ -53,7 +53,7 @@ class Answering:
         chosen = answers_for(task.device.backend) if name is None else name
         predictor = predictor_for(task.device, chosen)
         if name is None:
-            return _known(task, predictor, chosen)
+            return _unless_unknown(task, predictor, chosen)
         return cls(chosen, predictor.on(task.device, task.kernels), task)
 
     @property
@@ -107,12 +107,12 @@ def answering(problem: Problem, device: Device, name: str | Path | None = None) 
     predictor = predictor_for(device, chosen)
     task = predictor.task(problem, device)
     if name is None:
-        return _known(task, predictor, chosen)
+        return _unless_unknown(task, predictor, chosen)
     return Answering(chosen, predictor.on(device, task.kernels), task)
 
 
-def _known(task: Task, predictor: TaskPredictor, name: str | Path) -> Answering:
-    """The predictor of a name; an untrained one of the backend for a shipped one that knows no kernel of the task.
+def _unless_unknown(task: Task, predictor: TaskPredictor, name: str | Path) -> Answering:
+    """The answer of the predictor of a name, or of an untrained one if it is shipped and knows no kernel of the task.
 
     The untrained one is the analytic model on GPUs and the safe default on CPUs.
     """

@@ -161,7 +161,8 @@ def _named_gpu(devices: Sequence[str | Device]) -> Device:
         raise MisuseError(f"files of triton hold times of devices of triton, such as triton:h200, not of {device.name}")
     if device is None:
         known = similar_names(str(given).rpartition(":")[2])
-        raise MisuseError(f"no GPU {given!r:.60} is described; known ones are {known} (seqtune devices --all lists them)")
+        raise MisuseError(f"no GPU {given!r:.60} is described; known ones are {known} (seqtune devices --all lists "
+                          "them)")
     return device
 
 

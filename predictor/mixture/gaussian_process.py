@@ -36,7 +36,8 @@ STEPS, RATE = 60, 0.15  # of Adam
 SPREAD = 1.5  # standard deviation of the prior of each logarithm
 VARIANCES = (-1.0, -1.5, -1.5, -4.0)  # prior means: shared, by task, a task's offset, noise
 LENGTH = -0.5  # prior mean of the squared inverse lengths, which are divided by their number
-LEAST_NOISE = 1e-6
+LEAST_NOISE = 1e-6  # variance, without which Cholesky's decomposition may fail
+LEAST_DEVIATION = 1e-6  # of a feature that is more than rounding
 LARGEST = 1e6  # larger features count as this
 AT_ONCE = 1 << 20  # differences of coordinates: 8 MB
 ARRAYS: Mapping[str, type] = {  # with their types
@@ -80,7 +81,7 @@ class GaussianProcess:
 
 def _near(away: Floats) -> Floats:
     """The correlations of points, whose differences are given: (..., coordinate) to (...)."""
-    # no product goes through BLAS, which rounds as it likes
+    # no product goes through BLAS, whose sums are rounded differently on different machines
     return np.asarray(np.exp(-np.sqrt((away**2).sum(axis=-1))))
 
 
@@ -103,13 +104,13 @@ def fit(parts: Sequence[tuple[MeasuredTask, SearchSpace, slice]]) -> GaussianPro
         tables.append(features(space, rows))
         targets.append(np.minimum(np.log(measured.seconds[part][rows] / measured.best), WORST))
         owners.append(np.full(len(rows), number, np.int32))
-    one = parts[0][1].at(np.arange(1))
-    width, count = own_features(one, one.columns()).shape[1], tables[0].shape[1]
+    row = parts[0][1].at(np.arange(1))
+    width, count = own_features(row, row.columns()).shape[1], tables[0].shape[1]
     table = logarithms(np.concatenate(tables), np.arange(count, dtype=np.int32))
     target, owner = np.concatenate(targets), np.concatenate(owners)
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     same = (table == table[first][owner]).all(axis=0)
-    varies = table.std(axis=0) > LEAST_NOISE
+    varies = table.std(axis=0) > LEAST_DEVIATION
     own, of_task = (np.flatnonzero(chosen) for chosen in (varies & (np.arange(count) < width),
                                                           varies & same & (np.arange(count) >= width)))
     if not len(own):
@@ -119,8 +120,8 @@ def fit(parts: Sequence[tuple[MeasuredTask, SearchSpace, slice]]) -> GaussianPro
     deviation = np.concatenate([table[:, own].std(axis=0), table[first][:, of_task].std(axis=0)])
     points = (table[:, columns] - centre) / deviation
     rows, tasks, mean = points[:, :len(own)], points[first, len(own):], float(target.mean())
-    some = np.random.default_rng(0).permutation(len(target))[:FITTED]
-    logs = _likeliest(rows[some], tasks, owner[some], target[some] - mean)
+    sample = np.random.default_rng(0).permutation(len(target))[:FITTED]
+    logs = _likeliest(rows[sample], tasks, owner[sample], target[sample] - mean)
     lengths = np.exp(logs[len(VARIANCES):] / 2)
     rows, tasks = rows * lengths[:len(own)], tasks * lengths[len(own):]
     weights = _weights(rows, tasks, owner, target - mean, logs)
@@ -153,7 +154,7 @@ def _likeliest(rows: Floats, tasks: Floats, owner: NDArray[np.int32], target: Fl
 
 
 def _weights(rows: Floats, tasks: Floats, owner: NDArray[np.int32], target: Floats, logs: Floats) -> Floats:
-    """The covariance's inverse times the targets, for coordinates of rows and tasks. (N,)"""
+    """The inverse of the covariance, times the targets: (N,)."""
     import torch
 
     covariance = _covariance(torch.from_numpy(rows), torch.from_numpy(tasks), owner, torch.from_numpy(logs))
@@ -175,5 +176,6 @@ def _covariance(rows: Any, tasks: Any, owner: NDArray[np.int32], logs: Any) -> A
 
 
 def _correlation(points: Any) -> Any:
+    """The correlations of points, a tensor (point, coordinate), with each other: (point, point)."""
     squares = (points**2).sum(1)
     return (-(squares[:, None] + squares - 2 * points @ points.T).clamp(min=1e-9).sqrt()).exp()

@@ -1,7 +1,7 @@
 """Processes: the Gaussian processes of kernels with few measurements, as one expert of the mixture.
 
-Its opinion counts where every candidate is of a kernel that has a process. It proposes nothing: its opinion of a whole
-space would take as long as some hundred predictions.
+The expert has an opinion only if the kernel of every candidate has a process. It proposes nothing, since computing its
+opinion of a whole space would take as long as some hundred predictions.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Processes:
         Raises CheckpointError.
         """
         if {*arrays} != {f"{PREFIX}{number}/{name}" for number in range(len(about)) for name in ARRAYS}:
-            raise CheckpointError("its Gaussian processes have not the arrays that seqtune.json needs")
+            raise CheckpointError("its Gaussian processes do not have the arrays that seqtune.json needs")
         by_kernel = {fields.kernel: GaussianProcess(fields.features, *(arrays[f"{PREFIX}{number}/{name}"]
                                                                        for name in ARRAYS))
                      for number, fields in enumerate(about)}

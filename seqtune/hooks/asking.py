@@ -69,15 +69,16 @@ class Asking:
 class Tool:
     """A tool with a search of its own, which chooses where nothing is predicted."""
 
-    def __init__(self, does: str) -> None:
-        self.does = does  # the tool and its verb, as in "Triton tunes"
+    def __init__(self, alternative: str) -> None:
+        self.alternative = alternative  # what the tool does then, as in "Triton tunes"
         self.said: set[str] = set()
 
     def chooses(self, reason: SeqtuneError) -> None:
         """Warn in one line that the tool chooses and why, once for each reason: a tool asks for many problems."""
         if str(reason) not in self.said:
             self.said.add(str(reason))
-            warnings.warn(f"seqtune predicts no configuration, so {self.does}: {reason}", SeqtuneWarning, stacklevel=3)
+            warnings.warn(f"seqtune predicts no configuration, so {self.alternative}: {reason}", SeqtuneWarning,
+                          stacklevel=3)
 
 
 def declared(given: Kernel | str | Path) -> Kernel:
@@ -124,8 +125,9 @@ def narrowed(task: Task, allowed: Mapping[str, Bounds]) -> Task:
 def fitting(task: Task) -> Task:
     """The part of a task whose stages fit in shared memory if the compiler pipelines both operands.
 
-    A tool that writes sizes as constants shows the compiler more of their divisors than a launch does, so that it may
-    pipeline an operand of which triton.gemm's formula knows that it does not. Raises KernelError if nothing is left.
+    A tool that writes sizes as constants shows the compiler more of their divisors than a launch does. So the compiler
+    may pipeline an operand that, by the formula of triton.gemm, it does not pipeline in a launch. Raises KernelError if
+    nothing is left.
     """
     keep = np.ones(len(task), bool)
     for space, part in task.parts():

@@ -117,14 +117,14 @@ class Autotuner:
                                   "tensor cores do not have")
             task = fitting(narrowed(Task.of(product.problem, device, [registered("triton.gemm")]),
                                     product.allowed(spec)))
-            found = [product.settings(configuration, spec) for configuration in self.asking.propose(task, count)]
+            settings = [product.settings(configuration, spec) for configuration in self.asking.propose(task, count)]
             order = product.order(spec)
         else:
             problem = problem_of(self.family, _features(self.describe, arguments))
             task = Task.of(problem, device, [self.family])
-            found = [dict(configuration.settings) for configuration in self.asking.propose(task, count)]
+            settings = [dict(configuration.settings) for configuration in self.asking.propose(task, count)]
             order = None
-        return [config_of(spec, settings, order) for settings in found]
+        return [config_of(spec, each, order) for each in settings]
 
 
 def _features(describe: Describe, arguments: Sequence[object]) -> Mapping[str, Value]:
@@ -202,7 +202,7 @@ class Product:
             return None
         (loops,) = spec.loop_orders
         blocks = [spec.block_sizes.block_id_to_index(block) for block in loops.block_ids]
-        return [sorted(range(len(blocks)), key=lambda place: blocks[place] != self.rows)]
+        return [sorted(range(len(blocks)), key=lambda index: blocks[index] != self.rows)]
 
 
 def _transposed(spec: Any, operand: str, axes: tuple[int, int]) -> str:
@@ -231,9 +231,9 @@ def config_of(spec: Any, settings: Mapping[str, Setting], order: list[list[int]]
     import helion
 
     config = dict(spec.default_config())
-    places = {name: _place(spec, config, name) for name in settings}
+    keys = {name: _key_of(spec, config, name) for name in settings}
     for name, value in settings.items():
-        key, index = places[name]
+        key, index = keys[name]
         config[key] = value if index is None else [value if number == index else old
                                                    for number, old in enumerate(config[key])]
     if order is not None and "loop_orders" in config:
@@ -242,14 +242,14 @@ def config_of(spec: Any, settings: Mapping[str, Setting], order: list[list[int]]
         spec.normalize(config)
     except helion.exc.InvalidConfig as error:
         raise ConfigurationError(f"Helion refuses the configuration: {one_line(error)}") from None
-    for name, (key, index) in places.items():
+    for name, (key, index) in keys.items():
         kept = config.get(key) if index is None else config[key][index]
         if kept != settings[name]:
             raise ConfigurationError(f"Helion replaces {name}={settings[name]} by {kept!r:.40}")
     return helion.Config(**config)
 
 
-def _place(spec: Any, config: Mapping[str, Any], name: str) -> tuple[str, int | None]:
+def _key_of(spec: Any, config: Mapping[str, Any], name: str) -> tuple[str, int | None]:
     """The key of a configuration that the name of a parameter means, and the index in its list; None without a list.
 
     Raises MisuseError if there is none.

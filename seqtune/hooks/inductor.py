@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "scaled_mm": "triton::mm", "bmm": "triton::bmm",
              "baddbmm": "triton::bmm"}  # Inductor's word for an operation -> the template that is answered
-EIGHTHS = {"float8_e4m3fn": "fp8_w8a8", "float8_e4m3fnuz": "fp8_w8a8"}
+FP8 = {"float8_e4m3fn": "fp8_w8a8", "float8_e4m3fnuz": "fp8_w8a8"}
 PREDICTED = "seqtune"  # the annotation of a predicted choice
 
 
@@ -147,9 +147,9 @@ class PredictedChoices(InductorChoices):
             except SeqtuneError as error:
                 self.inductor.chooses(error)
                 chosen = {**chosen, template: chain([first], chosen[template])}
-        found: list[Any] = super()._finalize_template_configs(chosen, kernel_inputs, templates, op_name,
+        final: list[Any] = super()._finalize_template_configs(chosen, kernel_inputs, templates, op_name,
                                                               kwarg_overrides)
-        return found
+        return final
 
     def predicted(self, first: Any, inputs: Any, op_name: str) -> Any:
         """The first of a template's choices with the predicted settings. Raises SeqtuneError."""
@@ -177,8 +177,8 @@ class PredictedChoices(InductorChoices):
                                        device_type: str | None = "cuda") -> list[Any]:
         """Inductor's own configurations of flex attention, which no kernel here describes."""
         self._leave("flex attention", device_type)
-        found: list[Any] = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
-        return found
+        configs: list[Any] = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
+        return configs
 
     def _leave(self, template: str, device_type: str | None) -> None:
         """Say that Inductor chooses for a template on a GPU."""
@@ -195,7 +195,7 @@ def described(op_name: str, inputs: Any, extra: Mapping[str, Any]) -> tuple[Prob
     strides = {id(node): stride[-2:] for node, stride in zip(inputs.nodes(), inputs.strides_hinted(), strict=True)}
     left, right = inputs.mat1mat2()
     types = [str(node.get_dtype()).rpartition(".")[2] for node in (left, right)]
-    dtype = (EIGHTHS if op_name == "scaled_mm" else BY_TORCH_NAME).get(types[0])
+    dtype = (FP8 if op_name == "scaled_mm" else BY_TORCH_NAME).get(types[0])
     if types[0] != types[1] or dtype is None:
         raise KernelError(f"no kernel here multiplies {' and '.join(dict.fromkeys(types))} for its {op_name}")
     if dtype == "fp32" and not extra.get("ALLOW_TF32"):
@@ -215,7 +215,7 @@ def described(op_name: str, inputs: Any, extra: Mapping[str, Any]) -> tuple[Prob
 
 
 def _transposed(strides: tuple[int, int], sizes: tuple[int, int]) -> str:
-    """Whether the first of a matrix' axes is the contiguous one: "yes" or "no". Raises KernelError if none is."""
+    """Whether the first of a matrix's axes is the contiguous one: "yes" or "no". Raises KernelError if none is."""
     if strides[1] == 1 or sizes[1] == 1:
         return "no"
     if strides[0] == 1 or sizes[0] == 1:

@@ -99,7 +99,8 @@ def test_seeds_are_different_and_the_first_one_is_the_prediction() -> None:
 
 @pytest.mark.parametrize(("function", "arguments", "options", "reason"), [
     (kernels.scale, (X,), {}, "has no matrix products; declare it"),
-    (kernels.eighths, matrices(64, 64, 64, torch.float8_e5m2), {}, "it multiplies float8_e5m2; only fp16, bf16, fp32"),
+    (kernels.fp8_product, matrices(64, 64, 64, torch.float8_e5m2), {},
+     "it multiplies float8_e5m2; only fp16, bf16, fp32"),
     (kernels.product, (torch.empty(64, 128, dtype=torch.float16)[:, ::2], Y[:64]), {}, "lhs .* no contiguous axis"),
     (kernels.product, (X, Y), {"device": "triton:t4"}, "needs a GPU from sm_80"),
     (kernels.product, (X, Y), {"device": None}, "name the one to predict for"),

@@ -31,7 +31,7 @@ if not hasattr(InductorChoices, "_finalize_template_configs"):
     pytest.skip("this PyTorch's Inductor does not ask for choices", allow_module_level=True)
 
 ATEN = torch.ops.aten
-HALF, EIGHTH = torch.float16, torch.float8_e4m3fn
+HALF, FP8 = torch.float16, torch.float8_e4m3fn
 Operands = list[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]]
 
 
@@ -55,7 +55,7 @@ PRODUCTS: dict[str, tuple[Any, Operands]] = {
     "addmm": (ATEN.addmm.default, [rows(768), rows(512, 1024), rows(1024, 768)]),
     "bmm": (ATEN.bmm.default, [rows(8, 64, 128), rows(8, 128, 256)]),
     "baddbmm": (ATEN.baddbmm.default, [rows(8, 64, 256), rows(8, 64, 128), rows(8, 128, 256)]),
-    "scaled_mm": (scaled, [rows(512, 1024, dtype=EIGHTH), columns(1024, 768, dtype=EIGHTH),
+    "scaled_mm": (scaled, [rows(512, 1024, dtype=FP8), columns(1024, 768, dtype=FP8),
                            rows(dtype=torch.float32), rows(dtype=torch.float32)]),
 }
 
@@ -100,7 +100,7 @@ def test_the_text_of_the_predicted_choice_compiles(name: str, gpu: str, tmp_path
     device = described_gpu("triton", gpu)
     operation, operands = PRODUCTS[name]
     if (name, gpu) == ("scaled_mm", "mi300x"):  # which has another 8-bit format
-        operands = [(torch.float8_e4m3fnuz if dtype == EIGHTH else dtype, size, strides)
+        operands = [(torch.float8_e4m3fnuz if dtype == FP8 else dtype, size, strides)
                     for dtype, size, strides in operands]
     with seqtune.inductor.choosing(alone=True, device=f"triton:{gpu}"):
         (choice,) = lowered(operation, operands, monkeypatch)

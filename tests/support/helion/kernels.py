@@ -36,7 +36,7 @@ def layer(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.T
 
 
 @helion.kernel(static_shapes=True)
-def eighths(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def fp8_product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """x @ y of 8-bit numbers."""
     m, k = x.size()
     k, n = y.size()
