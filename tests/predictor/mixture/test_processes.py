@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
@@ -15,6 +14,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.mixture.processes import MOST_ROWS, Processes, ProcessFields
 from seqtune.predictor.sequence.declaration import Declaration
+from tests.support.learning.damaged_arrays import Arrays, first_number, replaced
 from tests.support.synthetic import DIRECT, data, registered
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -87,35 +87,21 @@ def test_features_of_another_version_are_refused_where_they_are_used() -> None:
         other.opinion(UNSEEN[0].task, np.arange(2))
 
 
-def _set(name: str, value: float) -> Callable[[dict[str, NDArray[np.float32]]], None]:
-    def damage(arrays: dict[str, NDArray[np.float32]]) -> None:
-        arrays[f"process/0/{name}"] = arrays[f"process/0/{name}"].copy()
-        arrays[f"process/0/{name}"].flat[0] = value
-    return damage
-
-
-def _instead(name: str, change: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Callable[
-        [dict[str, NDArray[np.float32]]], None]:
-    def damage(arrays: dict[str, NDArray[np.float32]]) -> None:
-        arrays[f"process/0/{name}"] = change(arrays[f"process/0/{name}"])
-    return damage
-
-
-DAMAGES: dict[str, Callable[[dict[str, NDArray[np.float32]]], object]] = {
+DAMAGES: dict[str, Callable[[Arrays], object]] = {
     "an array is missing": lambda arrays: arrays.pop("process/0/owner"),
     "an array too many": lambda arrays: arrays.update({"process/1/owner": arrays["process/0/owner"]}),
-    "a column out of range": _set("columns", 200),
-    "a negative column": _set("columns", -1),
-    "a task out of range": _set("owner", 1000),
-    "a negative task": _set("owner", -1),
-    "a coordinate that is no number": _set("rows", np.nan),
-    "an infinite scale": _set("scale", np.inf),
-    "a huge weight": _set("weights", 1e10),
-    "a mean that is no number": _set("constants", np.nan),
-    "fewer tasks": _instead("tasks", lambda array: array[:1]),
-    "another type": _instead("weights", lambda array: array.astype(np.float64)),
-    "a flat array": _instead("rows", lambda array: array.reshape(-1)),
-    "a column too few": _instead("rows", lambda array: array[:, 1:]),
+    "a column out of range": first_number("process/0/columns", 200),
+    "a negative column": first_number("process/0/columns", -1),
+    "a task out of range": first_number("process/0/owner", 1000),
+    "a negative task": first_number("process/0/owner", -1),
+    "a coordinate that is no number": first_number("process/0/rows", np.nan),
+    "an infinite scale": first_number("process/0/scale", np.inf),
+    "a huge weight": first_number("process/0/weights", 1e10),
+    "a mean that is no number": first_number("process/0/constants", np.nan),
+    "fewer tasks": replaced("process/0/tasks", lambda array: array[:1]),
+    "another type": replaced("process/0/weights", lambda array: array.astype(np.float64)),
+    "a flat array": replaced("process/0/rows", lambda array: array.reshape(-1)),
+    "a column too few": replaced("process/0/rows", lambda array: array[:, 1:]),
     "no row": lambda arrays: arrays.update({f"process/0/{name}": arrays[f"process/0/{name}"][:0]
                                             for name in ("rows", "owner", "weights")}),
 }

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
@@ -19,6 +18,7 @@ from seqtune.predictor.mixture.portfolio import portfolios
 from seqtune.predictor.mixture.winners import NO_KERNEL, Entry, Group, Winners, rows_of
 from seqtune.predictor.sequence.declaration import Declaration
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from tests.support.learning.damaged_arrays import Arrays, first_number, replaced
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, data, registered
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -108,34 +108,20 @@ def test_a_table_that_is_written_comes_back() -> None:
         name: array.tobytes() for name, array in arrays.items()}
 
 
-def _set(name: str, value: float) -> Callable[[dict[str, NDArray[np.float32]]], None]:
-    def damage(arrays: dict[str, NDArray[np.float32]]) -> None:
-        arrays[name] = arrays[name].copy()
-        arrays[name].flat[0] = value
-    return damage
-
-
-def _instead(name: str, change: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Callable[
-        [dict[str, NDArray[np.float32]]], None]:
-    def damage(arrays: dict[str, NDArray[np.float32]]) -> None:
-        arrays[name] = change(arrays[name])
-    return damage
-
-
-DAMAGES: dict[str, Callable[[dict[str, NDArray[np.float32]]], object]] = {
+DAMAGES: dict[str, Callable[[Arrays], object]] = {
     "an array is missing": lambda arrays: arrays.pop("0/words"),
     "an array too many": lambda arrays: arrays.update({"1/words": arrays["0/words"]}),
-    "a device out of range": _set("0/device", 7),
-    "a negative device": _set("0/device", -1),
-    "a kernel out of range": _set("0/kernel", 1),
-    "a negative kernel": _set("0/kernel", NO_KERNEL - 1),
-    "a value out of range": _set("0/values", 3),
-    "a negative value": _set("0/values", -1),
-    "an infinite size": _set("0/points", np.inf),
-    "a slowness that is no number": _set("0/slowness", np.nan),
-    "a shorter array": _instead("0/typical", lambda array: array[1:]),
-    "another type": _instead("0/slowness", lambda array: array.astype(np.float64)),
-    "a flat array": _instead("0/values", lambda array: array.reshape(-1)),
+    "a device out of range": first_number("0/device", 7),
+    "a negative device": first_number("0/device", -1),
+    "a kernel out of range": first_number("0/kernel", 1),
+    "a negative kernel": first_number("0/kernel", NO_KERNEL - 1),
+    "a value out of range": first_number("0/values", 3),
+    "a negative value": first_number("0/values", -1),
+    "an infinite size": first_number("0/points", np.inf),
+    "a slowness that is no number": first_number("0/slowness", np.nan),
+    "a shorter array": replaced("0/typical", lambda array: array[1:]),
+    "another type": replaced("0/slowness", lambda array: array.astype(np.float64)),
+    "a flat array": replaced("0/values", lambda array: array.reshape(-1)),
     "no entry": lambda arrays: arrays.update({name: array[:0] for name, array in arrays.items() if name != "0/facts"}),
 }
 
