@@ -31,6 +31,7 @@ KEY = ("m", "n", "k", "group", "elements", "type_id")
 _KEY = re.compile(r"\(([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9}), ([0-9]{1,9})\)")
 _NAMES = {name.partition(".")[2].upper(): name for name in KERNELS}  # gemlite's name of a kernel -> ours
 _INPUTS = {1: "fp16", 2: "bf16", 3: "fp8", 4: "int8", 12: "fp8"}  # codes of gemlite's DType; 12: as AMD rounds it
+_HALVES = (1, 2)  # codes of types of 16 bits
 _WEIGHTS = {16: "", 8: "", 4: "int4", 2: "int2", 1: "int1"}  # bits; empty: the type of the activations
 # Settings that are no parameters, with their only values in the declared spaces; BLOCK_SIZE_M and SPLIT_K are
 # parameters of some kernels, and have these values for the others.
@@ -134,9 +135,9 @@ def _choice(device: Device, name: str, key: tuple[int, ...], written: Mapping[st
 def _problem(m: int, n: int, k: int, group: int, elements: int, type_id: int) -> Problem:
     """The problem of a key. Raises ProblemError for unknown types."""
     code, bits = divmod(type_id, 100)
-    if code not in _INPUTS or bits not in _WEIGHTS:
+    if code not in _INPUTS or bits not in _WEIGHTS or (bits == 16 and code not in _HALVES):
         raise ProblemError(f"the types {type_id} are not known here")
-    own = "int8" if bits == 8 and code in (1, 2) else _INPUTS[code]  # 8-bit weights of 16-bit activations are integers
+    own = "int8" if bits == 8 and code in _HALVES else _INPUTS[code]  # 8-bit weights of 16-bit activations are integers
     return Problem.make("quantized_gemm", m=m, n=n, k=k, dtype=_INPUTS[code], weight_dtype=_WEIGHTS[bits] or own,
                         packed=elements, scale_n=1, scale_k=group)
 

@@ -53,10 +53,10 @@ def parts_of(name: str) -> dict[str, Setting]:
     symbol = _SYMBOL.fullmatch(name)
     readable = _SPACE + symbol[2] if symbol is not None and int(symbol[1]) == len(symbol[2]) else name
     match = next((match for layout in _LAYOUTS if (match := layout.fullmatch(readable)) is not None), None)
-    found = {"head": readable} if match is None else match.groupdict()
+    words = {"head": readable} if match is None else match.groupdict()
     parts: dict[str, Setting] = {}
     for part in PARTS:
-        text = found.get(part)
+        text = words.get(part)
         parts[part] = int(text or 0) if part in NUMBERS else text or NOTHING
     if name_of(parts) != name:  # for example a number with a leading zero
         parts = {part: 0 if part in NUMBERS else NOTHING for part in PARTS} | {"head": name}

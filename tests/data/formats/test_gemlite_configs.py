@@ -88,9 +88,11 @@ def test_what_gemlites_tuner_never_tries_is_left_out_with_its_reason(tmp_path: P
 def test_other_kernels_keys_and_types_are_counted(tmp_path: Path) -> None:
     key, settings = next(iter(GEMLITE["GEMM"].items()))
     _, skipped = read(write_gemlite(tmp_path / "h100.json", {
-        "GEMM": {key: settings, "(1, 2)": settings, key.replace("104", "9904"): settings, "(3, 4)": 5},
+        "GEMM": {key: settings, "(1, 2)": settings, key.replace("104", "9904"): settings,
+                 key.replace("8, 104", "1, 316"): settings, "(3, 4)": 5},
         "ATTENTION": {key: settings}}))
     assert skipped == {"a key that is not (m, n, k, group, elements, type)": 2, "the types 9904 are not known here": 1,
+                       "the types 316 are not known here": 1,
                        "no kernel 'ATTENTION' of gemlite is declared": 1}
 
 
