@@ -36,7 +36,7 @@ def compiled(text: Callable[[int], str], signatures: Mapping[str, str], name: st
 
     name = name or (instruction_sets() or ["neon"])[0]  # elsewhere LLVM splits the vectors into those of the CPU
     compiler = Compiler(name, ImageCache("object"))
-    module, _ = compiler.build(text(INSTRUCTION_SETS[name][2]))
+    module, _ = compiler.build(text(INSTRUCTION_SETS[name].vector_bits))
     functions: dict[str, Any] = {}
     for entry, signature in signatures.items():
         kinds = [ctypes.c_void_p if part.startswith("ptr") else ctypes.c_ssize_t for part in signature.split(", ")]

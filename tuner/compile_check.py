@@ -120,6 +120,8 @@ def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, samp
 def contradictions_of(family: Kernel, problem: Problem, configuration: Configuration, device: Device,
                       steps: Sequence[CompiledStep]) -> list[str]:
     """The ways in which a compiled configuration contradicts its family or exceeds the device, one line each."""
+    if not steps:  # of a CPU, whose compiler tells no needs
+        return []
     names = quantities(family.derived, problem, device, configuration)
     shared = max(step.shared for step in steps)
     messages = []

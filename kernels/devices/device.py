@@ -21,7 +21,10 @@ MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from o
 # instruction computes, for messages.
 CAPABILITIES = {
     "bf16_dots": "dot products of bf16 numbers",  # added in pairs to fp32 sums; and an instruction rounds fp32 to bf16
-    "int8_dots": "dot products of int8 numbers"}  # of four unsigned and four signed bytes, added to a 32-bit sum
+    "int8_dots": "dot products of int8 numbers",  # of four unsigned and four signed bytes, added to a 32-bit sum
+    "arm_fp16": "arithmetic of fp16 numbers",  # of eight in 128 bits; no kernel uses ARM's three yet
+    "arm_bf16": "ARM's dot products of bf16 numbers",  # BFDOT, which rounds each product and sum in a way of its own
+    "arm_i8mm": "ARM's products of int8 matrices"}  # and USDOT, which computes what `int8_dots` tells
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 
@@ -32,7 +35,7 @@ class Device:
     name: str  # "llvm:avx512:2", "opencl:cpu-amd-epyc"; the same in every process
     backend: str  # llvm | opencl | cuda | miopen | recorded ...
     architecture: str  # "znver5", "sm_90", "gfx906"
-    instruction_set: str  # "avx512", "avx2", "sse", "neon", "opencl-c-1.2"
+    instruction_set: str  # "avx512", "avx2", "sse", "sve512", "sve256", "neon", "opencl-c-1.2"
     model: str = ""  # the vendor's name
     threads: int = 1  # CPU threads used, 0 where it does not apply
     compute_units: int = 1

@@ -20,7 +20,7 @@ from .results import Devices
 
 
 def devices(described: bool = False) -> Devices:
-    """Every device of this machine, and why backends are unavailable; with `described`, also the table's GPUs."""
+    """Every device of this machine, and why backends are unavailable; with `described`, also those of the tables."""
     from seqtune.data.shipped_machines import is_new_cpu
 
     seen: dict[str, int] = {}

@@ -177,7 +177,7 @@ class Devices:
 
     listed: tuple[tuple[str, Device], ...]
     unavailable: Mapping[str, str]
-    described: tuple[Device, ...] = ()  # GPUs that one can predict and compile for without having them, if asked for
+    described: tuple[Device, ...] = ()  # those one can predict and compile for without having them, if asked for
     new_cpu: bool = False  # whether no shipped data set was measured on this CPU (architecture and caches)
     doubt: str | None = None  # a line about rates that were measured while other programs had the CPUs
 

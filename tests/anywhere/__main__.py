@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tests.support.paths import ROOT
 
-from .runs import Outcome, impossible, run
+from .runs import impossible, run, show
 from .settings import RUNS, SETTINGS, WHOLE
 
 OUTPUT = ROOT / "build" / "anywhere"
@@ -39,7 +39,7 @@ def main() -> int:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     outcomes = [run([SETTINGS[name] for name in names], OUTPUT, arguments,
                     lambda line: print(line, flush=True)) for names in runs]
-    _print(outcomes)
+    show(outcomes)
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
@@ -51,17 +51,6 @@ def _list() -> int:
                       impossible(setting) or "yes")
     Console(width=160).print(table)
     return 0
-
-
-def _print(outcomes: list[Outcome]) -> None:
-    table = Table("settings", "passed", "failed", "skipped", "seconds", "note")
-    for outcome in outcomes:
-        counts = (outcome.passed, len(outcome.failures), outcome.skipped, round(outcome.seconds))
-        table.add_row(outcome.name, *(map(str, counts) if outcome.ran else ("-",) * len(counts)), outcome.note)
-    for outcome in outcomes:
-        for failure in outcome.failures:
-            print(f"{outcome.name}: {failure}")
-    Console(width=160).print(table)
 
 
 if __name__ == "__main__":

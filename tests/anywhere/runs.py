@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from rich.console import Console
+from rich.table import Table
+
 from benchmarks.speed.busy_processes import BusyProcesses
 from seqtune.tuner.backends.opencl.pocl import host_flags
 from tests.support.paths import ROOT
@@ -109,7 +112,7 @@ def run(settings: Sequence[Setting], output: Path, arguments: Sequence[str],
         with log.open("w") as printed:
             code = _finished(kept, command, folder, printed)
         seconds = time.monotonic() - started
-        passed, skipped, failures = _counted(results)
+        passed, skipped, failures = counted(results)
         if code not in (0, 1):
             failures.append(f"pytest ended with exit status {code}: see {log}")
         failures += [f"the tests wrote {path} into the user's home" for path in sorted(home.rglob("*"))]
@@ -183,7 +186,7 @@ def _environment(sources: Path) -> Path:
     return sources / ".venv" / "bin" / "python"
 
 
-def _counted(results: Path) -> tuple[int, int, list[str]]:
+def counted(results: Path) -> tuple[int, int, list[str]]:
     """The numbers of tests that passed and were skipped, and the names of those that failed."""
     if not results.is_file():
         return 0, 0, []
@@ -192,3 +195,15 @@ def _counted(results: Path) -> tuple[int, int, list[str]]:
                 if case.find("failure") is not None or case.find("error") is not None]
     skipped = sum(case.find("skipped") is not None for case in cases)
     return len(cases) - len(failures) - skipped, skipped, failures
+
+
+def show(outcomes: Sequence[Outcome]) -> None:
+    """Print a line for each failure, and the table of the runs."""
+    table = Table("settings", "passed", "failed", "skipped", "seconds", "note")
+    for outcome in outcomes:
+        counts = (outcome.passed, len(outcome.failures), outcome.skipped, round(outcome.seconds))
+        table.add_row(outcome.name, *(map(str, counts) if outcome.ran else ("-",) * len(counts)), outcome.note)
+    for outcome in outcomes:
+        for failure in outcome.failures:
+            print(f"{outcome.name}: {failure}")
+    Console(width=160).print(table)

@@ -57,11 +57,11 @@ class Place:
     """One instruction set: a compiler and threads."""
 
     def __init__(self, instruction_set: str) -> None:
-        _, _, bits, registers = INSTRUCTION_SETS[instruction_set]
+        vectors = INSTRUCTION_SETS[instruction_set]
         self.device = Device(
             f"llvm:{instruction_set}:{THREADS}", "llvm", "here", instruction_set, threads=THREADS,
-            compute_units=THREADS, vector_bits=bits, vector_registers=registers, l1_bytes=32 << 10, l2_bytes=1 << 20,
-            l3_bytes=8 << 20, extra=capabilities(instruction_set))
+            compute_units=THREADS, vector_bits=vectors.vector_bits, vector_registers=vectors.vector_registers,
+            l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20, extra=capabilities(instruction_set))
         self.compiler = Compiler(instruction_set)
         self.threads = Threads(self.compiler, THREADS)
 

@@ -40,6 +40,7 @@ class CompilerAhead(Protocol):
 OFFLINE_COMPILERS: dict[str, str] = {
     "cuda": "seqtune.tuner.backends.cuda.compiler:CubinCompiler",
     "triton": "seqtune.tuner.backends.triton.compiler:TritonCompiler",
+    "llvm": "seqtune.tuner.backends.llvm.offline_compiler:LLVMOfflineCompiler",
 }
 # backend -> "module:attribute", a callable CompilerAhead(device). Other backends compile in the worker only.
 COMPILERS_AHEAD: dict[str, str] = {

@@ -1,6 +1,7 @@
 """Discovery of devices: the devices that each backend finds on this machine, or the reason why it finds none.
 
-A GPU of the table of accelerators is a device everywhere: one can predict and compile for it, and nothing else.
+A GPU of the table of accelerators, and a CPU of that of processors, is a device everywhere: one can predict and compile
+for it, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
-from seqtune.kernels.devices import accelerators
+from seqtune.kernels.devices import accelerators, processors
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import can_compile
@@ -89,8 +90,8 @@ class Discovery:
                 if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                     return device
             reason = reason or (None if present else "no device found")
-        if (gpu := accelerators.described(backend, rest)) is not None:
-            return gpu
+        if (elsewhere := _in_a_table(backend, rest)) is not None:
+            return elsewhere
         if reason is None and (extra := EXTRAS.get(name.strip().lower())) is not None:
             raise DeviceError(f"no device {name!r:.60} here: its runtime is an extra, pip install 'seqtune[{extra}]'")
         unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
@@ -116,9 +117,8 @@ class Discovery:
         return device
 
     def check_present(self, device: Device) -> None:
-        """Check that kernels can run on the device here. Raises DeviceError if only the table of accelerators has it.
-        """
-        if accelerators.described(device.backend, device.name.partition(":")[2]) is None:
+        """Check that kernels can run on the device here. Raises DeviceError if only a table has it."""
+        if _in_a_table(device.backend, device.name.partition(":")[2]) is None:
             return
         present, reason = self._discover(device.backend) if device.backend in self._backends else ((), None)
         if all(other.name != device.name for other in present):
@@ -127,12 +127,18 @@ class Discovery:
                               "measure on it")
 
 
+def _in_a_table(backend: str, model: str) -> Device | None:
+    """The device of this name that need not be here, or None."""
+    return processors.described(model) if backend == processors.BACKEND else accelerators.described(backend, model)
+
+
 def described() -> list[Device]:
-    """The GPUs that one can predict and compile for on any machine; those that are present too.
+    """The GPUs and CPUs that one can predict and compile for on any machine; those that are present too.
 
     A GPU of the table that no kernel of a backend can be compiled for is not listed for that backend.
     """
-    return [device for backend in accelerators.BACKENDS for device in _described(backend)]
+    cpus = [device for name in processors.PROCESSORS if (device := processors.described(name)) is not None]
+    return [*(device for backend in accelerators.BACKENDS for device in _described(backend)), *cpus]
 
 
 def _described(backend: str) -> list[Device]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,8 +23,11 @@ def confine(cache: Path, paths: Iterable[Path]) -> None:
     The process may write into the folder `cache` alone. It reads everything except home folders, and in these Python's
     and seqtune's folders and `paths`.
     """
-    for limit, most in ((resource.RLIMIT_FSIZE, LARGEST_FILE), (resource.RLIMIT_CORE, 0)):
-        resource.setrlimit(limit, (most, most))
+    with suppress(ImportError):  # another system
+        import resource
+
+        for limit, most in ((resource.RLIMIT_FSIZE, LARGEST_FILE), (resource.RLIMIT_CORE, 0)):
+            resource.setrlimit(limit, (most, most))
     forbid_privileges()
     restrict([*_outside_homes(), *_needed(paths)], [cache, *map(Path, _DEVICES)])
     forbid_calls()

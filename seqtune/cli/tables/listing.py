@@ -47,7 +47,8 @@ def devices(listing: Devices) -> None:
     if listing.described:
         _described(listing.described)
     else:
-        out.print("described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
+        out.print("described: `seqtune devices --all` lists GPUs and ARM CPUs to predict and compile for without "
+                  "having them", soft_wrap=True)
     out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
 
 
@@ -60,7 +61,7 @@ def _measured_reads(device: Device) -> str:
 
 
 def _described(devices: Sequence[Device]) -> None:
-    """Print the GPUs of the table of accelerators with their main facts, each model under its first name."""
+    """Print the GPUs and CPUs of the tables with their main facts, each model under its first name."""
     table = table_of("described", "model", "arch.", "units", "L2", "GFLOP/s", "GB/s",
                    right=("units", "L2", "GFLOP/s", "GB/s"))
     models: dict[str, Device] = {}

@@ -20,7 +20,7 @@ from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, ins
 from tests.support.installation.optional import needs
 
 WIDTHS = [(name, lanes) for name in instruction_sets() for lanes in (16, 8, 4, 1)
-          if lanes == 1 or lanes * 32 == INSTRUCTION_SETS[name][2]]
+          if lanes == 1 or lanes * 32 == INSTRUCTION_SETS[name].vector_bits]
 SPECIAL = np.array([0.0, -0.0, 1e-45, -1e-45, 1e-40, -1e-40, 1.2e-38, np.inf, -np.inf, np.nan, 3e38, -3e38, 88.7, 88.8,
                     -87.3, -87.4, -88, -103, -104, -105, 1, -1, 9.02, -9.02, 3.92, 17.4, 20.0], np.float32)
 BINARY = ("add", "sub", "mul", "div", "max", "min", "lt", "le", "gt", "ge", "eq", "ne")

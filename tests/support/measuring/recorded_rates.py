@@ -39,7 +39,8 @@ def keep() -> None:
     subprocess.run([sys.executable, str(Path(__file__))], cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": path})
 
 
-def _write() -> None:
+def write() -> None:
+    """Write the rates into the cache folder of this process."""
     from seqtune.tuner.backends.llvm import facts
     from seqtune.tuner.backends.llvm.compiler import instruction_sets
     from seqtune.tuner.backends.measured_rates import RateCache
@@ -60,4 +61,4 @@ def _write() -> None:
 
 
 if __name__ == "__main__":
-    _write()
+    write()

@@ -16,7 +16,7 @@ from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, ins
 
 Floats = NDArray[np.float32]
 Scalar = TypeVar("Scalar", bound=np.generic)
-WIDTHS = [(name, INSTRUCTION_SETS[name][2] // 32) for name in instruction_sets()]
+WIDTHS = [(name, INSTRUCTION_SETS[name].vector_bits // 32) for name in instruction_sets()]
 POISON = -777.0
 SHARES = 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +33,8 @@ BUILD_MEMORY = 8_000_000_000  # bytes of address space
 
 def unavailable() -> str | None:
     """The reason why programs cannot be run here, or None."""
+    if sys.platform == "win32":
+        return "programs run with limits on time and memory that Windows does not have"
     return llvm.unavailable()
 
 

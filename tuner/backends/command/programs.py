@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -68,6 +67,8 @@ class Programs:
 
     def run(self, words: tuple[str, ...], folder: Path, seconds: float, memory: int) -> ProgramOutput:
         """Run a program in a folder. Raises LaunchError if it cannot start or prints too much, TimeLimit."""
+        import resource  # which Windows has not
+
         parent, before = os.getpid(), _children()
 
         def limit() -> None:  # in the new process, before the program

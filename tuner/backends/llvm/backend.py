@@ -26,9 +26,10 @@ from ..guarded_buffers import GuardedBuffers
 from ..host_memory import HostMemory
 from ..stored_operands import StoredOperands
 from .compiler import CompiledModule, Compiler, capabilities, instruction_sets
+from .cores import usable_cpus
 from .discovery import devices, unavailable
 from .reference_work import LLVMReferenceWork
-from .threads import Threads, make_job, phases_of, usable_cpus
+from .threads import Threads, make_job, phases_of
 
 __all__ = ["LLVMBackend", "devices", "unavailable"]
 

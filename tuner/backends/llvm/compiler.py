@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -18,46 +19,93 @@ from seqtune.errors import one_line
 
 from ..backend import BuildError
 from ..image_cache import ImageCache
+from .arm_features import arm_features, is_arm, sve_bits
 
 OPTIONS = {"opt": 3, "reloc": "pic", "jit": True}  # of the target machine
 MODULES_KEPT = 6000  # compiled modules kept for reuse: more than two large spaces need; each takes about 60 KB
 
 _NOT_AVX2 = ("avx512", "avx10", "evex512", "amx", "prefer-256-bit", "avxvnniint")
 _NOT_SSE = (*_NOT_AVX2, "avx", "fma", "f16c", "xop", "vaes", "vpclmulqdq", "sha512", "sm3", "sm4")
-# instruction set -> (needed features, forbidden feature prefixes, vector bits, vector registers), best first.
-# avx512f has the 512-bit vectors and their multiply-add; without avx512vl, narrower vectors have only 16 registers.
-INSTRUCTION_SETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], int, int]] = {
-    "avx512": (("avx512f", "avx512vl"), ("prefer-256-bit",), 512, 32),
-    "avx2": (("avx2", "fma"), _NOT_AVX2, 256, 16),
-    "sse": (("sse4.2",), _NOT_SSE, 128, 16),
-    "neon": (("neon",), (), 128, 32),
+
+
+class InstructionSet(NamedTuple):
+    """The vectors of a CPU that a device computes with."""
+
+    needed: tuple[str, ...]  # features
+    forbidden: tuple[str, ...]  # prefixes of features that LLVM may not use
+    vector_bits: int
+    vector_registers: int
+    scalable: bool = False  # the program learns the length of a vector from the CPU, which must be vector_bits
+
+
+# Best first. avx512f has the 512-bit vectors and their multiply-add; without avx512vl, narrower vectors have only 16
+# registers. Each length of ARM's scalable vectors is a set of its own, since kernels are made of vectors of one length;
+# those of 128 bits do no more than neon.
+INSTRUCTION_SETS: dict[str, InstructionSet] = {
+    "avx512": InstructionSet(("avx512f", "avx512vl"), ("prefer-256-bit",), 512, 32),
+    "avx2": InstructionSet(("avx2", "fma"), _NOT_AVX2, 256, 16),
+    "sse": InstructionSet(("sse4.2",), _NOT_SSE, 128, 16),
+    "sve512": InstructionSet(("sve",), (), 512, 32, scalable=True),
+    "sve256": InstructionSet(("sve",), (), 256, 32, scalable=True),
+    "neon": InstructionSet(("neon",), ("sve", "sme"), 128, 32),
 }
+_ARM = {"arm_fp16": "fullfp16", "arm_bf16": "bf16", "arm_i8mm": "i8mm"}
 # instruction set -> fact of `device.CAPABILITIES` -> the feature that has it
-_CAPABILITIES = {"avx512": {"bf16_dots": "avx512bf16", "int8_dots": "avx512vnni"}, "avx2": {"int8_dots": "avxvnni"}}
+_CAPABILITIES = {"avx512": {"bf16_dots": "avx512bf16", "int8_dots": "avx512vnni"}, "avx2": {"int8_dots": "avxvnni"},
+                 "sve512": _ARM, "sve256": _ARM, "neon": _ARM}
+_DEFINITION = re.compile(r"^(define [^{\n]*)\{$", re.MULTILINE)
 
 
 @lru_cache(maxsize=1)
 def host_features() -> dict[str, bool]:
-    """The features of this CPU by LLVM's names, and whether it has them; empty where LLVM cannot detect them."""
+    """The features of this CPU by LLVM's names, and whether it has them; empty where nothing tells them."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # the threads pause in inline assembly
     try:
-        return dict(llvm.get_host_cpu_features())
-    except RuntimeError:
-        return {"neon": True} if platform.machine() in ("arm64", "aarch64") else {}
+        features = dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know this system
+        features = {}
+    return {**features, **arm_features()} if is_arm() else features
 
 
-def instruction_sets(features: Mapping[str, bool] | None = None) -> list[str]:
-    """The instruction sets of a CPU with these features (None: this CPU's), best first."""
+def instruction_sets(features: Mapping[str, bool] | None = None, scalable_bits: int | None = None) -> list[str]:
+    """The instruction sets of a CPU with these features and scalable vectors (None: this CPU's), best first."""
     features = host_features() if features is None else features
-    return [name for name, (needed, *_) in INSTRUCTION_SETS.items() if all(map(features.get, needed))]
+    length = sve_bits() if scalable_bits is None else scalable_bits
+    return [name for name, entry in INSTRUCTION_SETS.items()
+            if all(map(features.get, entry.needed)) and (not entry.scalable or entry.vector_bits == length)]
 
 
-def capabilities(instruction_set: str) -> tuple[tuple[str, int], ...]:
-    """The extra facts of a device with this instruction set on this CPU: some of `device.CAPABILITIES`."""
+def capabilities(instruction_set: str, features: Mapping[str, bool] | None = None) -> tuple[tuple[str, int], ...]:
+    """The extra facts of a device with this instruction set on a CPU with these features (None: this CPU's).
+
+    They are some of `device.CAPABILITIES`.
+    """
+    features = host_features() if features is None else features
     needed = _CAPABILITIES.get(instruction_set, {})
-    return tuple((fact, 1) for fact, feature in needed.items() if host_features().get(feature))
+    return tuple((fact, 1) for fact, feature in needed.items() if features.get(feature))
+
+
+def flags_for(instruction_set: str, features: Mapping[str, bool]) -> list[str]:
+    """LLVM's flags for a CPU with these features whose programs use the instruction set."""
+    forbidden = INSTRUCTION_SETS[instruction_set].forbidden
+    allowed = {name: has and not name.startswith(forbidden) for name, has in features.items()}
+    flags = [f"{'+' if has else '-'}{name}" for name, has in sorted(allowed.items())]
+    return [*flags, "-prefer-256-bit"] if instruction_set == "avx512" else flags
+
+
+def text_for(instruction_set: str, text: str) -> str:
+    """The text of a module as LLVM compiles it for an instruction set.
+
+    LLVM computes vectors of one length in scalable registers only in functions that state the registers' length, in
+    units of 128 bits, and in pieces of 128 bits elsewhere.
+    """
+    entry = INSTRUCTION_SETS[instruction_set]
+    if not entry.scalable:
+        return text
+    units = entry.vector_bits // 128
+    return _DEFINITION.sub(rf"\1vscale_range({units},{units}) {{", text)
 
 
 def toolchain() -> str:
@@ -87,12 +135,9 @@ class Compiler:
     """
 
     def __init__(self, instruction_set: str, cache: ImageCache | None = None) -> None:
-        forbidden = INSTRUCTION_SETS[instruction_set][1]
-        features = {name: has and not name.startswith(forbidden) for name, has in host_features().items()}
-        flags = [f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())]
-        if instruction_set == "avx512":
-            flags.append("-prefer-256-bit")
+        flags = flags_for(instruction_set, host_features())
         triple, cpu = llvm.get_default_triple(), llvm.get_host_cpu_name()
+        self._instruction_set = instruction_set
         self._cache, self._target = cache, [toolchain(), triple, cpu, flags, OPTIONS]
         self._machine = llvm.Target.from_triple(triple).create_target_machine(
             cpu=cpu, features=",".join(flags), **OPTIONS)
@@ -123,6 +168,7 @@ class Compiler:
         return self._libraries[text][0]
 
     def _compile(self, text: str, libraries: list[str], kept: bool) -> tuple[str, CompiledModule]:
+        text = text_for(self._instruction_set, text)
         try:
             key = json.dumps([*self._target, text]) if kept else None
             cached = None if self._cache is None or key is None else self._cache.get(key)

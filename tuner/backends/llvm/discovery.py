@@ -12,9 +12,9 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 
 from .compiler import INSTRUCTION_SETS, capabilities, instruction_sets, toolchain
+from .cores import usable_cpus
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .probe import Rates
-from .threads import usable_cpus
 
 
 class CpuDevices:
@@ -28,12 +28,12 @@ class CpuDevices:
     def _device(self, name: str, threads: int) -> Device:
         """The device of an instruction set and a number of threads."""
         if (name, threads) not in self._devices:
-            _, _, bits, registers = INSTRUCTION_SETS[name]
+            vectors = INSTRUCTION_SETS[name]
             self._devices[name, threads] = Device(
                 name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
-                model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
-                vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
-                toolchain=toolchain(), extra=capabilities(name),
+                model=cpu_model(), threads=threads, compute_units=threads,
+                vector_bits=vectors.vector_bits, vector_registers=vectors.vector_registers, l1_bytes=caches()[1],
+                l2_bytes=caches()[2], l3_bytes=caches()[3], toolchain=toolchain(), extra=capabilities(name),
                 **self._rates_of(name, threads))  # type: ignore[arg-type]
         return self._devices[name, threads]
 

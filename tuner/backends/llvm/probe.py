@@ -62,7 +62,7 @@ class _Prober:
     """The threads, machine code and buffers with which rates are measured."""
 
     def __init__(self, instruction_set: str, threads: int, caches: Mapping[int, int]) -> None:
-        self.lanes, self.threads, self.caches = INSTRUCTION_SETS[instruction_set][2] // 32, threads, caches
+        self.lanes, self.threads, self.caches = INSTRUCTION_SETS[instruction_set].vector_bits // 32, threads, caches
         self._compiler = Compiler(instruction_set)
         self._module, _ = self._compiler.build(_text(self.lanes))
         self._pool = Threads(self._compiler, threads)

@@ -19,7 +19,7 @@ class LLVMReferenceWork:
     """The same number of multiply-adds for each of the threads. Use it from the thread that uses them."""
 
     def __init__(self, device: Device, compiler: Compiler, threads: Threads) -> None:
-        lanes = INSTRUCTION_SETS[device.instruction_set][2] // 32
+        lanes = INSTRUCTION_SETS[device.instruction_set].vector_bits // 32
         self._threads = threads
         self._module, _ = compiler.build(multiply_text(lanes))
         self._factor = np.ones(16, np.float32)

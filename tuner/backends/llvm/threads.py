@@ -2,6 +2,7 @@
 
 The caller is thread 0. The others are Python threads inside a compiled loop (ctypes releases the interpreter lock):
 they spin on a generation counter for a moment and then sleep on it (a futex on Linux, 0.1 ms at a time elsewhere).
+Systems without pinning (macOS, Windows) choose the cores themselves.
 """
 
 from __future__ import annotations
@@ -11,33 +12,22 @@ import os
 import platform
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.launch import Launch
 
-from ...processes import unpinned, usable_processors
+from ...processes import unpinned
+from .arm_features import is_arm
 from .compiler import Compiler
+from .cores import usable_cpus
 
 SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
 # Indices of the words in the state; those that different threads write are on different cache lines.
 _GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
 
 _pins = 0  # number of pools that pin the calling thread
-
-
-def usable_cpus() -> list[int]:
-    """One logical CPU of every physical core that this process may use."""
-    cores: dict[str, int] = {}
-    for cpu in sorted(usable_processors()):
-        try:
-            core = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
-        except OSError:
-            core = str(cpu)
-        cores.setdefault(core, cpu)
-    return list(cores.values())
 
 
 _BUFFERS = "".join(
@@ -76,17 +66,24 @@ out:
 }"""
 
 
-def _text() -> str:
-    arm = platform.machine() in ("aarch64", "arm64")
+# What ends a thread's turn, and what sleeps 0.1 ms (on Windows, which counts in milliseconds, 1 ms), elsewhere than on
+# Linux: system -> name of the function, declaration, call.
+_YIELDS = {"Windows": ("SwitchToThread", "declare i32 @Sleep(i32)", "call i32 @Sleep(i32 1)")}
+_POSIX = ("sched_yield", "declare i32 @usleep(i32)", "call i32 @usleep(i32 100)")
+
+
+def pool_text(system: str, machine: str) -> str:
+    """The IR of the pool's functions on an operating system and a machine, as `platform` names them."""
+    arm = is_arm(machine)
     pause = '"yield", ""' if arm else '"pause", ""'
-    if platform.system() == "Linux":
+    turn, declarations, wait = _YIELDS.get(system, _POSIX)
+    wake = "add i32 0, 0"
+    if system == "Linux":
         number = 98 if arm else 202
         call = "call i64 (i64, ...) @syscall(i64 {0}, ptr %state, i64 {1}, i64 {2}, ptr null, ptr null, i64 0)"
-        declarations = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
+        declarations = "declare i64 @syscall(i64, ...)"
         wait, wake = call.format(number, 128, "%seen"), call.format(number, 129, 2147483647)
-    else:
-        declarations = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
-        wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
+    declarations += f"\ndeclare i32 @{turn}()"
     words = "".join(
         f"  %{name} = getelementptr i64, ptr %state, i64 {index}\n" for name, index in (
             ("sleepers", _SLEEPERS), ("finished", _FINISHED), ("job_p", _JOB), ("phase_p", _PHASE),
@@ -181,7 +178,7 @@ pause:
   call void asm sideeffect {pause}()
   br label %wait
 yield:
-  %u = call i32 @sched_yield()
+  %u = call i32 @{turn}()
   br label %wait
 next:
   %i1 = add i64 %i, 1
@@ -208,7 +205,7 @@ class Threads:
                 unpinned.update(os.sched_getaffinity(0))
             _pins += 1
             os.sched_setaffinity(0, {cpus[0]})
-        self._module, _ = compiler.build(_text())
+        self._module, _ = compiler.build(pool_text(platform.system(), platform.machine()))
         raw = np.zeros(_WORDS + 8, np.int64)
         self._state = raw[(-raw.ctypes.data % 64) // 8:][:_WORDS]
         self._state[_THREADS] = count

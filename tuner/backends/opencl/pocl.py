@@ -71,7 +71,7 @@ def repair(name: str, address: int) -> str:
     `name` ends with a dash and LLVM's name of the CPU (it is the last word of CL_DEVICE_VERSION). `address` is the
     address of PoCL's device structure, which is the value of an OpenCL device handle.
     """
-    if not name.endswith("-generic"):
+    if not name.endswith("-generic") or not host_flags():  # the substitutes are x86's, and ARM has no line of flags
         return name.rsplit("-gnu-", 1)[-1]
     try:
         pointers = _pointers_to(b"generic\0", address)

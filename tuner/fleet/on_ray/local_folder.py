@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from .file_lock import lock
 
 PREFIX = "seqtune-ray-"  # of the folder of a local fleet's Ray
 MEMBER_PREFIX = "seqtune-member-"  # of the folder of the libraries that a member was sent
@@ -29,7 +30,7 @@ class LocalFolder:
         _remove_old(above, prefix, spared)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        lock(self._descriptor)
 
     def remove(self) -> None:
         """Remove the folder. It may be called twice, by two threads."""
@@ -47,7 +48,7 @@ def _remove_old(above: Path, prefix: str, spared: float) -> None:
                 continue
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
+                lock(descriptor, waiting=False)  # fails while its process lives
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)

@@ -6,7 +6,6 @@ because each has a member of its own.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import tempfile
@@ -16,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqtune.errors import UnavailableError
+
+from .file_lock import lock
 
 PAUSE = 0.002  # seconds after a turn, so that those who wait wake up before the same process asks again
 
@@ -37,7 +38,7 @@ def turn(name: str) -> Iterator[None]:
     except OSError as error:
         raise UnavailableError(f"members cannot take turns: {error.filename}: {error.strerror}") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor)
         yield
     finally:
         os.close(descriptor)  # ends the turn

@@ -26,7 +26,8 @@ from .message import Message, lines, read_message
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
 PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
-STRAY = (signal.SIGSEGV, signal.SIGBUS)  # the signals that end a process at an access outside its memory
+# The signals that end a process at an access outside its memory; Windows has one of them.
+STRAY = tuple(getattr(signal, name) for name in ("SIGSEGV", "SIGBUS") if hasattr(signal, name))
 MOST_WARNINGS = 8  # of all workers: kernels of a library that is not trusted can send any number
 _issued: set[str] = set()  # warnings of workers in this process
 REAPED = 0.05  # seconds to wait until a killed process has ended; with large operands on a busy machine it takes longer
@@ -143,7 +144,7 @@ class WorkerProcess:
             return
         self.alive = False
         self._process.kill()
-        if self._cache is not None:  # what it started cannot leave its group
+        if self._cache is not None and hasattr(os, "killpg"):  # what it started cannot leave its group
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.stdin is not None:

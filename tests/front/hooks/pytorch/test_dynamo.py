@@ -20,7 +20,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
-from seqtune.tuner.backends.llvm.threads import usable_cpus
+from seqtune.tuner.backends.llvm.cores import usable_cpus
 from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same
 

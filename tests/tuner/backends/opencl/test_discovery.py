@@ -85,12 +85,15 @@ def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
     assert folder.parent == Path(tempfile.gettempdir())
 
 
-def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows() -> None:
+def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pocl, "host_flags", lambda: frozenset({"avx2", "fma", "bmi2", "movbe"}))
     name = ctypes.create_string_buffer(b"generic")
     structure = ctypes.create_string_buffer(8192)
     struct.pack_into("<Q", structure, 640, ctypes.addressof(name))
     struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # other data behind the structure
-    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == pocl.substitute()
+    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == "haswell"
     pointer, = struct.unpack_from("<Q", structure, 640)
-    assert ctypes.string_at(pointer) == pocl.substitute().encode()
+    assert ctypes.string_at(pointer) == b"haswell"
     assert pocl.repair("pthread-x86_64-unknown-linux-gnu-znver3", 0) == "znver3"
+    monkeypatch.setattr(pocl, "host_flags", frozenset)  # an ARM CPU
+    assert pocl.repair("pthread-aarch64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == "generic"
