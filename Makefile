@@ -2,6 +2,7 @@
 #   make demo         predict and verify two ResNet-18 layers on every device found
 #   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
 #   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
+#   make test-arm     the kernels, the commands and the core tests on an emulated ARM machine, in build/arm; needs no root
 #   make develop      installs what all tests, `make check` and `make docs` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
@@ -29,10 +30,13 @@ COMMA := ,
 # Arguments of `python -m tests.anywhere`, such as `--only one-core` or `--list`.
 ANYWHERE_ARGUMENTS ?=
 
+# Arguments of `python -m tests.anywhere.arm`, such as `--only kernels`.
+ARM_ARGUMENTS ?=
+
 # Arguments of `python -m benchmarks gpu`, such as `--minutes 9` or `--tasks measure`.
 GPU_ARGUMENTS ?=
 
-.PHONY: demo test test-anywhere check docs dist gpu install develop clean
+.PHONY: demo test test-anywhere test-arm check docs dist gpu install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -44,6 +48,9 @@ test: $(VENV)/.testing
 
 test-anywhere: develop
 	@$(BIN)/python -m tests.anywhere $(ANYWHERE_ARGUMENTS)
+
+test-arm: develop
+	@$(BIN)/python -m tests.anywhere.arm $(ARM_ARGUMENTS)
 
 check: develop
 	$(BIN)/ruff check .

@@ -1,4 +1,6 @@
 /* The first answers of an exported predictor for some problems on two ARM CPUs, a line each. */
+#include <stdio.h>
+
 #include "predictor.c"
 
 static void answer(seqtune_problem *problem, const seqtune_device *device) {

@@ -39,7 +39,7 @@ def load() -> Any:
     try:
         import pyopencl
     except ImportError as error:
-        raise UnavailableError(f"pyopencl is not installed ({error}): pip install 'pyopencl[pocl]'") from None
+        raise UnavailableError(f"pyopencl is not installed ({error}): {pocl.advice()}") from None
     return pyopencl
 
 
@@ -51,7 +51,7 @@ def unavailable() -> str | None:
     except UnavailableError as error:
         return str(error)
     except Exception as error:  # without any platform, pyopencl raises an exception of its own
-        return f"no OpenCL platform was found ({error_line(error)}): pip install 'pyopencl[pocl]'"
+        return f"no OpenCL platform was found ({error_line(error)}): {pocl.advice()}"
     if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
         return reason
     discovery = _discover()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import platform
 import shutil
 import struct
+import sys
 import tempfile
 from contextlib import suppress
 from functools import lru_cache
@@ -38,6 +40,13 @@ def prepare() -> None:
             cache = Path(tempfile.mkdtemp(prefix="seqtune-pocl-"))
             atexit.register(shutil.rmtree, cache, ignore_errors=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
+
+
+def advice() -> str:
+    """The way to get an OpenCL runtime for this CPU, for messages: PyPI has PoCL for Linux on x86-64 alone."""
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return "pip install 'pyopencl[pocl]'"
+    return "pip install pyopencl, and install PoCL or another OpenCL runtime from the system's packages"
 
 
 def unavailable() -> str | None:
