@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from .backends.llvm.threads import usable_cpus
+from .backends.llvm.cores import usable_cpus
 from .processes import processors
 
 SYSTEM = Path("/")  # the root of /proc and /sys, which only Linux has
