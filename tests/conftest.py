@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # the time of small trainings on busy cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.pop("COLUMNS", None)  # xdist's processes have it; what commands print would be wrapped as on a terminal
 shift_seeds()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 

@@ -59,6 +59,12 @@ REASONS: Mapping[str, str] = {
         "the commands of MIOpen's driver, by element type",
     "data/formats/miopen_terms.py: {'FP32': 'fp32', 'FP16': 'fp16', 'BF16': 'bf16', '":
         "the words in MIOpen's files, by element type",
+    "data/formats/aiter_tuned.py: {'int8': 'int8', 'float8_e4m3fn': 'fp8', 'float8_e":
+        "the words in aiter's files, by element type",
+    "data/formats/gemlite_configs.py: {1: 'fp16', 2: 'bf16', 3: 'fp8', 4: 'int8', 12: 'f":
+        "the numbers in gemlite's files, by element type",
+    "kernels/operations/quantized_gemm.py: {'fp16': 16, 'bf16': 16, 'fp8': 8, 'int8': 8, 'fp4":
+        "bits, also of types that nothing here runs: several of their numbers share a byte",
     "tuner/backends/cuda/libcuda.py: {'fp32': 7, 'fp16': 6, 'bf16': 9}":
         "the numbers of CUtensorMapDataType, which only the driver's tensor maps use",
     "tuner/backends/guarded_buffers.py: GuardedBuffers": "the one",

@@ -75,7 +75,7 @@ def _described(devices: Sequence[Device]) -> None:
              for backend in ("cuda", "triton")}
     without = ", ".join(name for name in names["cuda"] if name not in names["triton"])
     out.print("each cuda:NAME of this table is also described for Triton, as triton:NAME"
-               + (f", except {without}" if without else ""))
+              + (f", except {without}" if without else ""), markup=False, soft_wrap=True)
 
 
 def _size(size: int) -> str:
