@@ -49,7 +49,7 @@ def run(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
         text=True, start_new_session=True)
     try:
         out, errors = program.communicate(timeout=SECONDS)
-        psutil.wait_procs(list(processes(mark)), timeout=20)
+        psutil.wait_procs(list(processes(mark)), timeout=60)
         assert [process.cmdline() for process in processes(mark)] == []
     finally:
         for process in processes(mark):
