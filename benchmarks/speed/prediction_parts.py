@@ -28,15 +28,15 @@ begin = time.perf_counter()
 seconds = {}
 def done(name):
     seconds[name] = time.perf_counter() - begin - sum(seconds.values())
-import seqtune.api as api
+import seqtune.api
 done("imports")
-from seqtune.api.inputs import as_device
+from seqtune.api.inputs import as_device, as_problem
 from seqtune.predictor.model import cached_model
 device = as_device(sys.argv[1])
 done("device and its facts")
 model = cached_model(sys.argv[2])
 done("checkpoint")
-task = model.task(api.as_problem(sys.argv[3]), device)
+task = model.task(as_problem(sys.argv[3]), device)
 done("space")
 model.propose([task], 5)
 done("beam and order")

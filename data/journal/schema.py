@@ -89,9 +89,11 @@ def check_tables(path: Path) -> None:
 
     Raises sqlite3's errors.
     """
-    log = path.with_name(path.name + "-wal")
-    if log.exists() and log.stat().st_size:
-        return  # in use, or left by a killed process: only SQLite can read the log
+    try:
+        if path.with_name(path.name + "-wal").stat().st_size:
+            return  # in use, or left by a killed process: only SQLite can read the log
+    except FileNotFoundError:
+        pass  # the last process that used it has just closed it, or none did
     with closing(_read_only(path)) as connection:
         check_schema(connection, path)
         for table in TABLES:

@@ -261,3 +261,12 @@ def test_a_journal_is_not_made_in_a_folder_that_is_not_there(tmp_path: Path) -> 
     with pytest.raises(MisuseError, match=r"folder of the journal .* does not exist"):
         Journal(tmp_path / "typo" / "journal.sqlite")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_another_process_removes_meanwhile_is_no_fault(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.sqlite"
+    Journal(path).close()
+    monkeypatch.setattr(Path, "exists", lambda path: True)  # it was there a moment ago
+    with Journal(path):
+        pass
