@@ -42,4 +42,3 @@ def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask
         if chosen:
             tasks.append(ChosenTask(task, np.array([*chosen], np.int64), np.array([*chosen.values()])))
     return tasks
-

@@ -1,8 +1,8 @@
 """Task: a problem on a device with every valid configuration of the kernels that solve it, numbered from 0.
 
 Numbers count through the search spaces in their order. Two configurations are neighbours if they belong to the same
-kernel and differ in one parameter. `MeasuredTask` adds the seconds of each, `ChosenTask` what another
-tuner chose.
+kernel and differ in one parameter. `MeasuredTask` adds the seconds of each configuration, `ChosenTask` the choices of
+another tuner.
 """
 
 from __future__ import annotations
@@ -190,10 +190,26 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredTask:
-    """A task and the measured times of its configurations, which may be incomplete."""
+class _AboutTask:
+    """A task, about which something is known."""
 
     task: Task
+
+    @property
+    def problem(self) -> Problem:
+        """The task's problem."""
+        return self.task.problem
+
+    @property
+    def device(self) -> Device:
+        """The task's device."""
+        return self.task.device
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTask(_AboutTask):
+    """A task and the measured times of its configurations, which may be incomplete."""
+
     seconds: Floats  # by number: a time, infinite if the configuration failed, NaN if it was not measured
     builds: Floats | None = None  # (build, number): the times of runs that compared configurations; NaN if not measured
 
@@ -206,16 +222,6 @@ class MeasuredTask:
             if number is not None:
                 seconds[number] = time
         return cls(task, seconds)
-
-    @property
-    def problem(self) -> Problem:
-        """The task's problem."""
-        return self.task.problem
-
-    @property
-    def device(self) -> Device:
-        """The task's device."""
-        return self.task.device
 
     @property
     def label(self) -> tuple[str, str]:
@@ -254,22 +260,11 @@ class MeasuredTask:
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenTask:
+class ChosenTask(_AboutTask):
     """A task and the configurations that another tuner chose for it; no times are known."""
 
-    task: Task
     numbers: Numbers  # (choice,) distinct
     weights: Floats  # (choice,) how much each counts: 1 for one tuning, less where another GPU has a copy
-
-    @property
-    def problem(self) -> Problem:
-        """The task's problem."""
-        return self.task.problem
-
-    @property
-    def device(self) -> Device:
-        """The task's device."""
-        return self.task.device
 
     @property
     def known(self) -> NDArray[np.bool_]:

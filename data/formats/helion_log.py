@@ -44,7 +44,7 @@ ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block
 
 
 class _Run(NamedTuple):
-    """What run.meta.jsonl tells of one search."""
+    """One search, as run.meta.jsonl describes it."""
 
     kernel: str
     sizes: tuple[int, ...]  # of all inputs, one after another

@@ -8,7 +8,7 @@ are peaks at the boost clock, not measurements.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -179,6 +179,11 @@ def _known(facts: Mapping[str, Fact | None]) -> tuple[tuple[str, Fact], ...]:
     return tuple((name, value) for name, value in facts.items() if value is not None)
 
 
+def similar(model: str, names: Collection[str]) -> list[str]:
+    """Up to three of the table's names that are like this one, the most similar first."""
+    return get_close_matches(slug(model), names, 3, 0.5)
+
+
 def similar_names(model: str) -> str:
     """The models of the table whose names are like this one's, for an error message."""
-    return ", ".join(get_close_matches(slug(model), ACCELERATORS, 3, 0.5)) or "h100, rtx-4090, mi300x, ..."
+    return ", ".join(similar(model, ACCELERATORS)) or "h100, rtx-4090, mi300x, ..."

@@ -91,7 +91,7 @@ def observe(experts: Experts, measured: KnownTask) -> Observed | None:
 
 
 def _log_shares(narrowed: KnownTask, measured: KnownTask, candidates: Candidates) -> Floats:
-    """What the candidates of a narrowed task reach: (candidate,)."""
+    """The log shares of the best speed, or of agreement, that candidates of a narrowed task reach: (candidate,)."""
     if isinstance(narrowed, ChosenTask) or isinstance(measured, ChosenTask):
         assert isinstance(narrowed, ChosenTask)
         return log_agreement(narrowed, candidates.numbers)
@@ -100,9 +100,9 @@ def _log_shares(narrowed: KnownTask, measured: KnownTask, candidates: Candidates
 
 
 def log_agreement(chosen: ChosenTask, numbers: Numbers) -> Floats:
-    """What stands for the log share of the best speed where only choices are known: (configuration,).
+    """The log of the share of parameters with the chosen value, at least that of NOTHING: (configuration,).
 
-    It is the log of the share of parameters with the chosen value, at least NOTHING.
+    It stands for the log share of the best speed where only choices are known.
     """
     return np.log(np.maximum(chosen.agreement(numbers), NOTHING))
 

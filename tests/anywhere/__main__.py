@@ -6,18 +6,13 @@ Exit status 1 if a test failed under any of them, 2 for wrong arguments.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.support.paths import ROOT
-
-from .runs import impossible, run, show
+from .runs import OUTPUT, add_pytest, impossible, pytest_arguments, run, show
 from .settings import RUNS, SETTINGS, WHOLE
-
-OUTPUT = ROOT / "build" / "anywhere"
 
 
 def main() -> int:
@@ -27,12 +22,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], choices=sorted(SETTINGS), metavar="NAME",
                         help="run the suite under this setting alone; may be repeated")
     parser.add_argument("--apart", action="store_true", help="give each setting a run of its own")
-    parser.add_argument("--pytest", default="", metavar="ARGUMENTS", help="further arguments of pytest, in one word")
+    add_pytest(parser)
     given = parser.parse_args()
-    try:
-        arguments = shlex.split(given.pytest)
-    except ValueError as error:
-        parser.error(f"--pytest {given.pytest!r:.60}: {error}")
+    arguments = pytest_arguments(parser, given.pytest)
     runs = [(name,) for name in given.only or SETTINGS] if given.only or given.apart else RUNS
     if given.list:
         return _list()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -40,6 +42,9 @@ for path in glob.glob(os.path.dirname(numpy.__file__) + ".libs/*openblas*"):
             print(function().decode())
             raise SystemExit
 """
+
+
+OUTPUT = ROOT / "build" / "anywhere"  # folder of what the runs print
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,19 @@ def counted(results: Path) -> tuple[int, int, list[str]]:
                 if case.find("failure") is not None or case.find("error") is not None]
     skipped = sum(case.find("skipped") is not None for case in cases)
     return len(cases) - len(failures) - skipped, skipped, failures
+
+
+def add_pytest(parser: argparse.ArgumentParser) -> None:
+    """Add the option with the arguments of pytest."""
+    parser.add_argument("--pytest", default="", metavar="ARGUMENTS", help="further arguments of pytest, in one word")
+
+
+def pytest_arguments(parser: argparse.ArgumentParser, text: str) -> list[str]:
+    """The arguments in the word of `--pytest`. Ends the program with one line if a quotation is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        parser.error(f"--pytest {text!r:.60}: {error}")
 
 
 def show(outcomes: Sequence[Outcome]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
 from seqtune.kernels.devices import accelerators, processors
@@ -149,8 +148,7 @@ def _described(backend: str) -> list[Device]:
 def _near(backend: str, model: str) -> str:
     """The described devices whose names are like this one's, for an error message."""
     names = [device.name for device in _described(backend)]
-    near = [] if model.isdecimal() else get_close_matches(
-        accelerators.slug(model), [name.partition(":")[2] for name in names], 3, 0.5)
+    near = [] if model.isdecimal() else accelerators.similar(model, [name.partition(":")[2] for name in names])
     listed = ", ".join(f"{backend}:{model}" for model in near) or f"{', '.join(names[:5])}, ..."
     return f"described GPUs are {listed} (seqtune devices --all lists them)"
 

@@ -101,7 +101,7 @@ def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> d
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one method says about one choice: 1 or 0 where a value is, or all values are, the chosen ones."""
+    """The agreement of a method's first proposal with one choice: 1 where values are the chosen ones, else 0."""
 
     weight: float
     exact: float
@@ -117,13 +117,12 @@ def outcomes(method: Answering, chosen: ChosenTask) -> Iterator[Outcome]:
         return
     (space,) = chosen.task.spaces
     free = np.flatnonzero((space.rows != space.rows[0]).any(axis=0)).tolist()
+    has_blocks = {name for name, _ in space.kernel.derived}.union(space.kernel.by_name).issuperset(BLOCK)
     for number, weight in zip(chosen.numbers.tolist(), chosen.weights.tolist(), strict=True):
-        pair = np.array([first, number])
         same = space.rows[first] == space.rows[number]
-        declared = {name for name, _ in space.kernel.derived} | set(space.kernel.by_name)
         block = None
-        if set(BLOCK) <= declared:
-            columns = space.at(pair).columns()
+        if has_blocks:
+            columns = space.at(np.array([first, number])).columns()
             block = float(all(columns[name][0] == columns[name][1] for name in BLOCK))
         yield Outcome(weight, float(same.all()), block,
                       {space.kernel.parameters[index].name: float(same[index]) for index in free},

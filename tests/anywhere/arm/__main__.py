@@ -6,7 +6,6 @@ Exit status 1 if a part failed, 2 for wrong arguments; 0 with a reason where thi
 from __future__ import annotations
 
 import argparse
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,9 @@ from pathlib import Path
 from tests.support.installation.wheel import build
 from tests.support.paths import ROOT
 
-from ..runs import Outcome, show
+from ..runs import OUTPUT, Outcome, add_pytest, pytest_arguments, show
 from .machine import EmulatedMachine, Impossible
 from .parts import EMULATED, PARTS, Part
-
-OUTPUT = ROOT / "build" / "anywhere"
 
 
 def main() -> int:
@@ -30,12 +27,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "arm", help="of the machine, which is kept")
     parser.add_argument("--only", action="append", default=[], choices=sorted(PARTS), metavar="PART",
                         help=f"run this part alone; may be repeated: {', '.join(PARTS)}")
-    parser.add_argument("--pytest", default="", metavar="ARGUMENTS", help="arguments of pytest, in one word")
+    add_pytest(parser)
     given = parser.parse_args()
-    try:
-        arguments = shlex.split(given.pytest)
-    except ValueError as error:
-        parser.error(f"--pytest {given.pytest!r:.60}: {error}")
+    arguments = pytest_arguments(parser, given.pytest)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     machine, names, outcomes = EmulatedMachine(given.folder), given.only or list(PARTS), []
     began = time.monotonic()
