@@ -26,7 +26,7 @@ from .training_example import TrainingExample
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of a training: measured problems; and those with choices and sampled ones, which a teacher labels."""
+    """The examples of a training: measured problems, and those that a teacher labels: with choices, or sampled."""
 
     measured: Sequence[TrainingExample]
     sampled: LabelledProblems | None = None
