@@ -1,6 +1,7 @@
 """Write the pages of results again from their JSON files: `python -m benchmarks pages --out docs` measures nothing.
 
-It also writes the figures again that README.md and docs/index.md quote.
+It also draws their figures again, except those that need more than the JSON file, and writes again what README.md and
+docs/index.md quote.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from benchmarks.common.page import RESULTS, Page, add_out, page_from
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import read_json
-from benchmarks.programs import PAGES, load
+from benchmarks.programs import FIGURES, PAGES, load
 from seqtune.errors import FormatError
 from seqtune.kernels.files import write_whole
 
@@ -36,5 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (folder / f"{name}.json").exists():
             write_whole(folder / f"{name}.md", page_of(name, folder).markdown())
             print(folder / f"{name}.md")
+            if name in FIGURES:
+                load(FIGURES[name])(read_json(folder / f"{name}.json"), folder / f"{name}.svg")
+                print(folder / f"{name}.svg")
     for path in write_quotes(out):
         print(path)

@@ -20,6 +20,7 @@ class Program:
     main: str  # "module:function" that runs it
     question: str  # one line for the list of programs
     pages: Mapping[str, str] = field(default_factory=dict)  # name of a page that it writes -> "module:function"
+    figures: Mapping[str, str] = field(default_factory=dict)  # page -> "module:function" that draws its figure
     quote: str = ""  # "module:function" that makes the figures which README.md and docs/index.md quote
 
 
@@ -29,18 +30,19 @@ def load(entry: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def _one_page(module: str, question: str, name: str, quoted: bool = False) -> Program:
-    """A program with `main` and the `page` of that name in one module; if it is quoted, `quote` is there, too."""
-    return Program(f"{module}:main", question, {name: f"{module}:page"}, f"{module}:quote" if quoted else "")
+def _one_page(module: str, question: str, name: str, figure: bool = False, quoted: bool = False) -> Program:
+    """A program with `main` and the `page` of that name in one module; `draw` and `quote` are there, too, if asked."""
+    return Program(f"{module}:main", question, {name: f"{module}:page"}, {name: f"{module}:draw"} if figure else {},
+                   f"{module}:quote" if quoted else "")
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "pages": Program("benchmarks.pages:main", "write all pages and quotes again from their JSON files"),
+    "pages": Program("benchmarks.pages:main", "write all pages, figures and quotes again from their JSON files"),
 
     "headline": _one_page("benchmarks.prediction.headline", "recompute the shipped checkpoint's figures in seconds",
-                          "headline", quoted=True),
+                          "headline"),
     "results": _one_page("benchmarks.prediction.results", "evaluate predictions on held-out problems", "results",
-                         quoted=True),
+                         figure=True, quoted=True),
     "locked": _one_page("benchmarks.prediction.locked", "evaluate the locked test set live", "locked"),
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
@@ -52,15 +54,16 @@ PROGRAMS: Mapping[str, Program] = {
     "confidence": Program("benchmarks.prediction.confidence:main",
                           "compare expected shares with measured ones, on held-out problems"),
     "learning_curve": _one_page("benchmarks.prediction.learning_curve",
-                                "train with more labelled problems and wider networks", "learning_curve"),
+                                "train with more labelled problems and wider networks", "learning_curve",
+                                figure=True),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
-                              "miopen_paper"),
+                              "miopen_paper", figure=True),
 
     "layers": Program("benchmarks.kernels.layers:main", "compare our kernels with others', layer by layer", {
-        "layers": "benchmarks.kernels.layers_page:page"}),
+        "layers": "benchmarks.kernels.layers_page:page"}, {"layers": "benchmarks.kernels.layers_page:draw"}),
 
     "networks": Program("benchmarks.networks.program:main", "compare whole networks with their peers", {
-        "networks": "benchmarks.networks.page:page"}),
+        "networks": "benchmarks.networks.page:page"}, quote="benchmarks.networks.page:quote"),
     "predicted_layers": Program("benchmarks.networks.predicted_layers:main",
                                 "evaluate predictions for layers of networks that no model learned from"),
 
@@ -78,5 +81,7 @@ PROGRAMS: Mapping[str, Program] = {
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file
     name: entry for program in PROGRAMS.values() for name, entry in program.pages.items()}
+FIGURES: Mapping[str, str] = {  # name of a page -> the function that draws its figure from its JSON file into a path
+    name: entry for program in PROGRAMS.values() for name, entry in program.figures.items()}
 QUOTES: Mapping[str, str] = {  # name of a program -> the function that makes its quote from its JSON file and a folder
     name: program.quote for name, program in PROGRAMS.items() if program.quote}

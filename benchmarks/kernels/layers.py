@@ -17,6 +17,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def run(given: argparse.Namespace) -> None:
             results[name] = {"machine": machine(devices, pytorch=True), "rows": rows}
     written = page(results)
     print(json.dumps(results, allow_nan=False) if given.json else written.tables)
-    publish(given.out, page, results, lambda path: draw(results, path))
+    publish(given.out, page, results, partial(draw, results))
 
 
 def teams_of(problem_set: ProblemSet, threads: Sequence[int], names: Sequence[str] | None) -> list[list[Device]]:

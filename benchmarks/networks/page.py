@@ -104,6 +104,20 @@ def predicted(part: Results) -> str:
         markdown(["kind", "cases", *(COLUMNS[column] for column in columns)], lines)])
 
 
+def quote(results: Results, link: str) -> str:
+    """The speed of predicted networks in fp32, for a file whose links call the folder of the results `link`."""
+    known = [row for row in results["rows"] if row["dtype"] == "fp32" and "seconds_to_ready" in row]
+    threads = max(row["threads"] for row in known)
+    rows = [row for row in known if row["threads"] == threads and row["vs_best"] and row["vs_unverified"]]
+    ratios = [row["vs_best"] / row["vs_unverified"] for row in rows]
+    ready = [row["unverified_seconds_to_ready"] for row in rows]
+    return (f"By prediction alone, {len(rows)} networks ran in fp32 on {threads} threads of "
+            f"{results['machine']['cpu']} at **{number(geometric_mean(ratios))}** times the speed of each one's "
+            "fastest peer (OpenVINO, ONNX Runtime, zentorch, torch.compile; geometric mean, least "
+            f"{number(min(ratios))}), ready in {min(ready):.0f} to {max(ready):.0f} s: "
+            f"[Networks and their peers]({link}/networks.md).")
+
+
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results.get("rows", [])

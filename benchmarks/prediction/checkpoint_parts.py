@@ -83,13 +83,14 @@ def verdict(shares: PartShares) -> str:
     """
     apart = shares.difference("transformer", "trees")
     gains = {other: shares.difference("seqtune", other) for other in ("transformer", "trees")}
-    listed = " and ".join(f"{_relation(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
+    listed = " and ".join(f"{relation(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
     outdone = ("neither", "one of them only", "both")[sum(gain.low > 0 for gain in gains.values())]
-    return (f"The transformer alone is {_relation(apart)} the trees alone ({apart.difference()}). Both together are "
+    return (f"The transformer alone is {relation(apart)} the trees alone ({apart.difference()}). Both together are "
             f"{listed}, so significantly above {outdone}.")
 
 
-def _relation(difference: Interval) -> str:
+def relation(difference: Interval) -> str:
+    """Whether the first of two shares is above, level with or below the second, by the interval of their difference."""
     return "above" if difference.low > 0 else "below" if difference.high < 0 else "level with"
 
 

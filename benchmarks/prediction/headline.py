@@ -4,7 +4,7 @@ CASES held-out cases of the shipped data, each a problem on a device, are chosen
 checkpoint's first five proposals are evaluated by their recorded times, as `seqtune evaluate` does. The devices come
 from the data set, so that every machine gets the same figures. A test computes them anew, compares each case with this
 page's JSON file, and fails if they differ by more than the rounding of another CPU explains: run the program whenever
-the checkpoint or the data change. It also writes the figures that README.md and docs/index.md quote.
+the checkpoint or the data change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser
-from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
@@ -82,11 +81,6 @@ def sentence(results: Results) -> str:
             f"proposals {shares[3]:.3f} and of 5 {shares[5]:.3f}.")
 
 
-def quote(results: Results, link: str) -> str:
-    """The headline with its link, for a file whose links call the folder of the results `link`."""
-    return f"{sentence(results)} A test on every machine computes [the same figures]({link}/headline.md)."
-
-
 def table(cases: Sequence[Row]) -> str:
     """Make the table: a line for each device, and one for all."""
     lines = []
@@ -123,5 +117,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise MisuseError("the shipped data has no held-out problem that a kernel here solves")
     print(table(cases))
     publish(given.out, page, {"date": today(), "cases": cases})
-    if given.out is not None:
-        write_quotes(given.out)

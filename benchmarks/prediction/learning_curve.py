@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,8 +198,9 @@ def command(results: Results) -> str:
             "--out docs")
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
+def draw(results: Results, path: Path) -> None:
     """Draw the agreement over the number of sampled problems, with a line for each width."""
+    rows = results["rows"]
     pyplot = style()
     figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
     for width in sorted({row["width"] for row in rows}):
@@ -269,5 +271,5 @@ def run(given: argparse.Namespace) -> None:
     best = Checkpoint.load(folders[checksum(_best(rows))])
     results: dict[str, Any] = {"date": today(), "recipe": recipe.name, "epochs": options.epochs, "rows": rows,
                                "held_out": shares(best, material.held_out)}
-    publish(given.out, page, results, lambda path: draw(rows, path))
+    publish(given.out, page, results, partial(draw, results))
     print(f"{table(rows)}\n\n{claim(results)}")

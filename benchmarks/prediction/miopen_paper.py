@@ -182,8 +182,9 @@ def choice_table(rows: Sequence[Row]) -> str:
           f"{row['trees_share']:.3f}", f"{row['default_share']:.3f}"] for row in rows])
 
 
-def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
+def draw(results: Results, path: Path) -> None:
     """Draw `exact` of each solver for our checkpoint and the baselines."""
+    rows, counts = results["rows"], results["training_labels"]
     pyplot = style()
     shown = {"seqtune": (BLACK, "o"), "trees": (ORANGE, "s"), "nearest": (SKY, "v"),
              "tree_ranker": (GREY, "D")}
@@ -276,6 +277,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "rows": []}
     means = summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
-    publish(given.out, page, {"date": today(), "means": means, "training_labels": counts, "rows": rows,
-                              "choice": chosen["rows"], "races": chosen.get("races", [0, 0]), "forced": False,
-                              "metrics": dict(METRICS)}, lambda path: draw(path, rows, counts))
+    results = {"date": today(), "means": means, "training_labels": counts, "rows": rows, "choice": chosen["rows"],
+               "races": chosen.get("races", [0, 0]), "forced": False, "metrics": dict(METRICS)}
+    publish(given.out, page, results, partial(draw, results))

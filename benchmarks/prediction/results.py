@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.evaluation import COUNTS, ceiling_cell
+from benchmarks.common.evaluation import BEST_OF, COUNTS, ceiling_cell
 from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, interval, machine, markdown
-from benchmarks.prediction.checkpoint_parts import TITLES, paragraph, part_cases, parts_table
+from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
 from seqtune.reporting.style import (
+    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -40,6 +42,13 @@ LINES: dict[str, tuple[str, str, float, str]] = {
     "nearest": (GREEN, "^", 1.3, "-"), "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"),
     "default": (GREY, "", 1.3, ":"),
 }
+EVERYWHERE = "all devices"  # the device of the rows over all cases; a case is a problem on a device
+QUOTED = {  # method -> its name in the table that README.md and docs/index.md quote
+    "seqtune": "**seqtune**", "trees": "its boosted trees alone", "nearest": "the most similar known problem's best",
+    "fixed": "the configuration that is best on average", "random": "a random configuration",
+    "default": "the safe default"}
+SCALE = ("1 is the speed of the fastest known configuration. "
+         "The scale grows towards 1: from 0.9 to 0.99 is as far as from 0 to 0.9.")
 
 READING = """The second table compares the checkpoint with other methods. The figures are shares of the best known
 speed, as geometric means over the held-out problems; 1 is the speed of the fastest known configuration. `measured` 0
@@ -72,8 +81,23 @@ CAVEATS = (
 )
 
 
+def pooled(rows: Sequence[Row]) -> list[Row]:
+    """Make a row over all devices for each method and number of measured proposals: the geometric mean of all cases."""
+    by_key: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        by_key.setdefault((row["method"], row["measured"]), []).append(row)
+    made = []
+    for (method, measured), same in by_key.items():
+        cases = sum(row["problems"] for row in same)
+        log = sum(row["problems"] * math.log(row["share"]) for row in same) / cases
+        made.append({"device": EVERYWHERE, "method": method, "measured": measured, "share": math.exp(log),
+                     "problems": cases, "low": None, "ceiling": None})
+    return made
+
+
 def table(rows: Sequence[Row]) -> str:
     """Make the second table: a line for each device and number of measured proposals, a column for each method."""
+    rows = [*rows, *pooled(rows)]
     methods = [name for name in LINES if any(row["method"] == name for row in rows)]
     with_ceiling = any(row.get("ceiling") is not None for row in rows)
     lines = []
@@ -139,26 +163,28 @@ def page(results: Results) -> Page:
 
 
 def quote(results: Results, link: str) -> str:
-    """The main figures, for a file whose links call the folder of the results `link`."""
-    shares = {(row["device"], row["method"], row["measured"]): row["share"] for row in results["rows"]}
-    lines = [[f"{row['device']} ({row['problems']})",
-              *(f"{shares[row['device'], 'seqtune', count]:.3f}" for count in COUNTS),
-              *(f"{shares[row['device'], method, 0]:.3f}" for method in ("trees", "default"))]
-             for row in results["rows"] if (row["method"], row["measured"]) == ("seqtune", 0)]
-    text = markdown(["device (held-out problems)", "first proposal", "best of 3 measured", "best of 5",
-                     "boosted trees alone, first", "safe default"], lines)
-    parts = paragraph(results["parts"]) + " " if results["parts"] else ""
-    return (f"{text}\n\nThe numbers are shares of the best known speed, as geometric means. {parts}"
-            f"[Predictions]({link}/results.md) has the command, all baselines and the caveats.")
+    """The shares over all cases, for a file whose links call the folder of the results `link`."""
+    rows = pooled(results["rows"])
+    lines = [[title, *(f"{row['share']:.3f}" for count in COUNTS for row in rows
+                       if (row["method"], row["measured"]) == (method, count))] for method, title in QUOTED.items()]
+    text = markdown(["share of the best known speed", *BEST_OF], lines)
+    compared = ""
+    if parts := results["parts"]:
+        difference = PartShares(parts).difference("seqtune", "trees")
+        compared = f" Its first proposal is {relation(difference)} that of its trees."
+    return (f"{text}\n\nGeometric means over {rows[0]['problems']} held-out cases, each a problem on a device."
+            f"{compared} [Predictions]({link}/results.md) has the command, intervals and caveats; a test on every "
+            f"machine computes [a sample]({link}/headline.md) again.")
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw one panel for each device, with a line for each method, labelled at its end."""
+def draw(results: Results, path: Path) -> None:
+    """Draw a panel for all devices and one for each, with a line for each method, labelled at its end."""
     pyplot = style()
+    rows = [*pooled(results["rows"]), *results["rows"]]
     devices = list(dict.fromkeys(row["device"] for row in rows))
     across = min(3, len(devices))
     down = -(-len(devices) // across)
-    figure, panels = pyplot.subplots(down, across, figsize=(3.3 * across, 2.9 * down), squeeze=False)
+    figure, panels = pyplot.subplots(down, across, figsize=(2.9 * across, 2.75 * down + 0.3), squeeze=False)
     least = min(row["share"] for row in rows)
     lowest = max(0.0, math.floor(least * 20 - 0.2) / 20)
     for index, panel in enumerate(panels.flat):
@@ -166,7 +192,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             panel.set_axis_off()
             continue
         device_rows = [row for row in rows if row["device"] == devices[index]]
-        panel.set_title(f"{devices[index]}  ({device_rows[0]['problems']} held-out problems)", loc="left")
+        counted = "cases" if devices[index] == EVERYWHERE else "held-out problems"
+        panel.set_title(f"{devices[index]}\n{device_rows[0]['problems']} {counted}", loc="left",
+                        fontweight="bold" if devices[index] == EVERYWHERE else "normal")
         share_axis(panel, lowest)
         _lines(panel, device_rows, lowest)
         panel.set_xlim(-0.3, 7.4)
@@ -177,6 +205,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         if index + across >= len(devices):
             panel.set_xlabel("measured proposals", loc="left")
     figure.supylabel("share of the best known speed", fontsize=9)
+    figure.suptitle(SCALE, fontsize=9, color=BLACK, x=0.01, ha="left")
     save(figure, path)
 
 
@@ -223,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keys = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
     results = {"machine": machine([device for key, device in data.devices.items() if key in keys]), "rows": rows,
                "parts": part_cases(evaluated) if {*TITLES} <= {*methods} else []}
-    publish(given.out, page, results, lambda path: draw(rows, path))
+    publish(given.out, page, results, partial(draw, results))
     if given.out is not None:
         write_quotes(given.out)
     print(page_from(page, results).tables)

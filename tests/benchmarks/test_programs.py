@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import __main__ as runner
 from benchmarks.common.contest import Contestant, take_turns
-from benchmarks.prediction.results import draw, table
+from benchmarks.prediction.results import draw, pooled, table
 from benchmarks.programs import PROGRAMS, load
 from seqtune.reporting.style import apart
 from tests.support.installation.optional import skip_without
@@ -121,9 +121,17 @@ def test_what_cannot_be_told_apart_is_marked() -> None:
     assert "| toy:0 (7) | 0 | **0.900** | 0.800* |" in table(rows(0.8, low=-0.02))
 
 
+def test_all_devices_together_weigh_every_case_alike() -> None:
+    few, many = rows(0.5, low=0.0), [{**row, "device": "toy:1", "problems": 21} for row in rows(0.8, low=0.0)]
+    everywhere = {(row["method"], row["measured"]): row for row in pooled([*few, *many])}
+    assert everywhere["fixed", 3]["share"] == pytest.approx((0.5 * 0.8**3) ** (1 / 4))
+    assert everywhere["seqtune", 0]["problems"] == 28
+    assert "| all devices (28) | 0 | **0.900** | 0.711 |" in table([*few, *many])
+
+
 def test_the_figure_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        draw(rows(0.8, low=0.02), tmp_path / name)
+        draw({"rows": rows(0.8, low=0.02)}, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 

@@ -88,10 +88,10 @@ def test_every_make_target_exists() -> None:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-def test_the_readme_shows_its_figure() -> None:
+def test_the_readme_shows_its_figures() -> None:
     figures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text())
-    assert len(figures) == 1
-    assert (ROOT / figures[0]).is_file()
+    assert len(figures) == 2
+    assert all((ROOT / figure).is_file() for figure in figures)
 
 
 def test_strategies_statuses_columns_and_formats_are_all_described() -> None:

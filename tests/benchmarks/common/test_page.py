@@ -9,7 +9,7 @@ import pytest
 from benchmarks import pages
 from benchmarks.common.page import Page, measured_on, page_from, publish, published
 from benchmarks.pages import page_of
-from benchmarks.programs import PAGES
+from benchmarks.programs import FIGURES, PAGES
 from seqtune.errors import FormatError
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
@@ -27,17 +27,21 @@ def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(name: str
     assert page.claim
     assert page.measured
     assert bool(page.figure) == (RESULTS / f"{name}.svg").exists()
+    assert name not in FIGURES or page.figure
 
 
 def test_every_file_of_the_results_belongs_to_a_page() -> None:
     assert {path.stem for path in RESULTS.iterdir()} <= {*PAGES, "index"}
 
 
-def test_pages_are_written_anew_without_measuring(tmp_path: Path) -> None:
+def test_pages_and_figures_are_written_anew_without_measuring(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "headline.json").write_bytes((RESULTS / "headline.json").read_bytes())
+    for name in ("headline", "results"):
+        (tmp_path / "results" / f"{name}.json").write_bytes((RESULTS / f"{name}.json").read_bytes())
     pages.main(["--out", str(tmp_path)])
-    assert (tmp_path / "results" / "headline.md").read_text() == (RESULTS / "headline.md").read_text()
+    for name in ("headline", "results"):
+        assert (tmp_path / "results" / f"{name}.md").read_text() == (RESULTS / f"{name}.md").read_text()
+    assert "<svg" in (tmp_path / "results" / "results.svg").read_text()
     (tmp_path / "results" / "headline.json").write_text('{}')
     with pytest.raises(FormatError, match=r"headline\.json is not what its program writes"):
         pages.main(["--out", str(tmp_path)])

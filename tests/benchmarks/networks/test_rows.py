@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.networks.contest import ContestOutcome
-from benchmarks.networks.page import absent, page, predicted, table, verified
+from benchmarks.networks.page import absent, page, predicted, quote, table, verified
 from benchmarks.networks.rows import MEAN, levels, row_of, summaries
 
 
@@ -65,6 +65,17 @@ def test_the_page_has_a_table_for_each_precision_and_number_of_threads() -> None
     assert "**fp32, 2 threads**" in text
     assert "**bf16, 1 thread**" in text
     assert page({"rows": []}).claim == "No network was measured."
+
+
+def test_what_is_quoted_is_the_speed_of_predicted_networks() -> None:
+    rows = [row_of(outcome("VGG-16", seqtune=1.0, unverified=2.0, openvino=4.0)),
+            row_of(outcome("ViT-B/16", seqtune=1.0, unverified=1.0, openvino=0.5)),
+            row_of(replace(outcome(seqtune=1.0, unverified=1.0, openvino=9.0), threads=1)),
+            row_of(outcome("BERT-base", eager=8.0))]
+    text = quote({"rows": [*rows, *summaries(rows)], "machine": {"cpu": "toy"}}, "folder")
+    assert text.startswith("By prediction alone, 2 networks ran in fp32 on 2 threads of toy at **1.00** times")
+    assert "least 0.50), ready in 2 to 2 s" in text
+    assert text.endswith("(folder/networks.md).")
 
 
 def test_equal_reasons_are_one_sentence() -> None:

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from benchmarks.common.page import RESULTS
-from benchmarks.common.quotes import quoting_files, with_quotes
 from benchmarks.common.report import Row
 from benchmarks.prediction.headline import CASES, TOLERANCE, changes, evaluated_cases, means, page, sample
 from seqtune.data.dataset import Dataset
-from seqtune.errors import FormatError
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
@@ -23,8 +21,8 @@ from tests.support.paths import ROOT
 
 DOCUMENTED: list[Row] = json.loads((ROOT / "docs" / RESULTS / "headline.json").read_text())["cases"]
 FEW = 12  # cases that suffice to notice a broken checkpoint
-AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m benchmarks headline --out docs`, "
-         "which writes docs/results/headline.json and what README.md and docs/index.md quote")
+AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m benchmarks headline --out docs` and "
+         "`python -m benchmarks results --out docs`, which also writes what README.md and docs/index.md quote")
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +83,3 @@ def test_changes_of_single_cases_do_not_cancel() -> None:
     assert means(before)[0] == pytest.approx(means(after)[0]) == pytest.approx(math.sqrt(0.72))
     assert changes(before, after[:1]) == dict.fromkeys((0, 3, 5), math.inf)
     assert "reaches 0.849 of the best known speed" in page({"date": "2026-01-01", "cases": before}).claim
-
-
-@pytest.mark.parametrize("name", ["README.md", "index.md"])
-def test_what_a_file_quotes_is_what_the_results_say(name: str) -> None:
-    path, way = next((path, way) for path, way in quoting_files(ROOT / "docs").items() if path.name == name)
-    text = path.read_text()
-    assert "<!-- figures: headline -->" in text
-    assert with_quotes(text, ROOT / "docs" / RESULTS, way) == text, "run `python -m benchmarks pages --out docs`"
-
-
-def test_a_quote_without_its_figures_is_one_clear_error() -> None:
-    with pytest.raises(FormatError, match="no figures to quote"):
-        with_quotes("<!-- figures: nothing -->\n<!-- end of figures -->", ROOT / "docs" / RESULTS, "results")
