@@ -34,15 +34,21 @@ def on_startup(**_: object) -> None:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the pages that the benchmark programs wrote under `Results`. Fails where a public docstring is missing."""
+    """List the other pages of benchmark programs under `Results`. Fails where a public docstring is missing."""
     undocumented = docstrings.missing()
     if undocumented:
         raise PluginError(f"public names without a docstring: {', '.join(undocumented)}")
-    pages: list[Any] = [path.relative_to(config.docs_dir).as_posix() for path in _results(Path(config.docs_dir))]
+    pages = [path.relative_to(config.docs_dir).as_posix() for path in _results(Path(config.docs_dir))]
     for section in config.nav or []:
         if isinstance(section, dict) and "Results" in section:
-            section["Results"] = [*section["Results"], *pages]
+            section["Results"] = with_pages(section["Results"], pages)
     return config
+
+
+def with_pages(entries: list[Any], pages: list[str]) -> list[Any]:
+    """The entries of a section, each a page or {title: page}, and the pages that are not among them."""
+    listed = {page for entry in entries for page in (entry.values() if isinstance(entry, dict) else [entry])}
+    return [*entries, *(page for page in pages if page not in listed)]
 
 
 def _results(docs: Path) -> list[Path]:

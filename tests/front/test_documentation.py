@@ -149,4 +149,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert "seqtune-predict" in (site / "reference" / "command-line.html").read_text()
     assert "llvm-winograd" in (site / "reference" / "kernels.html").read_text()
     assert (site / "internals" / "architecture.svg").is_file()
+    listed = (site / "results" / "latency.html").read_text()
+    assert listed.count('<a href="networks.html" class="md-nav__link">') == 1
+    assert (site / "search" / "search_index.js").is_file()  # the search of a site that is opened from a folder
+    assert 'src="iframe-worker.js"' in (site / "index.html").read_text()
     assert not re.search(r'(?:src|href)="https?://(?!squidfunk|www\.mkdocs|arxiv)', (site / "index.html").read_text())
