@@ -172,9 +172,9 @@ def quote(results: Results, link: str) -> str:
     if parts := results["parts"]:
         difference = PartShares(parts).difference("seqtune", "trees")
         compared = f" Its first proposal is {relation(difference)} that of its trees."
-    return (f"{text}\n\nGeometric means over {rows[0]['problems']} held-out cases, each a problem on a device."
-            f"{compared} [Predictions]({link}/results.md) has the command, intervals and caveats; a test on every "
-            f"machine computes [a sample]({link}/headline.md) again.")
+    return (f"{text}\n\nGeometric means over {rows[0]['problems']} cases (a problem on a device); no method learned "
+            f"from these problems.{compared} [Predictions]({link}/results.md) has the command, intervals and caveats; "
+            f"a test on every machine computes [a sample]({link}/headline.md) again.")
 
 
 def draw(results: Results, path: Path) -> None:
