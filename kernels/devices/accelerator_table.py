@@ -2,7 +2,8 @@
 
 Sources. Architectures: technical specifications per compute capability of NVIDIA's CUDA C++ Programming Guide, and
 AMD's instruction set guides; rates of matrix units: the makers' architecture white papers and data sheets, as dense
-operations a clock and unit. Models: the makers' data sheets; caches also by the white papers and the drivers. Clocks
+operations a clock and unit. Models: the makers' data sheets (V100: NVIDIA V100 data sheet of January 2020, which has 16
+and 32 GB of each form, and product brief PB-08744-001); caches also by the white papers and the drivers. Clocks
 are boost clocks, so that rates are peaks; where a data sheet gives a rate and no clock, the clock follows from it. A
 unit is a streaming multiprocessor or an AMD compute unit; GPUs of two dies that the driver shows as two devices have
 the facts of one.
@@ -70,8 +71,10 @@ gtx-1080-ti        sm_61   gp102  28    1582 2816   0   484  11  =    =    NVIDI
 gtx-1080           sm_61   gp104  20    1733 2048   0   320  8   =    =    NVIDIA GeForce GTX 1080
 gtx-1070           sm_61   gp104  15    1683 2048   0   256  8   =    =    NVIDIA GeForce GTX 1070
 gtx-1060           sm_61   gp106  10    1708 1536   0   192  6   =    =    NVIDIA GeForce GTX 1060 6GB
-v100 sm_70 gv100 80 1530 6144 0 900 32 = = Tesla V100-SXM2-32GB; V100; Tesla V100-SXM2-16GB
-v100-pcie          sm_70   gv100  80    1380 6144   0   900  32  =    =    Tesla V100-PCIE-32GB; Tesla V100-PCIE-16GB
+v100               sm_70   gv100  80    1530 6144   0   900  32  =    =    Tesla V100-SXM2-32GB; V100
+v100-16gb          sm_70   gv100  80    1530 6144   0   900  16  =    =    Tesla V100-SXM2-16GB
+v100-pcie          sm_70   gv100  80    1380 6144   0   900  32  =    =    Tesla V100-PCIE-32GB
+v100-pcie-16gb     sm_70   gv100  80    1380 6144   0   900  16  =    =    Tesla V100-PCIE-16GB
 titan-v            sm_70   gv100  80    1455 4608   0   653  12  =    =    NVIDIA TITAN V
 t4                 sm_75   tu104  40    1590 4096   0   320  16  =    =    Tesla T4; NVIDIA T4
 rtx-2060           sm_75   tu106  30    1680 3072   0   336  6   512  =    NVIDIA GeForce RTX 2060

@@ -121,14 +121,17 @@ def compiled_code() -> Check:
     from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets, toolchain
 
     try:
-        names = instruction_sets() or ["neon"]
-        with closing(Compiler(names[0])) as compiler:
+        names = instruction_sets()
+        with closing(Compiler(names[0] if names else "neon")) as compiler:  # as `predictor.compiled` does
             module, _ = compiler.build("define i32 @answer() {\n  ret i32 42\n}\n", kept=False)
             if ctypes.CFUNCTYPE(ctypes.c_int)(module.address("answer"))() != 42:
                 raise SeqtuneError("a compiled function returned a wrong number")
     except Exception as error:  # LLVM and the linker raise exceptions of their own
         return Check("compiler", BAD, one_line(f"no code can be compiled: {error}"),
                      "reinstall llvmlite; no prediction works without it")
+    if not names:
+        return Check("compiler", NOTE, f"{toolchain()} compiles, and finds no vector instructions on this CPU",
+                     "kernels need them; predictions for other devices do without")
     return Check("compiler", GOOD, f"{toolchain()} compiles for {', '.join(names)}")
 
 

@@ -14,6 +14,7 @@ from seqtune.api import examining
 from seqtune.api.examining import BAD, GOOD, NOTE, Check
 from seqtune.api.results import Devices
 from seqtune.errors import warned
+from seqtune.tuner.backends.llvm import compiler
 from seqtune.tuner.load import Load
 from seqtune.tuner.machine_state import MachineState
 from tests.support.command_line import Run
@@ -63,6 +64,12 @@ def test_each_state_says_what_was_found(check: Check, state: str, says: str) -> 
     assert check.state == state
     assert says in check.found
     assert bool(check.advice) is (state != GOOD)
+
+
+def test_a_cpu_without_vector_instructions_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "instruction_sets", list)
+    check = examining.compiled_code()
+    assert (check.state, "no vector instructions" in check.found) == (NOTE, True)
 
 
 def test_a_journal_of_another_program_is_bad_and_stays_as_it_is(tmp_path: Path) -> None:

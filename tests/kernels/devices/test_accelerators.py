@@ -40,6 +40,13 @@ def test_names_of_other_projects_are_understood(written: str) -> None:
     assert find(written) in ACCELERATORS
 
 
+@pytest.mark.parametrize(("written", "gib"), [
+    ("Tesla V100-SXM2-16GB", 16), ("Tesla V100-SXM2-32GB", 32), ("Tesla V100-PCIE-16GB", 16),
+    ("Tesla V100-PCIE-32GB", 32), ("NVIDIA A100-SXM4-40GB", 40), ("NVIDIA A100 80GB PCIe", 80)])
+def test_a_size_in_a_drivers_name_is_that_of_the_memory(written: str, gib: int) -> None:
+    assert dict(described_gpu("triton", written).extra)["memory_gib"] == gib
+
+
 def test_models_of_one_chip_are_one_family() -> None:
     for family in (("mi300x", "mi325x", "mi308x"), ("l40", "l40s", "rtx-4090"), ("a40", "a6000", "rtx-3090"),
                    ("h100", "h200", "h20")):
