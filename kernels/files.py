@@ -45,8 +45,9 @@ def read_bounded(path: Path, most: int, advice: str = "", only_regular: bool = F
     """
     try:
         with open(path, "rb", opener=_open_regular if only_regular else None) as file:
-            large = os.fstat(file.fileno()).st_size > most  # known before reading, except of a pipe
-            content = b"" if large else file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size  # 0 of a pipe
+            large = size > most
+            content = b"" if large else file.read(1 + (size or most))  # Python takes memory for all that it may read
     except OSError as error:
         raise FormatError(f"cannot read {path}: {reason(error)}") from None
     if large or len(content) > most:

@@ -1,1 +1,1 @@
-"""Sources of problems: text and files, PyTorch modules, networks, samples."""
+"""Sources of problems: text and files, PyTorch modules, ONNX models, networks, samples."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .exchanging import export, import_data
     from .learning import retrain, train
     from .listing import devices, kernel_json, kernels, libraries
+    from .onnx_model import OnnxPrediction, OnnxRow, predict_onnx
     from .predicting import predict
     from .replaying import replay
     from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
@@ -40,6 +41,7 @@ _MODULES = {
     "exchanging": ("export", "import_data"),
     "learning": ("retrain", "train"),
     "listing": ("devices", "kernel_json", "kernels", "libraries"),
+    "onnx_model": ("OnnxPrediction", "OnnxRow", "predict_onnx"),
     "predicting": ("predict",),
     "replaying": ("replay",),
     "results": ("CompileReport", "Demonstration", "Devices", "Prediction", "Proposal"),
@@ -50,9 +52,10 @@ _REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULE
 
 __all__ = [
     "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration",
-    "Devices", "Examination", "Prediction", "Proposal", "Tuned", "TuningReport", "calibrate", "check_memory", "collect",
-    "compile_check", "demo", "devices", "doctor", "evaluate", "export", "import_data", "kernel_json", "kernels",
-    "libraries", "lint_library", "predict", "predict_many", "replay", "retrain", "train", "tune",
+    "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Proposal", "Tuned", "TuningReport",
+    "calibrate", "check_memory", "collect", "compile_check", "demo", "devices", "doctor", "evaluate", "export",
+    "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict", "predict_many", "predict_onnx",
+    "replay", "retrain", "train", "tune",
 ]
 
 

@@ -54,6 +54,11 @@ class BulkAnswer:
             return self.verification.winner
         return self.candidates[0] if self.candidates else None
 
+    @property
+    def shortfall(self) -> str:
+        """Why there are no candidates, or why these were not verified though that was asked for."""
+        return self.reason if self.verification is None else self.verification.unverified
+
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `reason` where there are no candidates; of a verification, all fields of one answer."""
         if self.verification is not None:
@@ -74,15 +79,14 @@ class BulkAnswer:
         about = (number, self.problem.key, self.device)
         winner = self.winner
         if winner is None:
-            writer.writerow((*about, *[""] * (len(COLUMNS) - 4), self.reason))
+            writer.writerow((*about, *[""] * (len(COLUMNS) - 4), self.shortfall))
             return text.getvalue()
         speedup = None if self.verification is None else self.verification.speedup
-        reason = "" if self.verification is None else self.verification.unverified
         for rank, candidate in enumerate(self.candidates, 1):
             confidence = candidate.confidence
             expected = (None,) * 3 if confidence is None else (confidence.share, confidence.low, confidence.high)
             writer.writerow((*about, rank, *_words(candidate), candidate.probability, *expected, *_times(candidate),
-                             *_words(winner), _times(winner)[1], speedup, reason))
+                             *_words(winner), _times(winner)[1], speedup, self.shortfall))
         return text.getvalue()
 
 

@@ -80,6 +80,20 @@ def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     return [parse_problem(words)]
 
 
+def input_sizes(given: Sequence[str] | None) -> dict[str, list[int]]:
+    """The sizes of inputs by name from texts such as `x=1x3x224x224`. Raises MisuseError."""
+    sizes: dict[str, list[int]] = {}
+    for text in given or ():
+        name, equals, numbers_text = text.rpartition("=")
+        words = numbers_text.split("x")
+        if not equals or not name or not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
+            raise MisuseError(f"--input {text!r:.60} is not a name and its sizes, such as x=1x3x224x224")
+        if name in sizes:
+            raise MisuseError(f"--input {name!r:.60} is given twice")
+        sizes[name] = [int(word) for word in words]
+    return sizes
+
+
 def evaluated(words: Sequence[Path], files: Sequence[Path]) -> tuple[str | None, list[Path] | Path | None]:
     """The format and the files that `evaluate` reads; without a format one data set, or None for the shipped ones.
 

@@ -33,7 +33,8 @@ from tests.support.installation.optional import needs, skip_without, skip_withou
 
 # Examples from the help, which run on other pages, and results, which their programs measured.
 PARSED_ONLY = re.compile(r"docs/(reference/command-line\.md|results/.*)")
-OPTIONAL = {"torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune\.pytorch)\b", re.M),
+OPTIONAL = {"onnx": re.compile(r"^(.*torch\.onnx\.|seqtune .* --onnx )", re.M),
+            "torch": re.compile(r"^(seqtune (re)?train|import torch|from seqtune\.pytorch)\b", re.M),
             "triton": re.compile(r"^(import seqtune\.triton|.* --compile triton)\b", re.M),
             "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
 NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")

@@ -14,6 +14,7 @@ from typing import Any
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
+from seqtune.errors import is_installed
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.lookup import resolve
@@ -225,6 +226,14 @@ def _helion() -> Files:
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
+@cache
+def _onnx() -> bytes:
+    from tests.support.onnx_files import write_network
+
+    with tempfile.TemporaryDirectory() as folder:
+        return write_network(Path(folder) / "network.onnx").read_bytes()
+
+
 def _example(file: str) -> Files:
     return {path.name: path.read_bytes() for path in _EXAMPLE.iterdir()} | (
         {file: _text(_T1), "work.cl": b"__kernel void work(__global float *x) {}"} if file == "toy.json" else {})
@@ -271,5 +280,8 @@ _ALL = (
     *(_checkpoint_part(name, part, structure) for name in ("clblast", "miopen") for part, structure in (
         ("seqtune.json", json_structure), ("config.json", json_structure),
         ("model.safetensors", safetensors_structure))),
+    *([Target("ONNX", "network.onnx", lambda: {"network.onnx": _onnx()},
+              partial(_read, "seqtune.kernels.problem_sets.onnx_file:read_model", "network.onnx"))]
+      if is_installed("onnx") else []),
 )
 TARGETS: Mapping[str, Target] = {target.name: target for target in _ALL}

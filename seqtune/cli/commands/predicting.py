@@ -1,4 +1,4 @@
-"""The command `predict`: for one problem, or with --problems for many, whose answers are lines."""
+"""The command `predict`: for one problem, with --problems for many, whose answers are lines, or for an ONNX file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqtune.tuner.measuring.deadline import SECONDS
 
 from ...errors import FormatError, MisuseError
 from ..application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Words, answer, app
-from ..arguments import numbered_problems, one_problem
+from ..arguments import input_sizes, numbered_problems, one_problem, refuse_options
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
@@ -35,10 +35,16 @@ def predict(
         "--problems", metavar="SET_OR_FILE", show_default=False,
         help="Predict many: a named set (resnet18, ...), a CSV, a text file with a problem a line, or - (stdin).",
     )] = None,
+    onnx: Annotated[Path | None, typer.Option(
+        "--onnx", metavar="FILE", show_default=False,
+        help="Predict every convolution and matrix product of an ONNX file.")] = None,
+    inputs: Annotated[list[str] | None, typer.Option(
+        "--input", metavar="NAME=SIZES", show_default=False,
+        help="Sizes of an input that the ONNX file leaves open: x=1x3x224x224. May be repeated.")] = None,
     device: DeviceName = "llvm:0",
     top: Annotated[int | None, typer.Option(
         "--top", min=1, max=1000, show_default=False,
-        help="Number of configurations to propose.  [default: 5; 1 with --problems and without --verify]")] = None,
+        help="Number of configurations to propose.  [default: 5; 1 for many problems without --verify]")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Measure them (at most 50) and the default.")] = False,
     seconds: Annotated[float | None, typer.Option(
         "--seconds", show_default=False,
@@ -74,20 +80,36 @@ def predict(
     from .. import progress
     from ..tables import predicting as tables
 
-    if problems is not None:
-        if as_json or explain or min_confidence is not None:
-            raise MisuseError("--explain, --min-confidence and --json are for one problem; the answers to --problems "
-                              "are lines")
-        if verify and jobs is not None:
-            raise MisuseError("--jobs is for predictions: one process verifies, since others would disturb its times")
+    if onnx is None and inputs:
+        raise MisuseError("--input gives sizes of an ONNX file's inputs (--onnx FILE)")
+    if problems is not None or onnx is not None:
+        if explain or min_confidence is not None:
+            raise MisuseError("--explain and --min-confidence are for one problem")
         if seconds is not None and not verify:
             raise MisuseError("--seconds is the budget of --verify")
+    if problems is not None:
+        if onnx is not None:
+            raise MisuseError("give either --problems SET_OR_FILE or --onnx FILE")
+        if as_json:
+            raise MisuseError("--json is for one problem or an ONNX file; the answers to --problems are lines")
+        if verify and jobs is not None:
+            raise MisuseError("--jobs is for predictions: one process verifies, since others would disturb its times")
         answered = partial(api.predict_many, device=device, top=top or (5 if verify else 1), checkpoint=checkpoint,
                            journal=journal, evidence=evidence, verify=verify, seconds=seconds, cache=cache,
                            jobs=1 if verify else jobs or processors())
         raise typer.Exit(_predict_set(words, problems, answered, out, form, force))
     if (out, form, jobs, force) != (None, None, None, False):
         raise MisuseError("--out, --format, --jobs and --force are for many problems (--problems SET_OR_FILE)")
+    if onnx is not None:
+        if words:
+            refuse_options(words)
+            raise MisuseError("give either a problem or an ONNX file (--onnx FILE)")
+        with progress.spinner() as say:
+            model = api.predict_onnx(
+                onnx, device, top or (5 if verify else 1), inputs=input_sizes(inputs), verify=verify, seconds=seconds,
+                cache=cache, checkpoint=checkpoint, journal=journal, evidence=evidence, progress=say)
+        answer(model.to_json()) if as_json else tables.onnx_model(model)
+        raise typer.Exit(0 if all(row.answer.candidates for row in model.rows) else 1)
     problem = one_problem(words)
     with progress.spinner() as say:
         prediction = api.predict(

@@ -1,4 +1,4 @@
-"""Tables of predictions: one, why it was made, and those of the demonstration."""
+"""Tables of predictions: one, why it was made, those of an ONNX file, and those of the demonstration."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .console import out, rows, show, table_of
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
 
+    from ...api.onnx_model import OnnxPrediction
     from ...api.results import Demonstration, Prediction, Proposal
 
 
@@ -77,6 +78,29 @@ def explanation(answer: Explanation) -> None:
                    "the known ones' median instead (a simple ablation)", markup=False, soft_wrap=True)
         rows([{"fact": fact.fact, "value": f"{fact.value:g}", "median": f"{fact.median:g}",
                "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
+
+
+def onnx_model(model: OnnxPrediction) -> None:
+    """Print a line for each problem of a model, and lines on what else it has."""
+    nodes = sum(len(row.nodes) for row in model.rows)
+    out.print(f"{model.path} on {model.device}: {nodes} convolutions and products, {len(model.rows)} different ones",
+              markup=False, soft_wrap=True)
+    measured = any(row.answer.verification is not None for row in model.rows)
+    numbers = ("count", "work", *(("time", "share", "speed-up") if measured else ()))
+    table = table_of("problem", *numbers[:2], "configuration", *numbers[2:], right=numbers)
+    for row in model.rows:
+        winner, verification = row.answer.winner, row.answer.verification
+        cells = [row.answer.problem.brief(), str(row.count), f"{100 * row.work_share:.1f} %",
+                 "-" if winner is None else f"{winner.configuration.kernel} {winner.configuration.brief()}"]
+        if measured:
+            speedup = None if verification is None else verification.speedup
+            cells += [duration(row.seconds), "-" if row.time_share is None else f"{100 * row.time_share:.1f} %",
+                      "-" if speedup is None else f"{speedup:.2f}x"]
+        table.add_row(*cells)
+    if model.rows:
+        show(table)
+    for remark in model.remarks():
+        out.print(remark, markup=False, soft_wrap=True)
 
 
 def demo(demonstration: Demonstration) -> None:
