@@ -27,7 +27,7 @@ from .onnx_file import read_model
 from .onnx_shapes import inferred_values
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 STANDARD = ("", "ai.onnx")  # the names of ONNX's own domain
 # Operators that contain products, and what they are: no problem describes them.
@@ -81,12 +81,23 @@ def read_onnx(path: str | Path, inputs: Mapping[str, Sequence[int]] | None = Non
     """
     path = Path(path)
     model = read_model(path)
+    _check_names(path, model.graph)
     values = _inferred(path, model, _open_sizes(path, model, inputs or {}))
     problems = _Graph(path, model.graph.node, [value.name for value in model.graph.output], values).problems()
     if not problems.nodes and not problems.undescribed:
         counted = ", ".join(f"{count} {name:.{_LONGEST}}" for name, count in list(problems.others.items())[:5])
         raise ProblemError(f"{path} has no convolution and no matrix product ({counted})")
     return problems
+
+
+def _check_names(path: Path, graph: GraphProto) -> None:
+    """Check that all names are text: Protocol Buffers return others as bytes. Raises FormatError."""
+    nodes = [part for node in graph.node for part in (node, *_inner_nodes(node))]
+    names: list[object] = [
+        name for node in nodes for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
+    names += [part.name for part in (*graph.initializer, *graph.input, *graph.output, *graph.value_info)]
+    if not all(isinstance(name, str) for name in names):
+        raise FormatError(f"{path} is damaged: a name in it is not UTF-8")
 
 
 @dataclass(frozen=True, slots=True)

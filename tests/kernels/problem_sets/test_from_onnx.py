@@ -181,6 +181,13 @@ def test_what_is_no_onnx_file_is_said_in_a_line(content: bytes, says: str, tmp_p
         read_onnx(tmp_path / "odd.onnx")
 
 
+def test_names_that_are_no_text_are_a_line(tmp_path: Path) -> None:
+    path = write_network(tmp_path / "network.onnx")
+    path.write_bytes(path.read_bytes().replace(b"second", b"sec\xffnd"))
+    with pytest.raises(FormatError, match="a name in it is not UTF-8"):
+        read_onnx(path)
+
+
 @pytest.mark.parametrize(("bounds", "says"), [
     ({"MOST_PARTS": 5}, "or more than 5 nodes"), ({"LARGEST_REST": 100}, "beside its weights"),
     ({"LARGEST_FILE": 100}, "store its weights as external data"),
