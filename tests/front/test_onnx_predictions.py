@@ -66,6 +66,15 @@ def test_what_no_kernel_solves_has_the_reason_and_exit_code_1(
     assert "left out: 1 ConvTranspose (a transposed convolution)" in shown
 
 
+def test_a_model_of_which_no_problem_describes_a_product_has_no_answer_and_exit_code_1(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_onnx(tmp_path / "up.onnx", [helper.make_node("ConvTranspose", ["i", "f"], ["z"])], {"i": (1, 4, 8, 8)},
+                      {"f": (4, 4, 2, 2)})
+    assert main(["predict", "--onnx", str(path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["problems"], found["seconds"], len(found["undescribed"])) == ([], None, 1)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the newer exporter needs onnxscript, and five seconds more
 def test_a_model_that_pytorch_exported_has_the_problems_of_its_layers(tmp_path: Path) -> None:
     skip_without("torch")

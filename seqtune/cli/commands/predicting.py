@@ -109,7 +109,7 @@ def predict(
                 onnx, device, top or (5 if verify else 1), inputs=input_sizes(inputs), verify=verify, seconds=seconds,
                 cache=cache, checkpoint=checkpoint, journal=journal, evidence=evidence, progress=say)
         answer(model.to_json()) if as_json else tables.onnx_model(model)
-        raise typer.Exit(0 if all(row.answer.candidates for row in model.rows) else 1)
+        raise typer.Exit(0 if model.rows and all(row.answer.candidates for row in model.rows) else 1)
     problem = one_problem(words)
     with progress.spinner() as say:
         prediction = api.predict(
