@@ -240,6 +240,16 @@ class Journal:
             texts = self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()
             return [problem for (text,) in texts if (problem := problem_of(text)) is not None]
 
+    def measured(self, device: str) -> frozenset[str]:
+        """The keys of the problems that have a record of a device (its key)."""
+        # a search in two indices for each problem: a journal has some hundred problems, and many more records
+        of_device = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE problem = problems.id AND device = ?1)"
+                                for table in ("trials", "repeats"))
+        with self._reading():
+            number = self._connection.execute("SELECT id FROM devices WHERE key = ?", (device,)).fetchone()
+            return frozenset() if number is None else frozenset(str(key) for (key,) in self._connection.execute(
+                f"SELECT key FROM problems WHERE {of_device}", number))
+
     def unknown_operations(self) -> str | None:
         """A note on the records that are left out because no library in use declares their operations, or None."""
         with self._reading():

@@ -75,21 +75,13 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
 
 def _read(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path,
           verified: bool) -> DeviceEvidence | None:
-    from seqtune.data.device_times import device_times, own_times
+    from seqtune.data.device_times import device_times
     from seqtune.data.journal.journal import Journal
 
     from .correction import Correction
     from .observations import LEAST_ROWS, MAX_ROWS
 
-    known: dict[tuple[object, ...], Floats | None] = {}
-
-    def own(task: Task) -> Floats | None:
-        spaces = (task.problem.key, *((space.kernel.name, space.kernel.version, len(space)) for space in task.spaces))
-        if spaces not in known:
-            with Journal(path) as opened:
-                known[spaces] = own_times(opened, task, verified)
-        return known[spaces]
-
+    own = _OwnTimes(path, device, verified)
     with Journal(path) as records:
         state = records.state(device.key)
         if not any(state):
@@ -106,6 +98,38 @@ def _read(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path,
     measurements = sum(int(np.isfinite(task.seconds).sum()) for task in measured)
     _keep(name, correction.arrays(), measurements)
     return DeviceEvidence(correction, measurements) if measurements else None
+
+
+class _OwnTimes:
+    """The measured times of tasks of a device, read from a journal when a correction asks for them.
+
+    To open a journal takes a millisecond. One task alone is looked up; before the second one, the keys of all measured
+    problems are read, and from then on the journal is opened for these alone.
+    """
+
+    def __init__(self, path: Path, device: Device, verified: bool) -> None:
+        self._path, self._device, self._verified = path, device, verified
+        self._known: dict[tuple[object, ...], Floats | None] = {}
+        self._measured: frozenset[str] | None = None  # keys of problems; None: not read yet
+
+    def __call__(self, task: Task) -> Floats | None:
+        """The seconds of a task's configurations, as in MeasuredTask; None if none of them was measured."""
+        identity = (task.problem, *((space.kernel.name, space.kernel.version, len(space)) for space in task.spaces))
+        if identity not in self._known:
+            self._known[identity] = self._read(task)
+        return self._known[identity]
+
+    def _read(self, task: Task) -> Floats | None:
+        from seqtune.data.device_times import own_times
+        from seqtune.data.journal.journal import Journal
+
+        if self._known and self._measured is None:
+            with Journal(self._path) as records:
+                self._measured = records.measured(self._device.key)
+        if self._measured is not None and task.problem.key not in self._measured:
+            return None
+        with Journal(self._path) as records:
+            return own_times(records, task, self._verified)
 
 
 def _stamp(path: Path) -> tuple[object, ...]:

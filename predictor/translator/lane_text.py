@@ -5,7 +5,7 @@ The lanes of a sum are added in one order, which does not depend on the CPU's ve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from seqtune.kernels.llvm.text.elements import FP32
@@ -70,6 +70,40 @@ def dot(write: Writer, first: str, second: str, size: str) -> str:
         return [write.add(index, LANES), added]
 
     return across(write, write.repeat(passes, [("i64", "0"), (VECTOR, "zeroinitializer")], step)[1])
+
+
+def across_each(write: Writer, values: Sequence[str]) -> str:
+    """Add up the lanes of each of several vectors as `across` does: a vector of the sums.
+
+    Two vectors join into one while there are several, so that most instructions work for several sums. The number of
+    values is a power of two.
+    """
+    vectors, size, left = list(values), LANES, LANES  # lanes of a vector, and how many of them are of one value
+    while left > 1:
+        half, others = left // 2, vectors[1::2] or ["poison"]
+        begins = range(0, size * 2 if len(vectors) > 1 else size, left)
+        added = []
+        for first, second in zip(vectors[::2], others, strict=True):
+            low, high = (write.shuffle(size, first, second, [begin + lane for begin in begins for lane in part])
+                         for part in (range(half), range(half, left)))
+            added.append(write.let(f"fadd <{len(begins) * half} x float> {low}, {high}"))
+        vectors, size, left = added, len(begins) * half, half
+    return vectors[0]
+
+
+def dots(write: Writer, row: str, others: Sequence[str], size: str) -> str:
+    """The sums of the products of a row and each of several others: a vector of what `dot` gives."""
+    passes = write.i64("udiv", write.add(size, LANES - 1), LANES)
+
+    def step(carried: list[str]) -> list[str]:
+        index, *totals = carried
+        mask = first_lanes(write, write.i64("sub", size, index))
+        x = load(write, row, index, mask)
+        return [write.add(index, LANES), *(write.fma(LANES, x, load(write, other, index, mask), total)
+                                           for other, total in zip(others, totals, strict=True))]
+
+    return across_each(write, write.repeat(passes, [("i64", "0"), *[(VECTOR, "zeroinitializer")] * len(others)],
+                                           step)[1:])
 
 
 def unit_scale(write: Writer, row: str, size: str) -> str:

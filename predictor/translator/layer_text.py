@@ -13,6 +13,8 @@ from seqtune.kernels.llvm.text.writer import Writer, copy_floats
 from .lane_text import VECTOR, dot, lanes, load, store
 from .product_text import ADD, GELU, UNIT
 
+SCORED = 128  # words that are scored together: what lies between the products stays in the caches
+
 # Entry -> its parameters. Shapes: H hypotheses, T words of each that are read, D words read before, R words, V target
 # words of a query, W width. `before` (., D, 2 W) and `past` (H, D + T, 2 W) hold keys and values; `parents` (H,) is the
 # index of a hypothesis in `before`, `owners` (H,) that of its query. `finished` is T, or 1: only the last word counts.
@@ -171,7 +173,7 @@ def _score() -> str:
     width, hidden = answer.inputs, answer.outputs
     states = write.at("%scratch", write.mul("%hypotheses", ask.outputs))
     combined = write.at(states, write.mul("%hypotheses", width))
-    answers = write.at(combined, write.mul("%rows", width))
+    answers = write.at(combined, write.mul(write.i64("smin", "%rows", SCORED), width))
     ask.multiply("%last", width, "%hypotheses", "%scratch", UNIT)
     write.do(f"call void @unit(ptr %last, i64 %hypotheses, i64 {width}, ptr {states})")
     with write.loop(0, "%hypotheses") as hypothesis:
@@ -188,18 +190,21 @@ def _score() -> str:
         return (_vector(write, _number(write, "%owners", after), _number(write, "%words", row), width),
                 write.at("%scratch", write.mul(after, ask.outputs)), write.at(states, write.mul(after, width)))
 
-    with write.loop(0, "%rows") as row:
-        vector, asked, _ = rows_of(row)
-        begin = write.mul(row, width)
-        sums, to = (write.at(base, begin) for base in ("%sums", combined))
-        with lanes(write, width) as (index, mask):
-            added = write.let(f"fadd {VECTOR} {load(write, sums, index, mask)}, {load(write, vector, index, mask)}")
-            store(write, write.let(f"fadd {VECTOR} {added}, {load(write, asked, index, mask)}"), to, index, mask)
-    write.do(f"call void @gelu(ptr {combined}, i64 {write.mul('%rows', width)})")
-    answer.multiply(combined, width, "%rows", answers, GELU)
-    with write.loop(0, "%rows") as row:
-        vector, asked, state = rows_of(row)
-        told = dot(write, write.at(asked, width), write.at(answers, write.mul(row, hidden)), hidden)
-        score = write.let(f"fadd float {dot(write, state, vector, width)}, {told}")
-        write.store("float", score, write.at("%scores", row))
+    with write.loop(0, "%rows", SCORED) as first:
+        count = write.i64("smin", write.i64("sub", "%rows", first), SCORED)
+        with write.loop(0, count) as index:
+            row = write.add(first, index)
+            vector, asked, _ = rows_of(row)
+            sums, to = write.at("%sums", write.mul(row, width)), write.at(combined, write.mul(index, width))
+            with lanes(write, width) as (lane, mask):
+                added = write.let(f"fadd {VECTOR} {load(write, sums, lane, mask)}, {load(write, vector, lane, mask)}")
+                store(write, write.let(f"fadd {VECTOR} {added}, {load(write, asked, lane, mask)}"), to, lane, mask)
+        write.do(f"call void @gelu(ptr {combined}, i64 {write.mul(count, width)})")
+        answer.multiply(combined, width, count, answers, GELU)
+        with write.loop(0, count) as index:
+            row = write.add(first, index)
+            vector, asked, state = rows_of(row)
+            told = dot(write, write.at(asked, width), write.at(answers, write.mul(index, hidden)), hidden)
+            score = write.let(f"fadd float {dot(write, state, vector, width)}, {told}")
+            write.store("float", score, write.at("%scores", row))
     return _function(write, "score")

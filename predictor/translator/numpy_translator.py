@@ -17,7 +17,7 @@ V target vocabulary, D derived quantities, W width, E layers of the decoder.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -33,7 +33,21 @@ from ..sequence.source_facts import own_facts, own_positions
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
 from .dimensions import Dimensions
 from .numpy_layers import Linear, NumpyLayer, Tensors
-from .rows import Attended, Floats, Matrix, MatrixTable, Numbers, Spoken, centred, dots, gelu, read, score, unit
+from .rows import (
+    AT_ONCE,
+    Attended,
+    Floats,
+    Matrix,
+    MatrixTable,
+    Numbers,
+    Spoken,
+    centred,
+    dots,
+    gelu,
+    read,
+    score,
+    unit,
+)
 from .word_vectors import Chosen, FixedWords, WordVectors, resolved_numbers
 
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
@@ -112,6 +126,15 @@ def _positions(facts: Sequence[Fact], shared: Numbers | None) -> list[tuple[Fact
         return [(fact,) for fact in facts]
     ends = [*np.flatnonzero(np.diff(shared)) + 1, len(facts)]
     return [tuple(facts[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _parts(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Split queries, given the ends of their sources, into parts (first, last) of about AT_ONCE rows."""
+    first = begin = 0
+    for number, end in enumerate(ends, 1):
+        if end - begin >= AT_ONCE or number == len(ends):
+            yield first, number
+            first, begin = number, end
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,9 +267,12 @@ class NumpyTranslator:
         x, counts, quantities = self._facts.read(queries)
         width, ends = x.shape[1], np.cumsum(counts)
         starts = ends - counts
-        start_of_row, count_of_row = np.repeat(starts, counts), np.repeat(counts, counts)
-        for layer in self._encoder:
-            layer.encode(x, start_of_row, count_of_row)
+        for first, last in _parts(ends.tolist()):
+            begin = int(starts[first])
+            own, rows = counts[first:last], x[begin:int(ends[last - 1])]
+            start_of_row, count_of_row = np.repeat(starts[first:last] - begin, own), np.repeat(own, own)
+            for layer in self._encoder:
+                layer.encode(rows, start_of_row, count_of_row)
         states = unit(x)
         mean = np.stack([np.add.reduce(states[start:end]) / np.float32(end - start)
                          for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])

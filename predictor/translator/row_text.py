@@ -13,7 +13,7 @@ from seqtune.kernels.llvm.text.vector_math import exp_of_negative
 from seqtune.kernels.llvm.text.vectors import Vectors, declare_math, float_text
 from seqtune.kernels.llvm.text.writer import Writer, declarations
 
-from .lane_text import LANES, VECTOR, across, dot, first_lanes, lanes, load, store, unit_scale
+from .lane_text import LANES, VECTOR, across, dot, dots, first_lanes, lanes, load, store, unit_scale
 from .layer_text import SIGNATURES as LAYER_SIGNATURES
 from .layer_text import layer_text
 from .product_text import SIGNATURE, product_text
@@ -22,6 +22,8 @@ from .product_text import SIGNATURE, product_text
 # fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
 GELU_TAIL = (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
              -0.7976653527835121, -0.6931732588960425)
+
+KEYS = 4  # positions whose scores are added up together
 
 # Entry -> its parameters; pitches are the floats from a row to the next one.
 SIGNATURES = {
@@ -57,15 +59,16 @@ def _attend() -> str:
     with write.loop(0, "%rows") as row:
         start, count = (write.let(f"load i64, ptr {write.at(base, row, 'i64')}, align 8")
                         for base in ("%starts", "%counts"))
-        first = write.at("%pairs", write.mul(start, "%pair_pitch"))
+        first, last = write.at("%pairs", write.mul(start, "%pair_pitch")), write.i64("sub", count, 1)
         with write.loop(0, "%heads") as head:
             offset = write.mul(head, "%size")
             query = write.at(write.at("%query", write.mul(row, "%query_pitch")), offset)
             key = write.at(first, offset)
             value = write.at(key, width)
-            with write.loop(0, count) as position:
-                score = dot(write, query, write.at(key, write.mul(position, "%pair_pitch")), "%size")
-                write.store("float", score, write.at("%scratch", position))
+            with write.loop(0, count, KEYS) as position:  # the last key is repeated
+                keys = [write.at(key, write.mul(write.i64("smin", write.add(position, number), last), "%pair_pitch"))
+                        for number in range(KEYS)]
+                write.store(f"<{KEYS} x float>", dots(write, query, keys, "%size"), write.at("%scratch", position))
             write.store(VECTOR, f"splat (float {infinity})", write.at("%scratch", count))
             passes = write.i64("udiv", write.add(count, LANES - 1), LANES)
 
@@ -86,16 +89,20 @@ def _attend() -> str:
             total = write.repeat(passes, [("i64", "0"), (VECTOR, "zeroinitializer")], weigh)[1]
             divisor = write.splat(LANES, across(write, total))
             y = write.at(write.at("%y", write.mul(row, width)), offset)
-            with lanes(write, "%size") as (lane, mask):
-                def gather(carried: list[str]) -> list[str]:
-                    weight = write.splat(LANES, write.load("float", write.at("%scratch", carried[0])))
-                    values = FP32.load_masked(write, LANES, carried[1], mask)
-                    return [write.add(carried[0], 1), write.at(carried[1], "%pair_pitch"),
-                            write.fma(LANES, weight, values, carried[2])]
+            with write.loop(0, "%size", 2 * LANES) as lane:  # two vectors: an addition waits for the one before
+                masks = [first_lanes(write, write.i64("sub", write.i64("sub", "%size", lane), begin))
+                         for begin in (0, LANES)]
 
-                gathered = write.repeat(count, [("i64", "0"), ("ptr", write.at(value, lane)),
-                                                (VECTOR, "zeroinitializer")], gather)[2]
-                store(write, v.div(gathered, divisor), y, lane, mask)
+                def gather(carried: list[str]) -> list[str]:
+                    position, values, *totals = carried
+                    weight = write.splat(LANES, write.load("float", write.at("%scratch", position)))
+                    return [write.add(position, 1), write.at(values, "%pair_pitch"), *(
+                        write.fma(LANES, weight, FP32.load_masked(write, LANES, write.at(values, begin), mask), total)
+                        for begin, mask, total in zip((0, LANES), masks, totals, strict=True))]
+
+                begun = [("i64", "0"), ("ptr", write.at(value, lane)), *[(VECTOR, "zeroinitializer")] * 2]
+                for begin, mask, total in zip((0, LANES), masks, write.repeat(count, begun, gather)[2:], strict=True):
+                    store(write, v.div(total, divisor), y, write.add(lane, begin), mask)
     return _function(write, "attend")
 
 

@@ -18,11 +18,13 @@ from seqtune.kernels.llvm.aligned import aligned
 
 from ..compiled import Functions, address, compiled
 from .lane_text import LANES
+from .layer_text import SCORED
 from .product_text import ADD, GELU, PANEL, UNIT
 from .row_text import SIGNATURES, text
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
+AT_ONCE = 128  # rows or hypotheses that go through a layer together: what lies between its products stays in the caches
 
 
 @cache
@@ -128,12 +130,15 @@ def decode(x: Floats, table: MatrixTable, before: Floats, parents: Numbers, sour
     (count, length, width), done = x.shape, before.shape[1]
     past, y = np.empty((count, done + length, 2 * width), np.float32), np.empty((count, finished, width), np.float32)
     pairs = _with_rows(source.pairs)
-    scratch = np.empty(count * (length * 2 * widest + finished * (width + 4)) + done + length + len(pairs) + LANES,
+    size = min(count, AT_ONCE)
+    scratch = np.empty(size * (length * 2 * widest + finished * (width + 4)) + done + length + len(pairs) + LANES,
                        np.float32)
-    _functions()["decode"](address(x), count, length, finished, done, heads, table.address, address(before),
-                           address(parents), address(past), address(pairs), pairs.strides[0] // 4,
-                           address(source.starts), address(source.counts), address(owners),
-                           address(scratch), address(y))
+    for begin in range(0, count, AT_ONCE):
+        _functions()["decode"](
+            address(x) + begin * x.strides[0], min(size, count - begin), length, finished, done, heads, table.address,
+            address(before), address(parents) + 8 * begin, address(past) + begin * past.strides[0], address(pairs),
+            pairs.strides[0] // 4, address(source.starts), address(source.counts), address(owners) + 8 * begin,
+            address(scratch), address(y) + begin * y.strides[0])
     return y, past
 
 
@@ -167,7 +172,7 @@ def score(last: Floats, spoken: Spoken, after: Numbers, sums: Floats, gain: Floa
     assert sums.flags.c_contiguous
     (count, width), rows = last.shape, len(after)
     scores = np.empty(rows, np.float32)
-    scratch = np.empty(count * (asked + width) + rows * asked, np.float32)
+    scratch = np.empty(count * (asked + width) + min(rows, SCORED) * asked, np.float32)
     _functions()["score"](address(last), count, table.address, address(gain), address(offset),
                           address(spoken.vectors), spoken.vectors.shape[1], address(spoken.owners),
                           address(after), address(spoken.words), address(sums), rows, address(scratch),

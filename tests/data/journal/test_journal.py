@@ -51,6 +51,16 @@ def test_records_come_back_as_they_were(path: Path) -> None:
         assert journal.problems() == [PROBLEM, recorded.problem]
 
 
+def test_problems_with_a_record_of_a_device_are_listed_by_their_keys(path: Path) -> None:
+    other, third = (Problem.make("gemm", m=3, n=4, k=k) for k in (6, 7))
+    with Journal(path) as journal:
+        for each in (record(), record(problem=other, run="final"), record(problem=third, device="another")):
+            assert journal.add(each)
+        assert journal.measured(DEVICE.key) == {PROBLEM.key, other.key}
+        assert journal.measured("another") == {third.key}
+        assert not journal.measured("none")
+
+
 def test_a_record_for_a_journal_of_somebody_else_is_refused_with_what_to_do(path: Path) -> None:
     Journal(path).close()
     with Journal(path, connect=lambda path: sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as journal, \

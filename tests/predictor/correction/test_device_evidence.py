@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqtune.data.device_times import own_times
 from seqtune.data.journal.journal import Journal, default_path
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, SeqtuneWarning
-from seqtune.kernels.task import Task
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction import device_evidence as evidence_module
 from seqtune.predictor.correction.device_evidence import device_evidence
@@ -80,6 +82,26 @@ def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
     task = Task.of(PROBLEMS[8], MIDDLE)
     assert again.correction.changes(task, np.arange(5)) == pytest.approx(
         evidence.correction.changes(task, np.arange(5)), abs=1e-5)
+
+
+def test_of_many_problems_only_the_measured_ones_are_looked_up_in_the_journal(
+        model: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "probes.sqlite"
+    evidence_journal(path)
+    evidence = device_evidence(model, MIDDLE, path)
+    assert evidence is not None
+    tasks = [Task.of(problem, MIDDLE) for problem in PROBLEMS]
+    looked_up: list[Problem] = []
+
+    def look_up(journal: Journal, task: Task, verified: bool) -> Floats | None:
+        looked_up.append(task.problem)
+        return own_times(journal, task, verified)
+
+    monkeypatch.setattr("seqtune.data.device_times.own_times", look_up)
+    for _ in range(2):
+        times = [evidence.correction.own_times(task) for task in reversed(tasks)]
+        assert [seconds is not None for seconds in times] == [False] * 6 + [True] * 6
+    assert looked_up == [PROBLEMS[11], *reversed(PROBLEMS[:6])], "the first one that was asked about, and measured ones"
 
 
 def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path) -> None:
