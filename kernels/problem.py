@@ -156,16 +156,28 @@ class NameValues(dict[str, Any]):
         return truth
 
 
-@lru_cache(maxsize=64)
+# The latest answer of `names_of`: a prediction asks dozens of times, and to hash problem and device takes microseconds
+_latest: list[tuple[Problem, Device, NameValues] | None] = [None]
+
+
 def names_of(problem: Problem, device: Device) -> NameValues:
     """The values of the names of a problem on a device; they must not be changed."""
+    latest = _latest[0]  # read once: other threads replace it
+    if latest is None or latest[0] is not problem or latest[1] is not device:
+        latest = _latest[0] = problem, device, _names_of(problem, device)
+    return latest[2]
+
+
+@lru_cache(maxsize=64)
+def _names_of(problem: Problem, device: Device) -> NameValues:
     return NameValues({**device.names(), **_names(problem)})
 
 
 def forget_names() -> None:
     """Forget the derived quantities of all problems: an operation has been replaced by another of its name."""
     _names.cache_clear()
-    names_of.cache_clear()
+    _names_of.cache_clear()
+    _latest[0] = None
 
 
 def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:

@@ -98,8 +98,11 @@ class Evidence(Protocol):
 class ConfidenceEstimator(Protocol):
     """Estimates how fast proposals are, compared with the best configuration of their task."""
 
-    def confidences(self, proposals: Proposals) -> Sequence[Confidence] | None:
-        """The confidence of each proposal, None if unknown. The proposals are ordered, and more than users get."""
+    def confidences(self, proposals: Proposals, count: int | None = None) -> Sequence[Confidence] | None:
+        """The confidence of the first `count` proposals (None: of all), None if unknown.
+
+        The proposals are ordered, and more than users get.
+        """
         ...
 
 
@@ -172,7 +175,7 @@ class Proposer:
 
     def _first(self, proposals: Proposals, count: int) -> list[Candidate]:
         """The first proposals as candidates: stage 5."""
-        confidences = None if self.estimator is None else self.estimator.confidences(proposals)
+        confidences = None if self.estimator is None else self.estimator.confidences(proposals, count)
         first = zip(proposals.numbers.tolist()[:count], proposals.log_probabilities.tolist(), strict=False)
         return [Candidate(proposals.task[number], log_probability, None if confidences is None else confidences[index])
                 for index, (number, log_probability) in enumerate(first)]

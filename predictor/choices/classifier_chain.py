@@ -148,16 +148,20 @@ def with_values(columns: Floats, kernel: Kernel, indices: NDArray[Any]) -> Float
     known = columns.shape[1]
     features = np.empty((len(columns), known + indices.shape[1]), np.float32)
     features[:, :known] = columns
-    for column, numbers in enumerate(_value_numbers(kernel)[:indices.shape[1]]):
-        features[:, known + column] = numbers[indices[:, column]]
+    if indices.shape[1]:
+        features[:, known:] = _value_numbers(kernel)[np.arange(indices.shape[1]), indices]
     return features
 
 
 @lru_cache(maxsize=256)
-def _value_numbers(kernel: Kernel) -> tuple[Floats, ...]:
-    """The values of each parameter as numbers; words are numbered in their order."""
-    return tuple(np.array(values if all(isinstance(value, int) for value in values) else range(len(values)), np.float32)
-                 for values in (parameter.values for parameter in kernel.parameters))
+def _value_numbers(kernel: Kernel) -> Floats:
+    """The values of each parameter as numbers, (parameter, value), padded; words are numbered in their order."""
+    longest = max((len(parameter.values) for parameter in kernel.parameters), default=0)
+    numbers = np.zeros((len(kernel.parameters), longest), np.float32)
+    for row, parameter in zip(numbers, kernel.parameters, strict=True):
+        row[:len(parameter.values)] = parameter.values if all(
+            isinstance(value, int) for value in parameter.values) else range(len(parameter.values))
+    return numbers
 
 
 def _fit_one(columns: Floats, indices: NDArray[Any], options: ChainOptions) -> ParameterClassifier:
@@ -178,7 +182,7 @@ class ChainState:
     """The state of a beam search over chains."""
 
     columns: Floats  # (query, feature)
-    devices: NDArray[Any]  # (query,) name of the device
+    devices: tuple[str, ...]  # (query,) name of the device
     owners: NDArray[np.int64]  # (hypothesis,) number of its query
     kernels: tuple[str, ...]  # (hypothesis,) name of its kernel, "" before the kernel's word
     indices: NDArray[np.int64]  # (hypothesis, parameter so far) index of the chosen value
@@ -206,7 +210,7 @@ class ChainWords:
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[ChainState, Scores]:
         """Start one empty hypothesis per query; there is no opinion on the kernel's word."""
-        state = ChainState(few_tree_columns(queries), np.array([device.name for _, device in queries]),
+        state = ChainState(few_tree_columns(queries), tuple(device.name for _, device in queries),
                            np.arange(len(queries)), ("",) * len(queries), np.zeros((len(queries), 0), np.int64))
         return state, np.full(len(allowed.words), np.nan, np.float32)
 
@@ -214,7 +218,7 @@ class ChainWords:
         """Extend hypotheses by one word each, and score the words allowed next."""
         indices = state.indices[chosen.after]
         if state.kernels[0]:
-            kernels = tuple(state.kernels[row] for row in chosen.after)
+            kernels = tuple([state.kernels[row] for row in chosen.after.tolist()])
             column = indices.shape[1]
             last = [self._index_of[kernel][column][word] for kernel, word in zip(kernels, chosen.words, strict=True)]
             indices = np.concatenate([indices, np.array(last, np.int64)[:, None]], axis=1)
@@ -228,8 +232,8 @@ class ChainWords:
         scores = np.full(len(allowed.words), np.nan, np.float32)
         column = state.indices.shape[1]
         groups: dict[tuple[str, str], list[int]] = {}
-        for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
-            groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
+        for row, (owner, kernel) in enumerate(zip(state.owners.tolist(), state.kernels, strict=True)):
+            groups.setdefault((state.devices[owner], kernel), []).append(row)
         for (device, kernel), rows in groups.items():
             if kernel not in self._fallbacks:
                 continue

@@ -54,8 +54,7 @@ def _tree_columns(facts: Mapping[str, NDArray[Any]]) -> Floats:
     words = []
     for name in _WORDS:
         number = {word: float(index) for index, word in enumerate(OPERATION.by_name[name].choices)}
-        texts, index = np.unique(facts[name], return_inverse=True)
-        words.append(np.array([number[str(text)] for text in texts])[index])
+        words.append([number[text] for text in facts[name].tolist()])
     columns = [
         known(_NUMBERS, lambda values: values), known([name for name, _ in divided], lambda values: values % divisors),
         _twos(np.array([facts[name] for name in _TWOS])),

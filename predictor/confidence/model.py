@@ -111,14 +111,14 @@ class ConfidenceModel(BaseModel):
         added = {*self.devices, *map(identity, devices)}
         return self.model_copy(update={"devices": tuple(sorted(added))})
 
-    def confidences(self, proposals: Proposals) -> list[Confidence] | None:
-        """The confidence of each of the ordered proposals; None if the slowness of one is unknown (NaN)."""
+    def confidences(self, proposals: Proposals, count: int | None = None) -> list[Confidence] | None:
+        """The confidence of the first `count` ordered proposals (None: of all); None if a slowness is unknown (NaN)."""
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
         signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
         if self.losses is not None:
             signals = np.column_stack([signals, self.losses.losses(proposals)])
-        return self.confidences_of(signals, proposals.task.device)
+        return self.confidences_of(signals[:count], proposals.task.device)
 
     def confidences_of(self, signals: Floats, device: Device) -> list[Confidence]:
         """The confidence of each of the ordered proposals from their signals (proposal, signal)."""

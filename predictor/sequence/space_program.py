@@ -108,8 +108,7 @@ class SpaceProgram:
         for column, level in enumerate(self._levels):
             most = count * level.value_count
             if not most:
-                parents.append(np.empty(0, np.int64))
-                continue
+                break
             if most > MOST_CANDIDATES:
                 return None
             longer = _BUFFERS.buffer(column % 2, most * (quads + 1 + level.kept_count))
@@ -123,6 +122,10 @@ class SpaceProgram:
             parents.append(longer[most * quads:most * quads + count].copy())
         if numbers[-2]:
             return None
+        if not count:  # the borders of no rows are not worth their time
+            empty = np.empty((0, width), np.int16)
+            empty.setflags(write=False)
+            return ValidRows(empty, PrefixBorders(empty))
         rows = block[:count * quads].view(np.int16).reshape(count, 4 * quads)
         valid = rows[:, :width].copy()
         valid.setflags(write=False)

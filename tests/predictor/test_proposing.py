@@ -35,8 +35,8 @@ class Backwards:
 class ByOrder:
     """An estimator that is less sure of each next proposal."""
 
-    def confidences(self, proposals: Proposals) -> Sequence[Confidence]:
-        return [Confidence(1 - index / 100, 0.0, 1.0) for index in range(len(proposals))]
+    def confidences(self, proposals: Proposals, count: int | None = None) -> Sequence[Confidence]:
+        return [Confidence(1 - index / 100, 0.0, 1.0) for index in range(len(proposals))][:count]
 
 
 def test_slowness_orders_proposals_and_keeps_the_sum_of_their_probabilities() -> None:

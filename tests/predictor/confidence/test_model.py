@@ -144,6 +144,7 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
     assert sure is not None
     assert unsure is not None
     assert len(sure) == 4
+    assert known.confidences(proposals, 2) == sure[:2]
     assert unsure[0].share < sure[0].share
     assert known.confidences(replace(proposals, slowness=np.full(4, np.nan))) is None
 
