@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import architecture, docstrings, import_arrows
+from docs.generate import architecture, docstrings, errors, import_arrows
 from seqtune.data.dataset import SCHEMA
 from seqtune.data.formats.table import FORMATS
 from seqtune.data.record import Status
+from seqtune.errors import InterruptedTraining, InterruptedTuning, SeqtuneError
 from seqtune.tuner.strategies.table import STRATEGIES
 from tests.support.documentation import (
     FRONT_PAGES,
@@ -24,6 +25,7 @@ from tests.support.documentation import (
     pages,
     run_code,
     run_command,
+    sentences,
     snippets,
     text_of,
     write_files,
@@ -83,6 +85,29 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
         assert [path for path in linked if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/guides/")])
+def test_a_guide_has_at_most_700_words(page: str) -> None:
+    words = len(text_of(page).split())  # as `wc -w` counts them, tables and code included
+    assert words <= 700, f"{words}: reference belongs to docs/reference, reasons to docs/internals"
+
+
+def test_no_sentence_of_the_site_stands_on_two_pages() -> None:
+    found: dict[str, str] = {}
+    for page in pages():
+        if re.match("docs/(guides|tutorials|reference|internals)/", page):
+            for sentence in sentences(text_of(page)):
+                assert found.setdefault(sentence, page) == page, (sentence, found[sentence], page)
+
+
+def test_every_exception_has_causes_and_cures() -> None:
+    def below(error: type[SeqtuneError]) -> set[type[SeqtuneError]]:
+        return {error}.union(*(below(child) for child in error.__subclasses__()))
+
+    public = {error for error in below(SeqtuneError) if error.__module__ == "seqtune.errors"}
+    assert public - set(errors.CURES) == {InterruptedTraining, InterruptedTuning}  # those of Interrupted
+    assert all(rows for rows in errors.CURES.values())
+
+
 def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^#   make ([\w-]+)", makefile, re.M):
@@ -97,7 +122,7 @@ def test_the_readme_shows_its_figures() -> None:
 
 def test_strategies_statuses_columns_and_formats_are_all_described() -> None:
     for name in STRATEGIES:
-        assert f"| `{name}` |" in text_of("docs/guides/tune.md")
+        assert f"| `{name}` |" in text_of("docs/reference/tuning.md")
     for status in Status:
         assert f"| `{status}` |" in text_of("docs/internals/measuring-and-verification.md")
     for column in SCHEMA.names:

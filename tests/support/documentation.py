@@ -8,6 +8,7 @@ import importlib.util
 import io
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
+COMPILED = ("cc", "./call")  # the C compiler, and what a tutorial makes of its file
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)
@@ -37,6 +39,7 @@ _SHIPPED = 6  # problems of the shipped data set that stand for its held-out one
 _PROBLEMS = 5  # rows of a page's CSV, the fewest that can be learned from
 _FEW = "gemm m=16 n=64 k=64\nconv2d c=16 size=14 k=16 filter=3 pad=1\n"  # stands for whole networks
 _HELD_OUT = "gemm m=64 n=512 k=256\n"
+_SENTENCE = 9  # words; shorter sentences may stand on several pages
 _LIMITS = {"--trials": 3, "--total": 6, "--seconds": 0.3, "--top": 3, "--sample": 1}
 _VERIFICATION = "60"  # seconds, which no busy machine exceeds: the fixture `few_rounds` keeps it short
 _CODE = {"verify=True)": f"verify=True, seconds={_VERIFICATION})", "seconds=5": f"seconds={_VERIFICATION}",
@@ -81,6 +84,15 @@ def commands(snippet: Snippet) -> Iterator[list[str]]:
             yield words
 
 
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page that have at least nine words, without code, tables and the targets of links."""
+    prose = re.sub(r"^```.*?^```$|<!--.*?-->|^\|.*?$|(?<=\])\([^)]*\)", "", text, flags=re.M | re.S)
+    for paragraph in re.split(r"\n\s*\n|\n(?=- |\d+\. )", prose):
+        for sentence in re.split(r"(?<=[.:;!?])\s+", " ".join(paragraph.split())):
+            if len(sentence.split()) >= _SENTENCE:
+                yield sentence
+
+
 def write_inputs(page: str) -> None:
     """Small files with the names that the pages use, in the current folder."""
     folder = Path.cwd()
@@ -107,7 +119,7 @@ def write_files(page: str) -> None:
 
 
 def run_command(words: Sequence[str]) -> None:
-    """Run a `seqtune` command with a short budget; of other programs check that what they name exists."""
+    """Run a `seqtune` command with a short budget, or what a page compiles; check that what others name exists."""
     target = None
     if ">" in words:
         place = words.index(">")
@@ -120,6 +132,9 @@ def run_command(words: Sequence[str]) -> None:
         assert code == 0, shlex.join(words)
         if target is not None:
             target.write_text(output.getvalue())
+    elif program in COMPILED:
+        if shutil.which("cc") is not None:
+            subprocess.run(words, check=True, capture_output=True, timeout=600)
     elif program == "printf":
         assert target is not None
         target.write_text(subprocess.run(["printf", *arguments], capture_output=True, text=True, check=True).stdout)
@@ -144,7 +159,7 @@ def check_command(words: Sequence[str]) -> None:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
     else:
-        assert program in ("printf", "cd", "git", "export"), program
+        assert program in ("printf", "cd", "git", "export", *COMPILED), program
 
 
 def parse(arguments: Sequence[str]) -> None:
