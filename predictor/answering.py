@@ -89,7 +89,10 @@ class Answering:
         """Explain the first proposal; the known problems are those of the shipped data set."""
         from .confidence.explanation import explain, shipped_winners
 
-        return explain(self.task, proposals, self.predictor.ranker, shipped_winners())
+        numbers = np.array([self.task.number(configuration) for configuration in proposals])
+        with _one_thread():
+            said = self.predictor.opinions(self.task, numbers)
+        return explain(self.task, proposals, self.predictor.ranker, shipped_winners(), said)
 
 
 def _one_thread() -> contextlib.AbstractContextManager[None]:

@@ -35,7 +35,7 @@ from .candidate import Candidate
 from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
-from .mixture.mixture import UNLEARNED, Candidates, Mixture, MixtureFields
+from .mixture.mixture import UNLEARNED, Candidates, Mixed, Mixture, MixtureFields
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
@@ -292,8 +292,12 @@ class Checkpoint:
         It is NaN for kernels without trees if no other expert knows them. The judge knows the slowness up to a
         constant, so its mean is the ranker's, or, if some kernels lack trees, the least is 0.
         """
+        return self.opinions(task, numbers).slowness
+
+    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
+        """What each of the mixture's experts says about configurations, and all together."""
         candidates = Candidates(task, numbers, np.zeros(len(numbers)), self.mixture.neighbours(task))
-        return self.mixture.mixed(self.proposer().asked(candidates)).slowness
+        return self.mixture.mixed(self.proposer().asked(candidates))
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seqtune.tuner.measuring.deadline import Deadline
 
     from .candidate import Candidate
+    from .mixture.mixture import Mixed
     from .proposing import Evidence
     from .sequence.vocabulary import Vocabulary
     from .trees.ranker import Ranker
@@ -116,6 +117,10 @@ class TaskPredictor(Predictor, Protocol):
 
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """The slowness log(time / best) of configurations by all its parts, (configuration,); NaN if unknown."""
+        ...
+
+    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
+        """What each of its experts says about configurations, and all together; a predictor may have no experts."""
         ...
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:

@@ -15,6 +15,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from .candidate import Candidate
+from .mixture.mixture import Mixed
 
 if TYPE_CHECKING:
     from .proposing import Evidence
@@ -45,6 +46,10 @@ class UntrainedPredictor:
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)
+
+    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
+        """Nothing: there is no expert."""
+        return Mixed.unknown(len(numbers))
 
     def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
         """The safe default of a task, without a confidence."""

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.report import read_json, words, write_json
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError, MisuseError, check_installed
 from seqtune.kernels.files import write_whole
-from seqtune.reporting.style import style
 
 Results = Mapping[str, Any]  # the content of a JSON file
 RESULTS = "results"  # the folder inside the one given by --out
@@ -88,7 +87,7 @@ def check_ready(out: Path | None) -> None:
     """
     if out is None:
         return
-    style()
+    check_installed("plot", "matplotlib")
     folder = out / RESULTS
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.report import Row, markdown
-from seqtune.reporting.style import BLACK, BLUE, GREY, save, style
+from seqtune.figures.picture import BLACK, BLUE, GREY, panel, save, style
 
 from .problem_sets import PROBLEM_SETS, Comparison, ProblemSet, described
 
@@ -114,11 +114,11 @@ def page(results: Results) -> Page:
         figure="The ratios of all layers, a dot for each, and their geometric means, by comparison")
 
 
+@style()
 def draw(results: Results, path: Path) -> None:
     """Draw a line of dots for each comparison: the ratio of each layer and, larger, the geometric mean."""
     comparisons = all_compared(results)[::-1]
-    pyplot = style()
-    figure, axis = pyplot.subplots(figsize=(7.6, 0.6 + 0.22 * len(comparisons)))
+    figure, axis = panel((7.6, 0.6 + 0.22 * len(comparisons)))
     for height, entry in enumerate(comparisons):
         axis.plot(list(entry.ratios.values()), [height] * len(entry.ratios), ".", color=GREY, markersize=4)
         axis.plot([entry.mean], [height], "D", color=BLUE, markersize=5)

@@ -29,8 +29,8 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, interval, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import SeqtuneError
+from seqtune.figures.picture import panel, save, style
 from seqtune.predictor.learning.times.shares import OURS
-from seqtune.reporting.style import save, style
 from seqtune.tuner.measuring.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -198,11 +198,11 @@ def command(results: Results) -> str:
             "--out docs")
 
 
+@style()
 def draw(results: Results, path: Path) -> None:
     """Draw the agreement over the number of sampled problems, with a line for each width."""
     rows = results["rows"]
-    pyplot = style()
-    figure, axis = pyplot.subplots(figsize=(5.4, 3.4))
+    figure, axis = panel((5.4, 3.4))
     for width in sorted({row["width"] for row in rows}):
         own = sorted((row for row in rows if row["width"] == width), key=lambda row: int(row["extra"]))
         counts = [max(row["extra"], 1000) for row in own]  # none is drawn at 1,000

@@ -20,8 +20,8 @@ from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.errors import MisuseError
+from seqtune.figures.picture import BLACK, GREY, ORANGE, SKY, panel, save, style
 from seqtune.predictor.translator.threads import one_thread
-from seqtune.reporting.style import BLACK, GREY, ORANGE, SKY, save, style
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,14 +182,14 @@ def choice_table(rows: Sequence[Row]) -> str:
           f"{row['trees_share']:.3f}", f"{row['default_share']:.3f}"] for row in rows])
 
 
+@style()
 def draw(results: Results, path: Path) -> None:
     """Draw `exact` of each solver for our checkpoint and the baselines."""
     rows, counts = results["rows"], results["training_labels"]
-    pyplot = style()
     shown = {"seqtune": (BLACK, "o"), "trees": (ORANGE, "s"), "nearest": (SKY, "v"),
              "tree_ranker": (GREY, "D")}
     solvers = [solver for solver in sorted(counts, key=counts.__getitem__) if counts[solver] >= FEW]
-    figure, axis = pyplot.subplots(figsize=(8.4, 6.4))
+    figure, axis = panel((8.4, 6.4))
     for method, (colour, marker) in shown.items():
         values = by_solver(rows, method, "exact")
         points = [(index, values[solver]) for index, solver in enumerate(solvers) if solver in values]

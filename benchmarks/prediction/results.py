@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.evaluation import BEST_OF, COUNTS, ceiling_cell
 from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
@@ -20,35 +19,14 @@ from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, interval, machine, markdown
 from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
-from seqtune.reporting.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    apart,
-    height,
-    save,
-    share_axis,
-    style,
-)
+from seqtune.figures.picture import save
+from seqtune.figures.predictions import METHODS, shares
 
-# name -> colour, marker, width, dashes; the order of the table's columns
-LINES: dict[str, tuple[str, str, float, str]] = {
-    "seqtune": (BLUE, "o", 2.6, "-"), "transformer": (SKY, "P", 1.3, "-"), "trees": (VERMILION, "s", 1.3, "-"),
-    "nearest": (GREEN, "^", 1.3, "-"), "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"),
-    "default": (GREY, "", 1.3, ":"),
-}
 EVERYWHERE = "all devices"  # the device of the rows over all cases; a case is a problem on a device
 QUOTED = {  # method -> its name in the table that README.md and docs/index.md quote
     "seqtune": "**seqtune**", "trees": "its boosted trees alone", "nearest": "the most similar known problem's best",
     "fixed": "the configuration that is best on average", "random": "a random configuration",
     "default": "the safe default"}
-SCALE = ("1 is the speed of the fastest known configuration. "
-         "The scale grows towards 1: from 0.9 to 0.99 is as far as from 0 to 0.9.")
 
 READING = """The second table compares the checkpoint with other methods. The figures are shares of the best known
 speed, as geometric means over the held-out problems; 1 is the speed of the fastest known configuration. `measured` 0
@@ -98,7 +76,7 @@ def pooled(rows: Sequence[Row]) -> list[Row]:
 def table(rows: Sequence[Row]) -> str:
     """Make the second table: a line for each device and number of measured proposals, a column for each method."""
     rows = [*rows, *pooled(rows)]
-    methods = [name for name in LINES if any(row["method"] == name for row in rows)]
+    methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
     with_ceiling = any(row.get("ceiling") is not None for row in rows)
     lines = []
     for device in dict.fromkeys(row["device"] for row in rows):
@@ -178,54 +156,11 @@ def quote(results: Results, link: str) -> str:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Draw a panel for all devices and one for each, with a line for each method, labelled at its end."""
-    pyplot = style()
-    rows = [*pooled(results["rows"]), *results["rows"]]
-    devices = list(dict.fromkeys(row["device"] for row in rows))
-    across = min(3, len(devices))
-    down = -(-len(devices) // across)
-    figure, panels = pyplot.subplots(down, across, figsize=(2.9 * across, 2.75 * down + 0.3), squeeze=False)
-    least = min(row["share"] for row in rows)
-    lowest = max(0.0, math.floor(least * 20 - 0.2) / 20)
-    for index, panel in enumerate(panels.flat):
-        if index >= len(devices):
-            panel.set_axis_off()
-            continue
-        device_rows = [row for row in rows if row["device"] == devices[index]]
-        counted = "cases" if devices[index] == EVERYWHERE else "held-out problems"
-        panel.set_title(f"{devices[index]}\n{device_rows[0]['problems']} {counted}", loc="left",
-                        fontweight="bold" if devices[index] == EVERYWHERE else "normal")
-        share_axis(panel, lowest)
-        _lines(panel, device_rows, lowest)
-        panel.set_xlim(-0.3, 7.4)
-        panel.set_xticks(COUNTS)
-        panel.spines["bottom"].set_bounds(0, 5)
-        if index % across:
-            panel.tick_params(labelleft=False)
-        if index + across >= len(devices):
-            panel.set_xlabel("measured proposals", loc="left")
-    figure.supylabel("share of the best known speed", fontsize=9)
-    figure.suptitle(SCALE, fontsize=9, color=BLACK, x=0.01, ha="left")
-    save(figure, path)
+    """Draw a panel for all devices, which has no intervals, and one for each."""
+    from seqtune.predictor.learning.times.shares import EvaluationRow
 
-
-def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
-    methods = [name for name in LINES if any(row["method"] == name for row in rows)]
-    ends = []
-    for name in methods:
-        colour, marker, width, dashes = LINES[name]
-        shares = {row["measured"]: height(row["share"]) for row in rows if row["method"] == name}
-        panel.plot(list(shares), list(shares.values()), dashes, color=colour, marker=marker, markersize=4,
-                   linewidth=width, zorder=3 if name == "seqtune" else 2, clip_on=False)
-        ends.append(shares[max(shares)])
-    heights = [-math.log(1 - end) for end in ends]
-    span = math.log((1 - lowest) / (1 - 0.9975))
-    placed = apart(heights, 0.075 * span)
-    for name, own, label in zip(methods, heights, placed, strict=True):
-        colour = LINES[name][0]
-        panel.plot([5.12, 5.4], [1 - math.exp(-own), 1 - math.exp(-label)], color=colour, linewidth=0.6, clip_on=False)
-        panel.text(5.5, 1 - math.exp(-label), name, color=colour, va="center",
-                   fontweight="bold" if name == "seqtune" else "normal")
+    save(shares([EvaluationRow(**{"share_low": row["share"], "share_high": row["share"], "ceiling": None, **row})
+                 for row in [*pooled(results["rows"]), *results["rows"]]]), path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -240,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_out(parser, required=True)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    parser.add_argument("--methods", default=",".join(LINES), help="methods, separated by commas")
+    parser.add_argument("--methods", default=",".join(METHODS), help="methods, separated by commas")
     given = parser.parse_args(arguments)
     check_ready(given.out)
     methods = given.methods.split(",")

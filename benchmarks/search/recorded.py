@@ -30,11 +30,12 @@ from seqtune.cli.arguments import parts
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
+from seqtune.figures.picture import save
+from seqtune.figures.searches import convergence
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import distance, near
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.answering import seeds_for
-from seqtune.reporting.curves import draw
 from seqtune.tuner.run.history import LEAST_TRIALS, MOST_PROBLEMS
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
 from seqtune.tuner.strategies.table import strategy_factory
@@ -266,7 +267,7 @@ def report(given: argparse.Namespace, curves: Sequence[Curves]) -> tuple[Results
     ratio_rows = ratios(replayed.rows(), ours)
     results = {"date": today(), "repeats": given.seeds, "ours": ours, "ratios": ratio_rows, **replayed.to_json()}
     text = f"{table(replayed)}\n\n{page(results).claim}" if ratio_rows else table(replayed)
-    return results, text, lambda path: draw(clearest(curves, ours), path)
+    return results, text, lambda path: save(convergence(clearest(curves, ours)), path, with_text=True)
 
 
 def report_across(given: argparse.Namespace, curves: Sequence[Curves]) -> tuple[Results, str, None]:

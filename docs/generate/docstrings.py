@@ -7,7 +7,8 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PUBLIC = ("seqtune", "seqtune.pytorch", "seqtune.kerneltuner", "seqtune.huggingface", "seqtune.errors")
+PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.huggingface", "seqtune.kerneltuner",
+          "seqtune.pytorch")
 
 
 def missing(modules: Sequence[str] = PUBLIC) -> list[str]:

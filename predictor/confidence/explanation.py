@@ -29,6 +29,8 @@ from ..trees.ranker import Ranker
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
+    from ..mixture.mixture import Mixed
+
 MOST_KNOWN, MOST_FACTS = 3, 5  # rows that are shown
 FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
          "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
@@ -72,24 +74,42 @@ class FactWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertOpinion:
+    """What one expert of the mixture expects of the proposals."""
+
+    expert: str
+    weight: float  # in the mean of the experts' expected log times; the weights sum to 1
+    shares: tuple[float, ...]  # the expected share of the best speed of each proposal
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why the first proposal was made."""
 
     steps: tuple[ValueStep, ...]
     known: tuple[KnownProblem, ...]  # nearest first
     facts: tuple[FactWeight, ...]  # the most important first
+    experts: tuple[ExpertOpinion, ...] = ()  # the heaviest first; none where the predictor is no mixture
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"steps": [asdict(step) for step in self.steps], "known": [problem.to_json() for problem in self.known],
-                "facts": [asdict(fact) for fact in self.facts]}
+                "facts": [asdict(fact) for fact in self.facts],
+                "experts": [asdict(expert) for expert in self.experts]}
 
 
-def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | None,
-            known: Sequence[KnownProblem]) -> Explanation:
-    """Explain the first of the proposals, of which there is at least one."""
+def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | None, known: Sequence[KnownProblem],
+            said: Mixed | None = None) -> Explanation:
+    """Explain the first of the proposals, of which there is at least one; `said` is what the experts say of them."""
     return Explanation(tuple(steps_of(task, proposals[0], ranker)), tuple(nearest(task, known)),
-                       tuple(fact_weights(task, proposals, ranker, known)))
+                       tuple(fact_weights(task, proposals, ranker, known)),
+                       () if said is None else tuple(expert_opinions(said)))
+
+
+def expert_opinions(said: Mixed) -> list[ExpertOpinion]:
+    """What each expert that counts expects, the heaviest first."""
+    return [ExpertOpinion(name, said.weights[name], tuple(np.exp(-said.opinions[name]).clip(0, 1).tolist()))
+            for name in sorted(said.weights, key=lambda name: -said.weights[name])]
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ counts, with the beam's log-probabilities as they are. All shipped checkpoints b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -74,6 +74,12 @@ class Mixed:
     members: Floats | None  # (candidate, member) the same as each of the trees and the judge predict it
     log_probabilities: Floats  # (candidate,) of the beam, as much as they count; the sum of probabilities stays
     opinions: Opinions  # the slowness by each expert
+    weights: Mapping[str, float]  # of the experts with an opinion, in the mean; they sum to 1, or there are none
+
+    @classmethod
+    def unknown(cls, count: int) -> Mixed:
+        """What is said about `count` candidates without an expert."""
+        return cls(np.full(count, np.nan), None, np.zeros(count), {}, {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +159,10 @@ class Mixture:
         opinions, neighbours, members = self.opinions(candidates), candidates.neighbours, candidates.members
         weights = self.weights if neighbours is None or neighbours.known else self.unseen
         slowness = np.full(len(candidates.numbers), np.nan) if members is None else members.mean(axis=1)
+        counted = weights.of(opinions, candidates.nearness)
         if opinions:
             slowness = np.zeros(len(candidates.numbers))
-            for name, weight in weights.of(opinions, candidates.nearness).items():
+            for name, weight in counted.items():
                 slowness += weight * opinions[name]
         if "judge" in opinions:
             judged = opinions["judge"][:, None]
@@ -164,7 +171,7 @@ class Mixture:
         scaled = before * weights.beam(candidates.nearness)
         if len(before):
             scaled += np.logaddexp.reduce(before) - np.logaddexp.reduce(scaled)
-        return Mixed(slowness, members, scaled, opinions)
+        return Mixed(slowness, members, scaled, opinions, counted)
 
     def opinions(self, candidates: Candidates) -> Opinions:
         """The opinions on all candidates, without those of experts that do not know one of them.

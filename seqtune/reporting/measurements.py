@@ -68,7 +68,15 @@ class Measurements:
             listed = ", ".join(dict.fromkeys(machine.key for machine in self.machines))
             raise DeviceError(f"no device {name!r:.60}; there are records of {listed}")
         chosen = [index for index, machine in enumerate(self.machines) if machine.key in keys]
-        rows = self.rows[self.rows["machine"].isin(chosen)]
+        return self._with(self.rows[self.rows["machine"].isin(chosen)])
+
+    def of(self, problem: str) -> Measurements:
+        """The measurements of the problem with this key, and the devices that have any."""
+        return self._with(self.rows[self.rows["problem"] == problem])
+
+    def _with(self, rows: pd.DataFrame) -> Measurements:
+        """The measurements of some rows, and the devices that have any."""
+        chosen = sorted(set(rows["machine"].tolist()))
         numbers = {index: number for number, index in enumerate(chosen)}
         return replace(self, rows=rows.assign(machine=rows["machine"].map(numbers)).reset_index(drop=True),
                        machines=tuple(self.machines[index] for index in chosen))

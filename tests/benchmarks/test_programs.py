@@ -19,7 +19,7 @@ from benchmarks import __main__ as runner
 from benchmarks.common.contest import Contestant, take_turns
 from benchmarks.prediction.results import draw, pooled, table
 from benchmarks.programs import PROGRAMS, load
-from seqtune.reporting.style import apart
+from seqtune.figures.picture import apart
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 from tests.support.programs.programs import Programs

@@ -118,6 +118,10 @@ def test_a_predictor_knows_the_kernels_of_its_tasks_and_expects_times_only_of_tr
     expected = predictor.expected(task, np.arange(min(5, len(task))))
     assert expected.shape == (min(5, len(task)),)
     assert np.isnan(expected).all() == (predictor.ranker is None)
+    said = predictor.opinions(task, np.arange(len(expected)))
+    assert np.array_equal(said.slowness, expected, equal_nan=True)
+    assert set(said.weights) <= set(said.opinions)
+    assert sum(said.weights.values()) == (pytest.approx(1) if said.opinions else 0)
 
 
 def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:

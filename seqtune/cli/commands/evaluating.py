@@ -77,7 +77,8 @@ def replay(
     """Compare strategies by simulated searches of recorded spaces."""
     from ... import api
     from ...api.inputs import check_free
-    from ...reporting.curves import check_drawable, draw
+    from ...figures.picture import save
+    from ...figures.searches import check_drawable, convergence
     from .. import progress
     from ..tables import learning as tables
 
@@ -90,7 +91,7 @@ def replay(
             transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
             batch=batch, seed=seed, jobs=jobs, progress=say)
     if curves is not None:
-        draw(result.curves, curves)
+        save(convergence(result.curves), curves, with_text=True)
     answer(result.to_json()) if as_json else tables.replayed(result)
 
 

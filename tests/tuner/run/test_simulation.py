@@ -106,6 +106,13 @@ def test_rows_and_medians_are_taken_over_the_runs() -> None:
     assert replace(curves, shares=curves.shares[:1]).row(1)["share_sem"] is None
 
 
+def test_the_interval_of_a_mean_is_that_of_runs_drawn_again() -> None:
+    halves = np.repeat([[0.2, 0.0], [0.2, 1.0]], 50, axis=0)
+    low, high = Curves("s", "d", "m", halves).interval([1, 2])
+    assert (low[0], high[0]) == pytest.approx((0.2, 0.2))
+    assert (low[1], high[1]) == pytest.approx((0.5 - 0.098, 0.5 + 0.098), abs=0.015)  # 1.96 standard errors of 0.05
+
+
 def test_random_search_reaches_the_exact_mean(fast: RecordedSpace) -> None:
     """Random search agrees with the mean of the best of n draws without replacement, in closed form."""
     curves, = simulate([fast], {"random": StrategyMethod(Random)}, trials=6, repeats=400)
