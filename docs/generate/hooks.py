@@ -1,4 +1,6 @@
-"""Hooks of MkDocs: pages that are generated while the site is built, the list of results, and the docstring check."""
+"""Hooks of MkDocs: pages that are generated while the site is built, such as those of notebooks, the list of results,
+and the docstring check.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-from docs.generate import architecture, command_line, docstrings, errors, kernels  # noqa: E402
+from docs.generate import architecture, command_line, docstrings, errors, kernels, notebooks  # noqa: E402
+from seqtune.errors import SeqtuneError  # noqa: E402
 
 PACKAGE = ROOT / "build" / "package"  # `paths` of mkdocstrings in mkdocs.yml
 GENERATED = {
@@ -56,7 +59,16 @@ def _results(docs: Path) -> list[Path]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages, and a page for each notebook beside its file. Fails where a notebook does."""
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
+    for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        uri = Path(notebook.src_uri)
+        try:
+            text, pictures = notebooks.page(notebook.content_string, uri.stem)
+        except SeqtuneError as error:
+            raise PluginError(f"{notebook.src_uri}: {error}") from None
+        files.append(File.generated(config, uri.with_suffix(".md").as_posix(), content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, uri.with_name(name).as_posix(), content=picture))
     return files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ..api.results import Prediction, Proposal
 
 OURS = "seqtune"
+SCALE = ("1 is the speed of the fastest known configuration. The scale grows towards 1: from 0.9 to 0.99 is as far as "
+         "from 0 to 0.9.")
 # method -> colour, marker, width, dashes; in the order in which they are drawn
 METHODS: dict[str, tuple[str, str, float, str]] = {
     OURS: (BLUE, "o", 2.6, "-"), "transformer": (SKY, "P", 1.3, "-"), "trees": (VERMILION, "s", 1.3, "-"),
@@ -68,7 +71,8 @@ def shares(rows: Sequence[ResultRow]) -> Figure:
         raise MisuseError(f"{len(by_device)} devices cannot be drawn; give the rows of 1 to {MOST_PANELS}")
     across = min(_ACROSS, len(by_device))
     down = -(-len(by_device) // across)
-    figure, axes = panels(down, across, (3.3 * across, 2.9 * down))
+    width = max(4.2, 2.9 * across)
+    figure, axes = panels(down, across, (width, 2.75 * down + 0.3))
     lowest = max(0.0, math.floor(min(row.share for own in by_device.values() for row in own) * 20 - 0.2) / 20)
     for index, axis in enumerate(axes.flat):
         if index >= len(by_device):
@@ -86,6 +90,7 @@ def shares(rows: Sequence[ResultRow]) -> Figure:
         if index + across >= len(by_device):
             axis.set_xlabel("measured proposals", loc="left")
     figure.supylabel("share of the best known speed", fontsize=9)
+    figure.suptitle(textwrap.fill(SCALE, int(14 * width)), fontsize=9, x=0.01, ha="left")
     return figure
 
 

@@ -20,6 +20,7 @@ MOST_PANELS = 60
 _DASHES = ("-", "--", ":")  # the next style once all colours are used
 _ACROSS = 3
 _POINTS = 24  # points of a line, denser at its beginning
+_LONGEST = 48  # characters in a line of a title
 _GAP = 0.06  # share of the panel's height between two labels
 
 
@@ -47,14 +48,14 @@ def convergence(curves: Sequence[Curves]) -> Figure:
         raise MisuseError(f"{len(shown)} panels are too many for a figure; choose some of the spaces or devices")
     across = min(_ACROSS, len(shown))
     down = -(-len(shown) // across)
-    figure, axes = panels(down, across, (3.6 * across, 2.7 * down))
+    figure, axes = panels(down, across, (3.6 * across, 2.8 * down))
     for index, axis in enumerate(axes.flat):
         if index >= len(shown):
             axis.set_axis_off()
             continue
         (space, device), methods = list(shown.items())[index]
         _panel(axis, methods)
-        axis.set_title(f"{space}, {device}"[:60], loc="left")
+        axis.set_title(f"{space[:_LONGEST]}\n{device[:_LONGEST]}", loc="left")
         if index + across >= len(shown):
             axis.set_xlabel("evaluations", loc="left")
     figure.supylabel("mean share of the optimum's speed", fontsize=9)

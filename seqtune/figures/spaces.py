@@ -65,13 +65,15 @@ def landscape(data: MeasuredTask | str | Path, problem: object = None, *, device
     MisuseError, ProblemError, DeviceError or KernelError if there is no such thing or no time to draw, FormatError for
     a damaged file, MissingPackageError without Matplotlib.
     """
-    where, families = _of_task(data) if isinstance(data, MeasuredTask) else _of_file(data, problem, device)
-    times = _family(families, kernel, where)
+    solved, machine, families = _of_task(data) if isinstance(data, MeasuredTask) else _of_file(data, problem, device)
+    times = _family(families, kernel, f"{solved} on {machine}")
     across, down = _two_parameters(times, parameters)
-    return _drawn(times, across, down, where)
+    figure, axis = _drawn(times, across, down)
+    axis.set_title(f"{times.kernel}: {solved}\n{machine}", loc="left")
+    return figure
 
 
-def _of_task(measured: MeasuredTask) -> tuple[str, list[_Times]]:
+def _of_task(measured: MeasuredTask) -> tuple[str, str, list[_Times]]:
     """The problem and the device in words, and the times by family."""
     families = []
     for space, part in measured.task.parts():
@@ -79,10 +81,10 @@ def _of_task(measured: MeasuredTask) -> tuple[str, list[_Times]]:
         known = np.flatnonzero(~np.isnan(seconds))
         families.append(_Times(space.kernel.name, tuple((each.name, each.values) for each in space.kernel.parameters),
                                space.rows[known].astype(np.int64), seconds[known]))
-    return f"{measured.problem.brief()} on {measured.device.name}", families
+    return measured.problem.brief(), measured.device.name, families
 
 
-def _of_file(source: str | Path, problem: object, device: str | None) -> tuple[str, list[_Times]]:
+def _of_file(source: str | Path, problem: object, device: str | None) -> tuple[str, str, list[_Times]]:
     """The same for a problem and a device of a journal or a data set."""
     from ..reporting.cases import cases_of
     from ..reporting.measurements import read
@@ -109,7 +111,7 @@ def _of_file(source: str | Path, problem: object, device: str | None) -> tuple[s
         seconds = np.full(len(table.indices), np.inf)
         seconds[ran["configuration"].to_numpy()] = ran["seconds"].to_numpy()
         families.append(_Times(table.name, table.parameters, table.indices, seconds))
-    return f"{measurements.problems[keys[0]].brief()} on {machines[0]}", families
+    return measurements.problems[keys[0]].brief(), machines[0], families
 
 
 def _some(names: Any) -> str:
@@ -151,7 +153,8 @@ def _two_parameters(times: _Times, names: Sequence[str]) -> tuple[int, int]:
     return first, second
 
 
-def _drawn(times: _Times, across: int, down: int, where: str) -> Figure:
+def _drawn(times: _Times, across: int, down: int) -> tuple[Figure, Any]:
+    """The figure and its axes."""
     import matplotlib
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Rectangle
@@ -191,5 +194,4 @@ def _drawn(times: _Times, across: int, down: int, where: str) -> Figure:
     bar = figure.colorbar(image, ax=axis, label="least time", extend="max" if slowest > limit else "neither")
     bar.set_ticks(marks.tolist(), labels=list(map(duration, marks.tolist())))
     bar.minorticks_off()
-    axis.set_title(f"{times.kernel}\n{where}", loc="left")
-    return figure
+    return figure, axis

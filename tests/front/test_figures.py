@@ -61,7 +61,7 @@ def test_a_landscape_shows_the_least_time_of_each_pair_of_values() -> None:
     task = measured(lambda each: 1e-3 * int(each[FIRST]) + 1e-5 * int(each[SECOND]) + 1e-7 * int(each["unroll_k"]))
     axis, bar = axes(figures.landscape(task, parameters=(FIRST, SECOND)))
     assert (axis.get_xlabel(), axis.get_ylabel(), bar.get_ylabel()) == (FIRST, SECOND, "least time")
-    assert axis.get_title("left") == f"llvm.gemm\n{PROBLEM.brief()} on {DEVICE.name}"
+    assert axis.get_title("left") == f"llvm.gemm: {PROBLEM.brief()}\n{DEVICE.name}"
     across, down = labels(axis)
     shown = axis.images[0].get_array()
     least: dict[tuple[str, str], float] = {}
@@ -110,7 +110,7 @@ def test_the_convergence_of_searches_is_a_mean_with_its_interval() -> None:
     runs = np.array([[0.5, 0.5, 0.9, 0.9], [0.7, 0.9, 0.9, 0.95], [0.6, 0.6, 0.6, 0.99]])
     curves = [Curves("toy", "fast", "random", runs), Curves("toy", "odd", "random", runs[:1])]
     first, second = (axis for axis in axes(figures.convergence(curves)) if axis.get_title("left"))
-    assert (first.get_title("left"), second.get_title("left")) == ("toy, fast", "toy, odd")
+    assert (first.get_title("left"), second.get_title("left")) == ("toy\nfast", "toy\nodd")
     assert second.get_xlabel() == "evaluations"
     line = next(line for line in first.lines if line.get_label() == "random")
     assert line.get_ydata() == pytest.approx(runs.mean(axis=0))

@@ -79,7 +79,7 @@ def test_replay_draws_the_curves(
         assert main([*arguments, str(tmp_path / name)]) == 0
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn == (tmp_path / "b.svg").read_text()
-    assert all(text in drawn for text in ("toy, fast", "toy, odd", "evaluations", "portfolio", "random"))
+    assert all(text in drawn for text in (">toy<", ">fast<", ">odd<", "evaluations", "portfolio", "random"))
     capsys.readouterr()
     assert "--force" in refused(*arguments, tmp_path / "a.svg")
 
