@@ -26,6 +26,9 @@ def read(path: Path) -> Any:
 def test_the_workflow_runs_what_exists_on_every_python_and_system() -> None:
     jobs = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
     assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert [re.findall(r"3\.\d+$", line) for line in classifiers if "Python :: 3." in line] == [
+        [version] for version in jobs["linux"]["strategy"]["matrix"]["python"]]
     assert jobs["elsewhere"]["strategy"]["matrix"]["system"] == ["macos-latest", "windows-latest"]
     commands = [shlex.split(step["run"]) for job in jobs.values() for step in job["steps"] if "run" in step]
     assert [".ci/run"] in commands

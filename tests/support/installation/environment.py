@@ -16,8 +16,8 @@ from tests.support.installation.requirements import installed_packages, reachabl
 from tests.support.paths import ROOT
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Make the environment in a folder, without extras, and return its Python.
+def install(wheel: Path, folder: Path, extras: str = "") -> Path:
+    """Make the environment in a folder, with the named extras (by commas), and return its Python.
 
     It takes no network and a fraction of a second: packages of the environment that runs the tests are linked, and the
     wheel, which is pure Python, is unpacked as an installer does.
@@ -27,10 +27,9 @@ def install(wheel: Path, folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     _take_compiled(site)
-    packages = installed_packages()
-    asked = [Requirement(line) for line in installed_packages(site)["seqtune"].requires or ()]
+    packages = installed_packages() | installed_packages(site)
     linked: dict[str, Path] = {}  # packages that share a folder lie in the same one
-    for name in reachable([line for line in asked if "extra" not in str(line.marker)], packages):
+    for name in reachable([Requirement(f"seqtune[{extras}]")], packages) - {"seqtune"}:
         for entry in {file.parts[0] for file in packages[name].files or ()} - {"..", "__pycache__"}:
             linked[entry] = Path(str(packages[name].locate_file(entry)))
     for entry, place in linked.items():
