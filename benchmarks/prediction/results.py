@@ -20,9 +20,8 @@ from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, interval, machine, markdown
 from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
 from seqtune.figures.picture import save
-from seqtune.figures.predictions import METHODS, shares
+from seqtune.figures.predictions import EVERYWHERE, METHODS, shares
 
-EVERYWHERE = "all devices"  # the device of the rows over all cases; a case is a problem on a device
 QUOTED = {  # method -> its name in the table that README.md and docs/index.md quote
     "seqtune": "**seqtune**", "trees": "its boosted trees alone", "nearest": "the most similar known problem's best",
     "fixed": "the configuration that is best on average", "random": "a random configuration",

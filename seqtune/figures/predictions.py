@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..api.results import Prediction, Proposal
 
 OURS = "seqtune"
+EVERYWHERE = "all devices"  # the device of rows over all cases; a case is a problem on a device
 SCALE = ("1 is the speed of the fastest known configuration. The scale grows towards 1: from 0.9 to 0.99 is as far as "
          "from 0 to 0.9.")
 # method -> colour, marker, width, dashes; in the order in which they are drawn
@@ -79,7 +80,8 @@ def shares(rows: Sequence[ResultRow]) -> Figure:
             axis.set_axis_off()
             continue
         device, own = list(by_device.items())[index]
-        axis.set_title(f"{device}\n{own[0].problems} problems", loc="left")
+        axis.set_title(f"{device}\n{own[0].problems} {'cases' if device == EVERYWHERE else 'problems'}", loc="left",
+                       fontweight="bold" if device == EVERYWHERE else "normal")
         share_axis(axis, lowest)
         counts = sorted({row.measured for row in own})
         _lines(axis, own, counts[-1], lowest)
