@@ -59,6 +59,7 @@ class Candidates:
     neighbours: Neighbours | None = None  # None without a table of winners of the operation
     members: Floats | None = None  # (candidate, member) the slowness by each of the trees; None without trees
     judge: Floats | None = None  # (candidate,) the slowness by the judge, up to a constant; None without a judge
+    seconds: Floats | None = None  # (configuration of the task,) by the analytic model; None: not estimated yet
 
     @property
     def nearness(self) -> float:
@@ -133,8 +134,8 @@ class Mixture:
 
     def joined(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Candidates:
         """The beam's proposals and the other experts', which get the least of the beam's log-probabilities."""
-        neighbours = self.neighbours(task)
-        others = self._proposed(task, neighbours)
+        neighbours, seconds = self.neighbours(task), self._estimated(task)
+        others = self._proposed(task, neighbours, seconds)
         beam = set(numbers.tolist())
         added = np.array([number for number in others if number not in beam], np.int64)
         if len(added) and len(numbers):
@@ -142,16 +143,20 @@ class Mixture:
             numbers = np.concatenate([numbers, added])
             log_probabilities = np.concatenate([log_probabilities, np.full(len(added), log_probabilities.min())])
             log_probabilities += total - np.logaddexp.reduce(log_probabilities)
-        return Candidates(task, numbers, log_probabilities, neighbours)
+        return Candidates(task, numbers, log_probabilities, neighbours, seconds=seconds)
 
-    def _proposed(self, task: Task, neighbours: Neighbours | None) -> list[int]:
+    def _estimated(self, task: Task) -> Floats | None:
+        """The analytic model's seconds of every configuration of a task; None where it is no expert."""
+        return estimates(task) if self.is_learned and has_facts(task.device) else None
+
+    def _proposed(self, task: Task, neighbours: Neighbours | None, seconds: Floats | None) -> list[int]:
         """The candidates of the experts beside the beam, distinct."""
         group = self.winners.group(task)
         numbers = [] if group is None or neighbours is None else [
             *group.preferences(task, neighbours.entries, NEAREST),
             *group.preferences(task, group.portfolio(task.device)[:1], FIXED)]
         if self.is_learned:
-            numbers += [*_default(task), *_analytic(task)]
+            numbers += [*_default(task), *([] if seconds is None else _fastest(seconds))]
         return list(dict.fromkeys(numbers))
 
     def mixed(self, candidates: Candidates) -> Mixed:
@@ -197,10 +202,11 @@ class Mixture:
             opinions["nearest"] = (said[:, :nearest] * neighbours.weights).sum(axis=1)
             if len(portfolio):
                 opinions["fixed"] = said[:, nearest:].mean(axis=1)
-        if self.is_learned and has_facts(task.device):
-            seconds = np.log(estimates(task)[numbers])
-            if np.isfinite(seconds).all():
-                opinions["analytic"] = np.minimum(seconds - seconds.min(), WORST)
+        seconds = self._estimated(task) if candidates.seconds is None else candidates.seconds
+        if seconds is not None:
+            logs = np.log(seconds[numbers])
+            if np.isfinite(logs).all():
+                opinions["analytic"] = np.minimum(logs - logs.min(), WORST)
         smooth = self.processes.opinion(task, numbers)
         if smooth is not None:
             opinions[EXPERT] = smooth
@@ -230,10 +236,7 @@ def declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
                     np.int16) if declared else None
 
 
-def _analytic(task: Task) -> list[int]:
-    """The configurations that the analytic model estimates to be fastest; none where it has no estimate."""
-    if not has_facts(task.device):
-        return []
-    seconds = estimates(task)
+def _fastest(seconds: Floats) -> list[int]:
+    """The configurations with the shortest estimated times (configuration,); none where there is no estimate."""
     fastest = np.argsort(seconds, kind="stable")[:ANALYTIC]  # NaN come last
     return [number for number in fastest.tolist() if np.isfinite(seconds[number])]
