@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from seqtune.kernels.devices.device import Device
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
+GPUS = SHIPPED / "gpus"  # measurements of GPUs, which are no part of the shipped data set
 Cpu = tuple[str, int, int, int]  # architecture, bytes of the L1, L2 and L3 caches
 
 

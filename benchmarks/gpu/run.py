@@ -24,7 +24,7 @@ from benchmarks.common.report import today, write_json
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import DRY_RUN
-from seqtune.data.shipped_machines import SHIPPED
+from seqtune.data.shipped_machines import GPUS
 from seqtune.errors import DeviceError, FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, reason
@@ -40,7 +40,7 @@ from seqtune.tuner.measuring.runner import Measurer, Runner
 from .problems import Problems
 
 LARGEST_FILE = 64_000_000  # bytes of run.json
-RECORDED = SHIPPED / "gpus" / "nvidia_h100.parquet"  # what a simulated GPU answers from
+RECORDED = GPUS / "nvidia_h100.parquet"  # what a simulated GPU answers from
 JOURNAL, CHECKS, RUN = "journal.sqlite", "checks.sqlite", "run.json"
 
 

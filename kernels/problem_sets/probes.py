@@ -7,6 +7,9 @@ takes a few milliseconds. None is near a problem of the locked test set.
 
 from __future__ import annotations
 
+from itertools import cycle
+
+from ..devices.accelerators import BACKENDS
 from ..problem import Problem
 from .parse import parse_problem
 
@@ -53,6 +56,11 @@ gemm m=196 n=184 k=2048 trans_b=yes bias=yes activation=relu
 """
 
 
-def probes() -> list[Problem]:
-    """The probes: one of each kind, then the second of each kind, and so on."""
-    return [parse_problem(line) for line in _PROBES.strip().splitlines()]
+def probes(backend: str = "llvm") -> list[Problem]:
+    """The probes of a device of a backend: one of each kind, then the second of each kind, and so on.
+
+    On GPUs they are in half precision, fp16 and bf16 in turn: that is what one has them for.
+    """
+    types = ("fp16", "bf16") if backend in BACKENDS else ("fp32",)
+    return [parse_problem(f"{line} dtype={dtype}")
+            for line, dtype in zip(_PROBES.strip().splitlines(), cycle(types), strict=False)]

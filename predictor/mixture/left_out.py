@@ -16,6 +16,7 @@ import numpy as np
 from seqtune.kernels.devices.accelerators import chip_of
 from seqtune.kernels.task import ChosenTask, Task
 
+from ..say import Say, silent
 from ..trees.cost_trees import Trees, TreesOptions
 from ..trees.ranker import Ranker
 from .fitting import fit_weights, observe
@@ -54,14 +55,18 @@ class TreesAndWinners:
         return candidates
 
 
-def unseen_weights(fitting: Sequence[ChosenTask], options: TreesOptions) -> Weights:
-    """The weights on chips without choices; those that are believed if the tasks are of one chip."""
+def unseen_weights(fitting: Sequence[ChosenTask], options: TreesOptions, say: Say = silent) -> Weights:
+    """The weights on chips without choices; those that are believed if the tasks are of one chip.
+
+    `say` receives a line for each chip.
+    """
     generator = np.random.default_rng(options.seed)
     chips: dict[str, list[ChosenTask]] = {}
     for task in fitting:
         chips.setdefault(chip_of(task.device), []).append(task)
     observed = []
-    for chip, own in sorted(chips.items()):
+    for number, (chip, own) in enumerate(sorted(chips.items()), 1):
+        say(f"weights on new chips: trees without {chip} ({number} of {len(chips)})")
         others = _drawn([task for task in fitting if chip_of(task.device) != chip], LEARNED, generator)
         if others:
             experts = TreesAndWinners.of(others, options)

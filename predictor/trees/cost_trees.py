@@ -27,6 +27,7 @@ from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..option_bounds import Count, Number, Positive, Share
+from ..say import Say, silent
 from .choice_rows import NAT, ChoiceObjective, ChoiceRows, choice_rows
 
 if TYPE_CHECKING:
@@ -69,12 +70,13 @@ class Trees:
     """Trees fitted to the measured configurations, or the choices, of some tasks.
 
     `before` has boosters for some kernel families, `options.models` of each; `added` further trees continue each one.
-    At the deadline every booster has at least one tree, and those that are not complete end.
+    At the deadline every booster has at least one tree, and those that are not complete end. `say` receives a line for
+    each kernel family.
     """
 
     def __init__(self, fitting: Sequence[MeasuredTask | ChosenTask], options: TreesOptions | None = None,
                  before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0,
-                 deadline: Deadline | None = None) -> None:
+                 deadline: Deadline | None = None, say: Say = silent) -> None:
         self.options = options or TreesOptions()
         self._deadline = Deadline() if deadline is None else deadline
         before = before or {}
@@ -91,8 +93,10 @@ class Trees:
                 if rows.any():
                     kernels.setdefault(space.kernel.name, []).append(
                         self._rows(space if rows.all() else space.only(rows), ratios[part][rows]))
-        self.models = {**{name: list(boosters) for name, boosters in before.items()},
-                       **{name: self._fit(parts, before.get(name), added) for name, parts in kernels.items()}}
+        self.models = {name: list(boosters) for name, boosters in before.items()}
+        for number, (name, parts) in enumerate(kernels.items(), 1):
+            say(f"growing trees: {name}, {sum(len(part.own) for part in parts):,} rows ({number} of {len(kernels)})")
+            self.models[name] = self._fit(parts, before.get(name), added)
 
     def _rows(self, space: SearchSpace, target: Floats | ChoiceRows) -> _Fitting:
         """The rows to fit to, all of a space, with device features of rates that are drawn for each model."""

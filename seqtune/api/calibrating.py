@@ -114,7 +114,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
                           "correct; `seqtune tune` measures there")
     if not can_run(target.backend):
         raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure")
-    wanted = default_probes() if problems is None else as_problems(problems)
+    wanted = default_probes(target.backend) if problems is None else as_problems(problems)
     discovery.check_present(target)
     with Journal(journal) as records, Runner(target) as runner:
         runner.start()

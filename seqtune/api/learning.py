@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.provenance import check_measured
-from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of, shipped_learner
+from seqtune.kernels.devices.accelerators import BACKENDS
+from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of
 from seqtune.predictor.say import Say, silent
 
 from ..errors import InterruptedTraining, MisuseError, SeqtuneError, check_installed
@@ -29,15 +30,15 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
 
     `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
     the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
-    further problems that boosted trees label. `recipe` is a file, or the name of a shipped checkpoint, that gives the
-    data set and all options instead of `data` (None), `epochs`, `extra`, `seed` and `refit`. `state` is a folder that
-    keeps an unfinished training (None: OUT.training until the checkpoint is written, but nothing for several
-    processes); the same call resumes it, and with `end_now` writes the checkpoint of what it has learned. `progress` is
-    called after every epoch (after some, if there are few problems), `say` for other steps. Of your data, all training
-    problems are learned from, and held-out problems near one are not used for evaluation (`not_evaluated`); of the
-    shipped data, no training problem near a held-out one is learned from. With few problems, the report has a
-    cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under torchrun all
-    processes share the work, and the first one saves the checkpoint.
+    further problems that boosted trees label. `recipe` is a file, or the name of a shipped checkpoint, that gives all
+    options instead of `epochs`, `extra`, `seed` and `refit`, and the data set unless it needs `data`. `state` is a
+    folder that keeps an unfinished training (None: OUT.training until the checkpoint is written, but nothing for
+    several processes); the same call resumes it, and with `end_now` writes the checkpoint of what it has learned.
+    `progress` is called after every epoch (after some, if there are few problems), `say` for other steps. Of your data,
+    all training problems are learned from, and held-out problems near one are not used for evaluation
+    (`not_evaluated`); of the shipped data, no training problem near a held-out one is learned from. With few problems,
+    the report has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under
+    torchrun all processes share the work, and the first one saves the checkpoint.
     Raises MisuseError for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch,
     InterruptedTraining on Ctrl-C or SIGTERM.
     """
@@ -48,21 +49,22 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     check_free(Path(out), force, checkpoint=True)
+    say = say if rank_here() == 0 else silent
     read = None
     if recipe is not None:
         from seqtune.predictor.learning.times.recipe import Recipe
 
-        if (data, epochs, extra, seed, refit) != (None, None, None, 0, False):
+        if (epochs, extra, seed, refit) != (None, None, 0, False):
             raise MisuseError("a recipe gives the data set and all options: leave out the others")
         read = Recipe.read(recipe)
-        data, seed = read.data, read.options.seed
+        data, seed = read.data_set(data), read.options.seed
     unfinished = None
     if state is not None or is_alone():
         unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
                                            command_of(data, epochs, extra, seed, refit, read))
     elif end_now:
         raise MisuseError("several processes keep no state without --state, so there is no training to end")
-    dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
+    dataset, sampling = read_training_data(data, seed, say)
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
                               force=force, protect_held_out=is_shipped(data), recipe=read)
@@ -107,11 +109,11 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             minutes: float | None = None) -> Written:
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
-    `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
-    their kernels). `minutes` (None: the kind of model decides) limits the whole call: where the time is short, fewer
-    old records are rehearsed, and trees and training stop with what they have learned. The report compares before and
-    after on the held-out problems of the new records and, with `scratch`, a model trained on these alone, which takes
-    its own time.
+    `rehearse` is a data set of the old records (None: the shipped ones, of GPUs if it is a checkpoint for GPUs, or
+    nothing if the checkpoint knows none of their kernels). `minutes` (None: the kind of model decides) limits the whole
+    call: where the time is short, fewer old records are rehearsed, and trees and training stop with what they have
+    learned. The report compares before and after on the held-out problems of the new records and, with `scratch`, a
+    model trained on these alone, which takes its own time.
     Old records are evaluated only for devices whose answers can change. All training problems of the new records are
     learned from; a held-out problem near one is not used for evaluation (`not_evaluated`).
     Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
@@ -130,7 +132,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     new = read_dataset(data)
     check_measured(new.provenance, data)
     model = cached_model(checkpoint)
-    old = _without_rows(new) if rehearse is None and _is_foreign(model, new) else read_dataset(rehearse)
+    old = _shipped_records(model, new) if rehearse is None else read_dataset(rehearse)
     check_measured(old.provenance, rehearse)
     check_learns(model, new, checkpoint, data)
     check_learns(model, old, checkpoint, rehearse)
@@ -141,14 +143,15 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     return Written(adapted.save(out), report)
 
 
-def _is_foreign(model: Model, data: Dataset) -> bool:
-    """Return whether a model knows no kernel of the libraries whose records are shipped."""
-    return not set(model.libraries) & set(cached_model(shipped_learner(data)).libraries)
+def _shipped_records(model: Model, new: Dataset) -> Dataset:
+    """The shipped records of the backends that a model speaks for; none if it knows no kernel of their libraries."""
+    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.data.shipped_machines import GPUS
 
-
-def _without_rows(data: Dataset) -> Dataset:
-    """The data set without its rows."""
-    return replace(data, rows=data.rows[:0], devices={}, held_out=frozenset())
+    records = read_dataset(None if set(BACKENDS).isdisjoint(model.backends) else GPUS)
+    if {str(kernel).partition(".")[0] for kernel in records.rows["kernel"].unique()}.isdisjoint(model.libraries):
+        return replace(new, rows=new.rows[:0], devices={}, held_out=frozenset())
+    return records
 
 
 def check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:

@@ -14,6 +14,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask
 
+from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
@@ -71,11 +72,11 @@ def away_from(held_out: Sequence[Problem], tasks: Sequence[KnownTask]) -> list[K
     return [measured for measured in tasks if not avoided.has_near(measured.problem)]
 
 
-def make_teacher(fitting: Sequence[KnownTask], options: TrainingOptions) -> Trees | None:
+def make_teacher(fitting: Sequence[KnownTask], options: TrainingOptions, say: Say = silent) -> Trees | None:
     """Fit the teacher's trees to these tasks; None if the options have no teacher."""
     if not options.teacher:
         return None
-    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
+    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed), say=say)
 
 
 def make_examples(fitting: Sequence[KnownTask], teacher: Trees | None, vocabulary: Vocabulary,

@@ -88,6 +88,7 @@ class TimesLearning:
         from .small.training import train_small
         from .training import train_model
 
+        say(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
         training = learned.training
         measured = [task for task in training if isinstance(task, MeasuredTask)]
@@ -99,19 +100,19 @@ class TimesLearning:
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if request.recipe is not None:
             options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
-            model, report = train_model(training, learned.held_out, options, progress)
+            model, report = train_model(training, learned.held_out, options, progress, say)
             model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
         elif choices and not measured:
             options = replace(choice_options(request.seed), refit=request.refit, state=request.state,
                               end_now=request.end_now)
             options = _requested(small_options(training, options) if is_small(training) else options, request)
-            model, report = train_model(training, learned.held_out, options, progress)
+            model, report = train_model(training, learned.held_out, options, progress, say)
         elif is_small(training) and not choices:
             check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
             model, report = train_small(measured, learned.held_out, options, progress, say, request.force)
         else:
-            model, report = train_model(training, learned.held_out, _requested(options, request), progress)
+            model, report = train_model(training, learned.held_out, _requested(options, request), progress, say)
         report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
         return model, report
 

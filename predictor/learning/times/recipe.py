@@ -1,8 +1,8 @@
 """Recipe: a data set and the options of a training in a JSON file, so that one command makes the same checkpoint again.
 
-The keys are `data` ("shipped", or a path from the file's folder), `options`, whose keys are the fields of
-`TrainingOptions` without those of a single run, and `about`, a text for readers. Options that are left out have their
-defaults. The recipe of a shipped checkpoint stands beside its folder.
+The keys are `data` ("shipped", a path from the file's folder, or null where the user names the data set), `options`,
+whose keys are the fields of `TrainingOptions` without those of a single run, and `about`, a text for readers. Options
+that are left out have their defaults. The recipe of a shipped checkpoint stands beside its folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from seqtune.data.formats.dataset_file import is_shipped
-from seqtune.errors import FormatError, one_line
+from seqtune.errors import FormatError, MisuseError, one_line
 from seqtune.kernels.files import read_bounded
 
 from ...checkpoint_folder import SHIPPED
@@ -28,11 +28,16 @@ OF_A_RUN = ("state", "end_now")  # fields of TrainingOptions that belong to a si
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A recipe: `name` is that of its file, without the folder; `data` is None for the shipped data set."""
+    """A recipe: `name` is that of its file, without the folder; `data` is None for the shipped data set.
+
+    A recipe that `needs_data` has none of its own: `about` says how to make it.
+    """
 
     name: str
     data: Path | None
     options: TrainingOptions = field(default_factory=TrainingOptions)
+    needs_data: bool = False
+    about: str = ""
 
     @classmethod
     def read(cls, name: str | Path) -> Recipe:
@@ -47,7 +52,21 @@ class Recipe:
             raise FormatError(f"{path} is no recipe: {where + ': ' if where else ''}{one_line(first['msg'], 200)}"
                               ) from None
         return cls(path.name, None if is_shipped(content.data) else path.parent / content.data,
-                   _as_options(content.options))
+                   _as_options(content.options), content.data is None, content.about)
+
+    def data_set(self, named: str | Path | None) -> str | Path | None:
+        """The data set of the training (None: the shipped one), of which the user has `named` one or none.
+
+        Raises MisuseError if both or neither of user and recipe name one.
+        """
+        if self.needs_data:
+            if named is None:
+                raise MisuseError(f"{self.name} has no data set of its own; name one (DATA). "
+                                  f"{one_line(self.about, 400)}")
+            return named
+        if named is not None:
+            raise MisuseError("a recipe gives the data set and all options: leave out the others")
+        return self.data
 
 
 def options_from(content: Any) -> TrainingOptions:
@@ -67,8 +86,8 @@ def _as_options(model: BaseModel) -> TrainingOptions:
 
 @cache
 def _document() -> type[BaseModel]:
-    return create_model("Recipe", __config__=ConfigDict(extra="forbid", strict=True), about=(str, ""), data=(str, ...),
-                        options=(_model_of(TrainingOptions), ...))
+    return create_model("Recipe", __config__=ConfigDict(extra="forbid", strict=True), about=(str, ""),
+                        data=(str | None, ...), options=(_model_of(TrainingOptions), ...))
 
 
 def _model_of(kind: type) -> type[BaseModel]:

@@ -31,6 +31,7 @@ from ...mixture.fitting import log_agreement, refitted, weighted_mixture
 from ...mixture.left_out import unseen_weights
 from ...mixture.mixture import Mixture
 from ...mixture.winners import Winners
+from ...say import Say, silent
 from ...sequence.beam import beam_search_many
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import Batch, Course, Net, OnProgress, Validation
@@ -54,11 +55,12 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 
 def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
-                options: TrainingOptions | None = None,
-                on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+                options: TrainingOptions | None = None, on_progress: OnProgress | None = None,
+                say: Say = silent) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
 
-    No sampled problem is near one of `held_out`. The same seed, data and machine give the same weights. Ctrl-C raises
+    No sampled problem is near one of `held_out`. `on_progress` is called after every epoch, `say` before what comes
+    before and after the epochs. The same seed, data and machine give the same weights. Ctrl-C raises
     KeyboardInterrupt where the options name a folder of states, from which the same call goes on. Without one it ends
     the training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which are
     the refitting, the confidence model and the final trees. Raises MisuseError without a training task.
@@ -70,8 +72,10 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     fitting, validation = split(training, _validation_share(training, options), options.seed)
     model = untrained(vocabulary, options)
     began = time.monotonic()
-    teacher = make_teacher(fitting, options)
+    teacher = make_teacher(fitting, options, say)
+    say(f"making the examples of {len(fitting):,} problems, each on a device")
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
+    say(f"training: {options.epochs} epochs of up to {options.examples:,} examples")
     state = fit(model, vocabulary, examples, validation, options, on_progress, began=began)
     if state.interrupted and options.state is not None:
         raise KeyboardInterrupt
@@ -97,13 +101,15 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
         if not state.interrupted and not options.end_now:
             checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
         if validation and teacher is not None:
+            say(f"weighting the experts on {len(validation)} validation problems")
             checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
         choices = [task for task in training if isinstance(task, ChosenTask)]
         if choices and not state.interrupted and not options.end_now:
-            unseen_devices = unseen_weights(choices, replace(options.trees, threads=options.threads, seed=options.seed))
+            unseen_devices = unseen_weights(choices, replace(options.trees, threads=options.threads, seed=options.seed),
+                                            say)
             checkpoint = replace(checkpoint, mixture=replace(checkpoint.mixture, unseen=unseen_devices))
         if options.refit and validation and not state.interrupted and not options.end_now:
-            teacher = make_teacher(training, options)
+            teacher = make_teacher(training, options, say)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
             again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
                         until=report["kept_epoch"])
@@ -113,7 +119,7 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
             checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), on_progress, began)
             unseen = []
         if teacher is not None and not state.interrupted:
-            checkpoint = _completed(checkpoint, training, unseen, options)
+            checkpoint = _completed(checkpoint, training, unseen, options, say)
     except KeyboardInterrupt:
         if options.state is not None:
             raise
@@ -171,16 +177,16 @@ def _ranker(teacher: Trees | None) -> Ranker | None:
 
 
 def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Sequence[KnownTask],
-               options: TrainingOptions) -> Checkpoint:
+               options: TrainingOptions, say: Say) -> Checkpoint:
     """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
     measured = [task for task in training if isinstance(task, MeasuredTask)]
     if options.confidence and measured:
         known = observe_proposed(checkpoint.proposer().proposals,
                                  [task for task in unseen if isinstance(task, MeasuredTask)])
-        estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, known=known)
+        estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, say, known)
     checkpoint = replace(checkpoint, estimator=estimator)
-    return _with_teacher(checkpoint, training, make_teacher(training, options)) if unseen else checkpoint
+    return _with_teacher(checkpoint, training, make_teacher(training, options, say)) if unseen else checkpoint
 
 
 def _with_teacher(checkpoint: Checkpoint, training: Sequence[KnownTask], teacher: Trees | None) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Choices of a tuner that always takes the same block: a small data set without times."""
+"""Choices of a tuner that always takes the same block: a small data set without times, and a short training on it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.trees.cost_trees import TreesOptions
 
 KERNEL = "triton.scaled_gemm"
 TOKENS = (1, 8, 16, 32, 64, 128, 256, 1024)
+TREES = TreesOptions(rounds=30, rate=0.3, depth=4, models=1, threads=1, least_weight=0.2)
+OPTIONS = TrainingOptions(epochs=8, batch=8, rate=3e-3, average=0.9, extra=0, examples=16, width=32, layers=1,
+                          hidden=64, judge=32, trees=TREES, threads=1, confidence=False, validation=0.2)
 
 
 def choice_of(problem: Problem) -> Configuration:

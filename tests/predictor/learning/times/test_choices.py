@@ -14,20 +14,16 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
 from seqtune.predictor.learning.times.drawn_gpus import drawn_gpu
-from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.sampled_problems import SampledProblems
 from seqtune.predictor.learning.times.training import train_model
 from seqtune.predictor.mixture.left_out import BELIEVED, TreesAndWinners, unseen_weights
 from seqtune.predictor.mixture.mixture import Mixture, MixtureFields
 from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
-from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.predictor.trees.ranker import Ranker
-from tests.support.learning.chosen import KERNEL, TOKENS, choice_of, chosen_dataset
+from tests.support.learning.chosen import KERNEL, OPTIONS, TOKENS, TREES, choice_of, chosen_dataset
 
-TREES = TreesOptions(rounds=30, rate=0.3, depth=4, models=1, threads=1, least_weight=0.2)
-OPTIONS = TrainingOptions(epochs=8, batch=8, rate=3e-3, average=0.9, extra=0, examples=16, width=32, layers=1,
-                          hidden=64, judge=32, trees=TREES, threads=1, confidence=False, validation=0.2)
 TASKS = chosen_tasks(chosen_dataset())
 
 

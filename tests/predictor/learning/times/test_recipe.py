@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.recipe import OF_A_RUN, Recipe
 from seqtune.predictor.model import SHIPPED
@@ -29,7 +29,7 @@ def test_a_recipe_gives_the_data_set_and_every_option_of_a_training(tmp_path: Pa
         "epochs": 3, "rate": 1, "extra": 100_000, "trees": {"models": 5}}})
     recipe = Recipe.read(path)
     assert recipe == Recipe("toy.recipe.json", path.parent / "../times.parquet", TrainingOptions(
-        epochs=3, rate=1.0, extra=100_000, trees=TreesOptions(models=5)))
+        epochs=3, rate=1.0, extra=100_000, trees=TreesOptions(models=5)), about="an hour")
 
 
 def test_all_options_of_a_training_but_those_of_a_run_can_stand_in_a_recipe(tmp_path: Path) -> None:
@@ -62,6 +62,18 @@ def test_what_is_no_recipe_is_refused_in_one_line(text: str, tmp_path: Path) -> 
     assert "\n" not in str(refusal.value)
     with pytest.raises(FormatError, match="cannot read"):
         Recipe.read(tmp_path / "none.json")
+
+
+def test_a_recipe_without_a_data_set_takes_the_users_and_says_how_to_make_one(tmp_path: Path) -> None:
+    recipe = Recipe.read(_written(tmp_path, {"data": None, "about": "Import the files of a tool.", "options": {}}))
+    assert recipe.needs_data
+    assert recipe.data_set("mine") == "mine"
+    with pytest.raises(MisuseError, match=r"has no data set of its own; name one \(DATA\)\. Import the files"):
+        recipe.data_set(None)
+    own = Recipe.read(_written(tmp_path, {"data": "own.parquet", "options": {}}))
+    assert own.data_set(None) == tmp_path / "own.parquet"
+    with pytest.raises(MisuseError, match="leave out the others"):
+        own.data_set("mine")
 
 
 def test_the_shipped_checkpoint_has_its_recipe() -> None:
