@@ -74,22 +74,32 @@ def check_families(families: Iterable[Kernel], device: Device, sample: int, seed
 
     Raises MisuseError, UnavailableError.
     """
+    compiler = offline_compiler(device)
+    checks = []
+    for family in families:
+        if family.is_for(device):
+            progress(f"{family.name}: drawing configurations")
+            pairs = random_configurations(family, device, sample, seed, problems)
+            checks.append(check_configurations(family, device, compiler, pairs, progress))
+    return checks
+
+
+def offline_compiler(device: Device) -> OfflineCompiler:
+    """The compiler for a device that need not be present. Raises MisuseError, UnavailableError."""
     if device.backend not in OFFLINE_COMPILERS:
         raise MisuseError(f"kernels of {device.backend} are compiled where they run; "
                           f"--compile is for {', '.join(OFFLINE_COMPILERS)}")
     factory = resolve(OFFLINE_COMPILERS[device.backend])
     assert callable(factory)
     compiler: OfflineCompiler = factory(device)
-    return [check_family(family, device, compiler, sample, seed, problems, progress) for family in families
-            if family.is_for(device)]
+    return compiler
 
 
-def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, sample: int, seed: int,
-                 problems: Sequence[Problem] = (), progress: Progress = lambda step: None) -> FamilyCheck:
-    """Compile `sample` random configurations of a family in parallel and compare them with its declaration."""
+def check_configurations(family: Kernel, device: Device, compiler: OfflineCompiler,
+                         pairs: Sequence[tuple[Problem, Configuration]],
+                         progress: Progress = lambda step: None) -> FamilyCheck:
+    """Compile configurations of a family in parallel and compare them with its declaration."""
     begin = time.monotonic()
-    progress(f"{family.name}: drawing configurations")
-    pairs = random_configurations(family, device, sample, seed, problems)
 
     def compiled(pair: tuple[Problem, Configuration]) -> tuple[CompiledStep, ...] | str:
         try:

@@ -31,7 +31,7 @@ def random_configurations(family: Kernel, device: Device, count: int, seed: int,
     generator = np.random.default_rng(seed)
     drawn: dict[tuple[Problem, Configuration], None] = {}
     each = -(-count // len(problems)) if problems else FOR_EACH_PROBLEM
-    for problem in problems or _random_problems(family, generator):
+    for problem in problems or random_problems(family.operation, generator):
         if len(drawn) >= count:
             break
         if family.why_not(problem, device) is None:
@@ -41,9 +41,9 @@ def random_configurations(family: Kernel, device: Device, count: int, seed: int,
     return list(drawn)
 
 
-def _random_problems(family: Kernel, generator: np.random.Generator) -> Iterator[Problem]:
-    """Random problems of the family's operation, each with a random element type and layout."""
-    work = operation(family.operation)
+def random_problems(type_name: str, generator: np.random.Generator) -> Iterator[Problem]:
+    """Random problems of an operation, each with a random element type and layout, from MOST_DRAWS drawings."""
+    work = operation(type_name)
     for _ in range(MOST_DRAWS):
         features: dict[str, Any] = work.draw(generator)
         for name in ("dtype", "layout"):
