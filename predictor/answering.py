@@ -17,16 +17,16 @@ import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
+from seqtune.kernels.task import Task
 
 from .correction.device_evidence import DeviceEvidence, device_evidence
-from .model import SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
+from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
 from .translator.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
-    from seqtune.kernels.task import Task
 
     from .candidate import Candidate
     from .confidence.explanation import Explanation
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SEEDS = 8  # proposals of the predictor with which a search begins
 MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
+NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,18 @@ class Answering:
     def of(cls, task: Task, name: str | Path | None = None) -> Answering:
         """The predictor of a name, with a task that was made before. Raises CheckpointError as `predictor_for` does.
 
-        Without a name it is that of the device's backend, or an untrained one if this knows none of the kernels.
+        Without a name it is that of the device's backend, or an untrained one if this knows none of the kernels. If it
+        knows some, it answers with these.
         """
         chosen = answers_for(task.device.backend) if name is None else name
-        predictor = predictor_for(task.device, chosen)
-        if name is None:
-            return _unless_unknown(task, predictor, chosen)
-        return cls(chosen, predictor.on(task.device, task.kernels), task)
+        return _answering(task, predictor_for(task.device, chosen), chosen, named=name is not None)
 
     @property
     def note(self) -> str:
-        """The warning that belongs to answers of an untrained predictor; empty for those of a checkpoint."""
-        return UNTRAINED[str(self.name)].note if self.name in UNTRAINED else ""
+        """What to know of an answer without a measurement of the GPU: by an untrained predictor, or on a new GPU."""
+        if self.name in UNTRAINED:
+            return UNTRAINED[str(self.name)].note
+        return NEW_GPU if self.predictor.is_new(self.task.device) else ""
 
     def check_kernels(self) -> None:
         """Check that the predictor knows the task's kernels. Raises CheckpointError."""
@@ -108,41 +109,46 @@ def answering(problem: Problem, device: Device, name: str | Path | None = None) 
     """
     chosen = predictor_name(problem, device) if name is None else name
     predictor = predictor_for(device, chosen)
-    task = predictor.task(problem, device)
-    if name is None:
-        return _unless_unknown(task, predictor, chosen)
-    return Answering(chosen, predictor.on(device, task.kernels), task)
+    return _answering(predictor.task(problem, device), predictor, chosen, named=name is not None)
 
 
-def _unless_unknown(task: Task, predictor: TaskPredictor, name: str | Path) -> Answering:
-    """The answer of the predictor of a name, or of an untrained one if it is shipped and knows no kernel of the task.
+def _answering(task: Task, predictor: TaskPredictor, name: str | Path, named: bool) -> Answering:
+    """The answer of the predictor of a name, which a user has `named` or not.
 
-    The untrained one is the analytic model on GPUs and the safe default on CPUs.
+    If nobody has, and it is a shipped one, it answers with the kernels that it knows. Where it knows none, an untrained
+    predictor answers: the analytic model on GPUs and the safe default on CPUs.
     """
-    if name in SHIPPED and not predictor.knows(task.kernels):
-        for other in UNTRAINED:
-            untrained = untrained_predictor(other)
-            if task.device.backend in untrained.backends:
-                return Answering(other, untrained, task)
+    if not named and name in SHIPPED:
+        known = tuple(space for space in task.spaces if predictor.knows([space.kernel]))
+        if not known:
+            for other in UNTRAINED:
+                untrained = untrained_predictor(other)
+                if task.device.backend in untrained.backends:
+                    return Answering(other, untrained, task)
+        elif len(known) < len(task.spaces):
+            task = Task(task.problem, task.device, known)
     return Answering(name, predictor.on(task.device, task.kernels), task)
 
 
-def answering_many(problems: Sequence[Problem], device: Device,
-                   name: str | Path) -> tuple[dict[Problem, Answering], dict[Problem, KernelError]]:
-    """The predictor of a name, looked up once, with the task of each problem; and why no kernel solves the others.
+def answering_many(problems: Sequence[Problem], device: Device, name: str | Path | None = None,
+                   ) -> tuple[dict[Problem, Answering], dict[Problem, KernelError]]:
+    """The answer to each problem, as `answering` gives it; and why no kernel solves the others.
 
-    Raises CheckpointError.
+    Each predictor is looked up once. Raises CheckpointError.
     """
-    predictor = predictor_for(device, name)
+    predictors: dict[str | Path, TaskPredictor] = {}
     answered: dict[Problem, Answering] = {}
     unsolved: dict[Problem, KernelError] = {}
     for problem in problems:
+        chosen = predictor_name(problem, device) if name is None else name
+        if chosen not in predictors:
+            predictors[chosen] = predictor_for(device, chosen)
         try:
-            task = predictor.task(problem, device)
+            task = predictors[chosen].task(problem, device)
         except KernelError as error:
             unsolved[problem] = error
         else:
-            answered[problem] = Answering(name, predictor.on(device, task.kernels), task)
+            answered[problem] = _answering(task, predictors[chosen], chosen, named=name is not None)
     return answered, unsolved
 
 
@@ -200,6 +206,16 @@ def named_predictor(name: str | Path) -> TaskPredictor:
     return untrained_predictor(str(name)) if name in UNTRAINED else cached_model(name)
 
 
+def _for_search(task: Task, name: str | Path | None) -> Answering:
+    """The predictor with which a search begins. Raises CheckpointError if only a safe default answers."""
+    chosen = name or predictor_name(task.problem, task.device)
+    predictor = predictor_for(task.device, chosen)
+    asked = _answering(task, predictor, chosen, named=bool(name))
+    if asked.name == SAFE_DEFAULT != chosen:
+        predictor.check_kernels(task.kernels)
+    return asked
+
+
 def slowness_for(task: Task, name: str | Path | None = None, most: int = MOST_PREDICTED) -> Sequence[float]:
     """The log(time / best time) that a predictor expects of every configuration of a task, by number.
 
@@ -209,7 +225,7 @@ def slowness_for(task: Task, name: str | Path | None = None, most: int = MOST_PR
     if len(task) > most or any(kernel.implementation is None for kernel in task.kernels):
         return ()
     try:
-        ranker = Answering.of(task, name or predictor_name(task.problem, task.device)).predictor.ranker
+        ranker = _for_search(task, name).predictor.ranker
         if ranker is None:
             return ()
         slowness = ranker.slowness(task, np.arange(len(task)))
@@ -227,7 +243,7 @@ def seeds_for(task: Task, required: bool = False, name: str | Path | None = None
     if not required and any(kernel.implementation is None for kernel in task.kernels):
         return ()  # kernels of a file or another tool, which no predictor knows
     try:
-        return tuple(Answering.of(task, name or predictor_name(task.problem, task.device)).propose(SEEDS))
+        return tuple(_for_search(task, name).propose(SEEDS))
     except CheckpointError:
         if required:
             raise

@@ -24,6 +24,7 @@ from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 
 from seqtune.errors import CheckpointError, MisuseError
+from seqtune.kernels.devices.accelerators import ACCELERATORS, BACKENDS, chip_of, find
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
@@ -247,6 +248,23 @@ class Checkpoint:
     @cached_property
     def _kernel_names(self) -> frozenset[str]:
         return frozenset(kernel.name for layer in self.layers for kernel in layer.vocabulary.kernels)
+
+    def is_new(self, device: Device) -> bool:
+        """Return whether the device is a GPU of whose chip, by the provenance, this layer has learned nothing."""
+        return (device.backend in BACKENDS and device.key not in self.retrained_for
+                and device.name not in self._trained_on and chip_of(device) not in self._chips)
+
+    @cached_property
+    def _trained_on(self) -> frozenset[str]:
+        """The names of the devices in the training data."""
+        about = self.provenance.get("trained_on")
+        names = about.get("devices") if isinstance(about, dict) else None
+        return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+
+    @cached_property
+    def _chips(self) -> frozenset[str]:
+        """The chips of the GPUs among these devices that the table of accelerators knows."""
+        return frozenset(ACCELERATORS[key].chip for key in map(find, self._trained_on) if key is not None)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.

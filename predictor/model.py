@@ -105,6 +105,10 @@ class TaskPredictor(Predictor, Protocol):
         """The predictor that answers for these kernels on a device: itself, or a retrained checkpoint's layer."""
         ...
 
+    def is_new(self, device: Device) -> bool:
+        """Return whether the device is a GPU of whose chip it has learned from no measurement and no choice."""
+        ...
+
     @property
     def ranker(self) -> Ranker | None:
         """The boosted trees that expect times, which measurements of a device correct; None if it has none."""
@@ -324,8 +328,12 @@ def untrained_predictor(name: str) -> TaskPredictor:
 
 
 def shipped_learner(data: Dataset) -> str:
-    """The name of the shipped checkpoint that has learned from data of a data set's kind. Raises CheckpointError."""
-    for name in SHIPPED:
+    """The name of the shipped checkpoint that has learned from data of a data set's kind. Raises CheckpointError.
+
+    Of several, it is the one for the backends of the data set's devices.
+    """
+    backends = {device.backend for device in data.devices.values()}
+    for name in sorted(SHIPPED, key=lambda name: backends.isdisjoint(SHIPPED[name])):
         if learning_of(cached_model(name)).learns_from(data):
             return name
     raise CheckpointError("no shipped checkpoint learns from such a data set; train one and name it (--checkpoint)")

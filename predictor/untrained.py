@@ -43,6 +43,10 @@ class UntrainedPredictor:
         """The same predictor: it answers for all devices."""
         return self
 
+    def is_new(self, device: Device) -> bool:
+        """Return True for any device: it has learned from none."""
+        return True
+
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)

@@ -31,7 +31,6 @@ from seqtune.kernels.problem_sets.random_configurations import random_configurat
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
-from seqtune.predictor.model import answers_for
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
@@ -188,7 +187,7 @@ def task_of(run: Run, problem: Problem) -> Task | None:
 def proposals(run: Run, task: Task, count: int) -> Plan:
     """The first `count` proposals of the run's checkpoint, or of the backend's own predictor; empty without one."""
     try:
-        return tuple(Answering.of(task, run.options.checkpoint or answers_for(run.device.backend)).propose(count))
+        return tuple(Answering.of(task, run.options.checkpoint).propose(count))
     except CheckpointError:
         if run.options.checkpoint is not None:
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -22,12 +22,12 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.provenance import DRY_RUN
 from seqtune.data.record import Record
 from seqtune.errors import UnavailableError
-from seqtune.kernels.task import MeasuredTask
-from seqtune.predictor.answering import predictor_for
+from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.predictor.answering import Answering
+from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.learning.times.evaluation import replayed
 from seqtune.predictor.learning.times.shares import OURS as PREDICTOR
 from seqtune.predictor.learning.times.shares import rows as share_rows
-from seqtune.predictor.model import answers_for
 
 from .comparison import OURS
 from .measuring import RANDOM, group_of
@@ -89,12 +89,22 @@ def counts_of(records: Iterable[Record]) -> tuple[list[Row], dict[str, float]]:
     return rows, worst
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The predictor of a name, or (None) the one that answers for each task by default."""
+
+    checkpoint: str | None
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """The proposals for each task, best first."""
+        return [[*Answering.of(task, self.checkpoint).propose(count).values()] for task in tasks]
+
+
 def evaluated_rows(run: Run, data: Dataset) -> list[Row]:
     """The run's predictor among the measured configurations, without any measurement and with a few, beside chance.
 
     Only what `measure` has measured counts: a tuning follows the predictor's proposals, so it cannot evaluate it.
     """
-    name = run.options.checkpoint or answers_for(run.device.backend)
     measured = replace(data, rows=data.rows[data.rows["run"] == RANDOM].reset_index(drop=True))
     groups: dict[str, list[MeasuredTask]] = {}
     for held_out in (False, True):
@@ -104,7 +114,8 @@ def evaluated_rows(run: Run, data: Dataset) -> list[Row]:
     table: list[Row] = []
     for group, tasks in sorted(groups.items()):
         say(f"  evaluating {len(tasks)} problems of {group}")
-        for row in share_rows(replayed(tasks, {PREDICTOR: predictor_for(run.device, name)}, [PREDICTOR, "random"],
+        name = str(Answering.of(tasks[0].task, run.options.checkpoint).name)
+        for row in share_rows(replayed(tasks, {PREDICTOR: Asked(run.options.checkpoint)}, [PREDICTOR, "random"],
                                        COUNTS)):
             table.append({"group": group, "method": name_of(name) if row.method == PREDICTOR else row.method,
                           "measured": row.measured, "share": row.share, "low": row.share_low, "high": row.share_high,

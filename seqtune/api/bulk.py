@@ -7,7 +7,7 @@ import io
 import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,6 @@ from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
 from seqtune.predictor.correction.device_evidence import device_evidence
-from seqtune.predictor.model import answers_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import SECONDS
@@ -34,7 +33,8 @@ BATCH = 32  # problems that a process answers at once; one beam search answers t
 FEW = 256  # problems for which a further process is worth its start of half a second
 FORMATS = ("csv", "jsonl")
 COLUMNS = ("line", "problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high",
-           "status", "seconds", "winner_kernel", "winner_configuration", "winner_seconds", "speedup", "reason")
+           "status", "seconds", "winner_kernel", "winner_configuration", "winner_seconds", "speedup", "reason",
+           "predictor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class BulkAnswer:
     candidates: tuple[Proposal, ...]  # most probable first
     reason: str = ""  # why there are no candidates
     verification: Prediction | None = None  # the answer with what was measured, where that was asked for
+    predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
 
     @property
     def winner(self) -> Proposal | None:
@@ -66,7 +67,9 @@ class BulkAnswer:
         fields: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device,
             "candidates": [candidate.to_json() for candidate in self.candidates]}
-        return {**fields, "reason": self.reason} if self.winner is None else {**fields, "winner": self.winner.to_json()}
+        if self.winner is None:
+            return {**fields, "reason": self.reason}
+        return {**fields, "winner": self.winner.to_json(), "predictor": self.predictor}
 
     def json_line(self, number: int) -> str:
         """The answer as a line of JSON, with the number of the input's line."""
@@ -79,14 +82,14 @@ class BulkAnswer:
         about = (number, self.problem.key, self.device)
         winner = self.winner
         if winner is None:
-            writer.writerow((*about, *[""] * (len(COLUMNS) - 4), self.shortfall))
+            writer.writerow((*about, *[""] * (len(COLUMNS) - 5), self.shortfall, self.predictor))
             return text.getvalue()
         speedup = None if self.verification is None else self.verification.speedup
         for rank, candidate in enumerate(self.candidates, 1):
             confidence = candidate.confidence
             expected = (None,) * 3 if confidence is None else (confidence.share, confidence.low, confidence.high)
             writer.writerow((*about, rank, *_words(candidate), candidate.probability, *expected, *_times(candidate),
-                             *_words(winner), _times(winner)[1], speedup, self.shortfall))
+                             *_words(winner), _times(winner)[1], speedup, self.shortfall, self.predictor))
         return text.getvalue()
 
 
@@ -130,21 +133,13 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
         return _answers(wanted, partial(_verified, device=device, top=top, seconds=each, checkpoint=checkpoint,
                                         journal=journal, evidence=evidence, cache=cache, progress=progress), 1,
                         progress, batch=1)
-    chosen = _common_name(wanted, device) if checkpoint is None else checkpoint
-    predictor = predictor_for(device, chosen).on(device)
-    if evidence:
-        device_evidence(predictor, device, journal)  # like the line before, it raises before the first answer
-    run = partial(_answer, device=device, name=chosen, top=top, journal=journal, evidence=evidence)
+    names: Iterable[str | Path] = [checkpoint] if checkpoint is not None else dict.fromkeys(
+        predictor_name(problem, device) for problem in dict.fromkeys(wanted))
+    for predictor in [predictor_for(device, name).on(device) for name in names]:
+        if evidence:
+            device_evidence(predictor, device, journal)  # like the lines before, it raises before the first answer
+    run = partial(_answer, device=device, name=checkpoint, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)
-
-
-def _common_name(problems: Sequence[Problem], device: Device) -> str:
-    """The name of the predictor that answers for all problems. Raises MisuseError if several would."""
-    names = dict.fromkeys(predictor_name(problem, device) for problem in dict.fromkeys(problems))
-    if len(names) > 1:
-        raise MisuseError(f"different checkpoints answer for these problems ({', '.join(names)}); ask for each "
-                          "library's problems separately, or name a checkpoint")
-    return next(iter(names)) if names else answers_for(device.backend)
 
 
 def _verified(problems: Sequence[Problem], device: Device, **options: Any) -> list[BulkAnswer]:
@@ -158,7 +153,8 @@ def _verified(problems: Sequence[Problem], device: Device, **options: Any) -> li
                 raise
             answers.append(BulkAnswer(problem, device.name, (), str(error)))
             continue
-        answers.append(BulkAnswer(problem, device.name, prediction.candidates, verification=prediction))
+        answers.append(BulkAnswer(problem, device.name, prediction.candidates, verification=prediction,
+                                  predictor=prediction.predictor))
     return answers
 
 
@@ -208,13 +204,13 @@ def _start_process(libraries: list[dict[str, Any]]) -> None:
     use_messages(libraries)
 
 
-def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int, journal: str | Path | None,
+def _answer(problems: Sequence[Problem], device: Device, name: str | Path | None, top: int, journal: str | Path | None,
             evidence: bool) -> list[BulkAnswer]:
     """The answers to one batch."""
     answered, unsolved = answering_many(problems, device, name)
     proposed = propose_many(list(answered.values()), top, journal, evidence)
     answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
     answers |= {problem: BulkAnswer(problem, device.name, tuple(
-        Proposal.of(candidate.configuration, candidate) for candidate in candidates))
-                for problem, candidates in zip(answered, proposed, strict=True)}
+        Proposal.of(candidate.configuration, candidate) for candidate in candidates), predictor=str(asked.name))
+                for (problem, asked), candidates in zip(answered.items(), proposed, strict=True)}
     return [answers[problem] for problem in problems]

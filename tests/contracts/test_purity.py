@@ -30,7 +30,7 @@ from seqtune.predictor.model import load_model
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence import beam
 from seqtune.predictor.trees.cost_trees import TreesOptions
-from tests.support.devices import device_of
+from tests.support.devices import device_of, operations_of, usual
 from tests.support.learning.short_training import QUICK
 from tests.support.synthetic import NARROW, WIDE, data, registered
 
@@ -90,10 +90,9 @@ def opened(name: str) -> tuple[Any, tuple[Task, ...]]:
         kernels = [CLBLAST.kernel(kernel) for kernel in CLBLAST.table]
         return model, tuple(Task.of(problem, device_of("opencl"), kernels)
                             for problem in sample_problems("gemm", DISTINCT, 5))
-    kinds = [(operation, device_of(backend)) for backend in model.backends
-             for operation in (("conv2d",) if backend == "miopen" else ("conv2d", "gemm"))]
+    kinds = [(operation, backend) for backend in model.backends for operation in operations_of(backend)]
     each = DISTINCT // len(kinds)
-    return model, tuple(model.task(problem, device) for operation, device in kinds
+    return model, tuple(model.task(usual(problem, backend), device_of(backend)) for operation, backend in kinds
                         for problem in sample_problems(operation, each, 5))
 
 

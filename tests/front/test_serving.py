@@ -101,7 +101,8 @@ def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: 
 def test_files_tell_their_confidence_and_those_below_the_wanted_one_are_left_out(
         project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     model = write_model(tmp_path, "deepseek-v3")
-    assert export(project, model, tmp_path / "none", "--tp", "8", "--min-confidence", "0.5") == 2
+    assert export(project, model, tmp_path / "none", "--tp", "8", "--checkpoint", "analytic", "--min-confidence",
+                  "0.5") == 2
     assert "certain enough; E=256" in (said := capsys.readouterr().err)
     assert "the predictor does not estimate its confidence (--min-confidence)" in said
     assert not (tmp_path / "none").exists()

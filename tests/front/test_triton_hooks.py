@@ -139,7 +139,7 @@ def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, An
 def test_below_the_wanted_confidence_triton_tunes_and_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = st.space("gemm")
     with pytest.warns(SeqtuneWarning, match="so Triton tunes: the predictor does not estimate its confidence"):
-        assert early(min_confidence=0.5)(configs, ARGUMENTS) == configs
+        assert early(checkpoint="analytic", min_confidence=0.5)(configs, ARGUMENTS) == configs
     expect(0.7, monkeypatch)
     with pytest.warns(SeqtuneWarning, match=r"expected to reach 70 % of the best speed .*, less than 80 %"):
         assert early(min_confidence=0.8)(configs, ARGUMENTS) == configs

@@ -70,7 +70,7 @@ def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) 
 
 def test_an_untrained_predictor_answers_with_its_note() -> None:
     gpu = described_gpu("cuda", "h200")
-    analytic = answering(Problem.make("gemm", m=512, n=512, k=512, dtype="fp16"), gpu)
+    analytic = answering(Problem.make("gemm", m=512, n=512, k=512), gpu)
     assert analytic.name == "analytic"
     assert analytic.note == UNTRAINED["analytic"].note
     assert analytic.evidence(None) is None

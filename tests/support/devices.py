@@ -5,6 +5,7 @@ from __future__ import annotations
 from seqtune.kernels.devices.accelerators import BACKENDS, described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.gpus import device
+from seqtune.kernels.problem import Problem
 
 
 def described_gpu(backend: str, model: str) -> Device:
@@ -26,6 +27,19 @@ DEVICES = {
 }
 
 
+OPERATIONS = {"miopen": ("conv2d",), "triton": ("gemm",)}  # backend -> the common ones that it solves; others: both
+
+
 def device_of(backend: str) -> Device:
     """A device of that backend."""
     return DEVICES[backend]
+
+
+def operations_of(backend: str) -> tuple[str, ...]:
+    """Those of convolution and product that kernels of the backend solve."""
+    return OPERATIONS.get(backend, ("conv2d", "gemm"))
+
+
+def usual(problem: Problem, backend: str) -> Problem:
+    """The problem in the element type for which one has devices of the backend: fp16 on GPUs."""
+    return Problem.make(problem.type, **{**dict(problem), "dtype": "fp16"}) if backend in BACKENDS else problem

@@ -48,7 +48,7 @@ def test_the_predictor_is_evaluated_among_what_was_measured_at_random(tmp_path: 
     rows = data.rows[data.rows["problem"].isin({key for key in data.rows["problem"].unique()
                                                 if "fp16" in key and key.startswith("gemm")})]
     device = next(device for device in data.devices.values() if device.backend == "cuda")
-    run = Run(tmp_path, Gpu(device, lambda: nullcontext(Instant(device))), Options(Problems(())))
+    run = Run(tmp_path, Gpu(device, lambda: nullcontext(Instant(device))), Options(Problems(()), checkpoint="analytic"))
     evaluated = page.evaluated_rows(run, replace(data, rows=rows.reset_index(drop=True)))
     assert {(row["group"], row["method"], row["measured"]) for row in evaluated} == {
         ("gemm fp16", method, count) for method in ("analytic model", "random") for count in (0, 3, 5)}

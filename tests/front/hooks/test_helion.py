@@ -104,7 +104,8 @@ def test_seeds_are_different_and_the_first_one_is_the_prediction() -> None:
     (kernels.product, (torch.empty(64, 128, dtype=torch.float16)[:, ::2], Y[:64]), {}, "lhs .* no contiguous axis"),
     (kernels.product, (X, Y), {"device": "triton:t4"}, "needs a GPU from sm_80"),
     (kernels.product, (X, Y), {"device": None}, "name the one to predict for"),
-    (kernels.product, (X, Y), {"min_confidence": 0.5}, "the predictor does not estimate its confidence")])
+    (kernels.product, (X, Y), {"checkpoint": "analytic", "min_confidence": 0.5},
+     "the predictor does not estimate its confidence")])
 def test_what_cannot_be_predicted_is_one_warning_and_helions_search(
         function: Any, arguments: tuple[Any, ...], options: dict[str, Any], reason: str, searches: object) -> None:
     asked = seqtune.helion.autotuner(**{"device": "triton:h200", **options})

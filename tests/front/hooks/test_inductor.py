@@ -21,9 +21,11 @@ import seqtune.inductor
 from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.predictor.answering import Answering
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
 from tests.support.inductor.lowering import lowered, pretended_gpu
+from tests.support.learning.shipped_gpu import ship_random
 from tests.support.paths import ROOT
 from tests.support.triton.generated import compiled, load
 
@@ -79,6 +81,24 @@ def test_alone_nothing_is_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         choices = lowered(*PRODUCTS[name], monkeypatch)
     assert predicted(choices) == choices
     assert len(choices) == 1
+
+
+@pytest.mark.parametrize(("name", "answers"), [
+    ("mm", "gpu"), ("addmm", "gpu"), ("bmm", "analytic"), ("scaled_mm", "analytic")])
+def test_the_shipped_checkpoint_answers_for_the_kernels_that_it_knows(
+        name: str, answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ship_random(tmp_path, monkeypatch)
+    asked: list[str] = []
+    propose = Answering.propose
+
+    def noted(self: Answering, *given: Any) -> Any:
+        asked.append(str(self.name))
+        return propose(self, *given)
+
+    monkeypatch.setattr(Answering, "propose", noted)
+    with seqtune.inductor.choosing(alone=True, device="triton:h200"):
+        assert len(lowered(*PRODUCTS[name], monkeypatch)) == 1
+    assert asked == [answers]
 
 
 def test_without_the_library_one_choice_is_left_and_afterwards_inductor_has_its_own(

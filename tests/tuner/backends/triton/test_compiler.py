@@ -19,7 +19,6 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
-from seqtune.predictor.model import answers_for
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_step import resource_usage
 from seqtune.tuner.backends.triton.calls import resources_of
@@ -71,7 +70,7 @@ def test_first_proposals_for_random_products_compile_to_what_the_family_declares
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     device = gpu(name)
     for problem in drawn(6):
-        (configuration,) = Answering.of(Task.of(problem, device, [FAMILY]), answers_for(device.backend)).propose(1)
+        (configuration,) = Answering.of(Task.of(problem, device, [FAMILY])).propose(1)
         needs = TritonCompiler(device).steps(problem, FAMILY, configuration)
         assert contradictions_of(FAMILY, problem, configuration, device, needs) == [], problem.brief()
 

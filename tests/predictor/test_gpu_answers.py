@@ -1,0 +1,134 @@
+"""Who answers for GPUs: a shipped checkpoint where it knows the kernels, elsewhere the analytic model, at each door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqtune
+from seqtune.__main__ import main
+from seqtune.api.bulk import predict_many
+from seqtune.data.dataset import Dataset
+from seqtune.data.shipped_machines import GPUS
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Floats, Task
+from seqtune.predictor.answering import NEW_GPU, Answering, answering, seeds_for
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.times.learning import LearnedProblems
+from seqtune.predictor.mixture import mixture
+from seqtune.predictor.model import UNTRAINED, answers_for, shipped_learner
+from seqtune.tuner.cost_models.analytic import estimates
+from tests.support.devices import described_gpu
+from tests.support.doors import DOORS
+from tests.support.installation.optional import skip_without
+from tests.support.learning.chosen import OPTIONS, chosen_dataset
+from tests.support.learning.shipped_gpu import NAME, ship, ship_random
+
+HALF = Problem.make("gemm", m=512, n=1024, k=256, dtype="fp16")
+FULL = Problem.make("gemm", m=512, n=1024, k=256)
+
+
+@pytest.fixture
+def random_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint for GPUs with random weights is shipped."""
+    ship_random(tmp_path, monkeypatch)
+
+
+@pytest.mark.usefixtures("random_gpu")
+class TestShippedForGpus:
+    def test_the_shipped_checkpoint_answers_on_described_gpus_and_says_what_it_has_not_seen(self) -> None:
+        assert {answers_for(backend) for backend in ("cuda", "triton")} == {NAME}
+        for name in ("cuda:h100", "triton:h100", "triton:h200"):
+            answer = seqtune.predict(HALF, name, top=2)
+            assert (answer.predictor, answer.note, len(answer.candidates)) == (NAME, "", 2), name
+        for name in ("cuda:a100", "triton:mi300x"):
+            answer = seqtune.predict(HALF, name, top=1)
+            assert (answer.predictor, answer.to_json()["note"]) == (NAME, NEW_GPU), name
+
+    def test_the_analytic_model_answers_where_the_checkpoint_knows_no_kernel(self) -> None:
+        for problem, name in ((FULL, "cuda:h100"),
+                              (Problem.make("conv2d", c=64, h=28, w=28, k=64, r=3, s=3), "cuda:h100")):
+            answer = seqtune.predict(problem, name, top=1)
+            assert (answer.predictor, answer.note) == ("analytic", UNTRAINED["analytic"].note)
+        named = seqtune.predict(HALF, "cuda:h100", checkpoint="analytic")
+        assert named.predictor == "analytic"
+
+    def test_of_a_task_with_more_kernels_it_answers_with_those_that_it_knows(self) -> None:
+        gpu = described_gpu("cuda", "h100")
+        task = Task.of(HALF, gpu)
+        assert len(task.spaces) == 2
+        stranger = Task.of(FULL, gpu).spaces[0]
+        asked = Answering.of(Task(HALF, gpu, (stranger, *task.spaces)))
+        assert (asked.name, asked.task.kernels) == (NAME, task.kernels)
+        assert {configuration.kernel for configuration in seeds_for(task)} <= {each.name for each in task.kernels}
+        assert seeds_for(task)
+
+    def test_many_problems_each_get_the_predictor_that_knows_their_kernels(self) -> None:
+        answers = list(predict_many([FULL, HALF, FULL], "cuda:h100"))
+        assert [answer.predictor for answer in answers] == ["analytic", NAME, "analytic"]
+        assert [answer.to_json()["predictor"] for answer in answers] == ["analytic", NAME, "analytic"]
+        for answer in answers:
+            alone = seqtune.predict(answer.problem, "cuda:h100", top=1)
+            assert answer.candidates[0].configuration == alone.candidates[0].configuration
+
+    @pytest.mark.parametrize("name", DOORS)
+    def test_every_door_asks_the_shipped_checkpoint(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        skip_without(*DOORS[name][1])
+        asked: list[str] = []
+        propose = Checkpoint.propose
+
+        def counted(self: Checkpoint, tasks: Sequence[Task], *given: Any) -> Any:
+            asked.extend(task.kernels[0].name for task in tasks)
+            return propose(self, tasks, *given)
+
+        monkeypatch.setattr(Checkpoint, "propose", counted)
+        assert DOORS[name][0]()
+        assert asked
+        assert all(each.startswith("triton.") for each in asked)
+
+    def test_data_of_gpus_are_evaluated_with_the_checkpoint_for_gpus(self) -> None:
+        assert shipped_learner(Dataset.read(GPUS / "nvidia_h100.parquet")) == NAME
+        assert shipped_learner(Dataset.shipped()) == "default"
+
+    def test_the_command_names_who_answered(self, capsys: pytest.CaptureFixture[str]) -> None:
+        words = ["predict", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--device", "triton:mi300x", "--top", "1"]
+        assert main([*words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["predictor"] == NAME
+        assert main(words) == 0
+        assert f"predictor {NAME}: {NEW_GPU}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers_as_a_mixture(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without("torch")
+    from seqtune.predictor.learning.times.training import train_model
+
+    data = Dataset.read(GPUS / "nvidia_h100.parquet")
+    times = replace(data, rows=data.rows[data.rows["kernel"] == "triton.gemm"])
+    learned = LearnedProblems.of(times.merge(chosen_dataset(["a100", "h200"], [1024])), protect_held_out=False)
+    steps: list[str] = []
+    checkpoint, _ = train_model(learned.training, learned.held_out, replace(OPTIONS, epochs=1),
+                                lambda epoch: steps.append(epoch.text), steps.append)
+    first = next(index for index, step in enumerate(steps) if step.startswith("training: epoch"))
+    assert [step.partition(",")[0] for step in steps[:2]] == ["growing trees: triton.gemm",
+                                                              "growing trees: triton.scaled_gemm"]
+    assert "making the examples" in steps[2]
+    assert [step for step in steps[first:] if step.startswith("weights on new chips")]
+    ship(checkpoint.save(tmp_path / "trained"), monkeypatch)
+    calls: list[Task] = []
+
+    def counted(task: Task) -> Floats:
+        calls.append(task)
+        return estimates(task)
+
+    monkeypatch.setattr(mixture, "estimates", counted)
+    asked = answering(HALF, described_gpu("triton", "h100"))
+    assert (asked.name, asked.note) == (NAME, "")
+    assert len(asked.propose(3)) == 3
+    assert calls == [asked.task]
