@@ -239,9 +239,12 @@ class SearchSpace:
         names = [parameter.name for parameter in self.kernel.parameters] + [name for name, _ in self.kernel.derived]
         return {name: values.column(name) for name in names}
 
-    def derived_columns(self, names: tuple[str, ...], rows: Numbers) -> dict[str, NDArray[Any]]:
-        """Columns of derived quantities over some rows, by name; only what they need is computed."""
-        values = self._values(self.rows[rows])
+    def derived_columns(self, names: tuple[str, ...], rows: Numbers | None = None) -> dict[str, NDArray[Any]]:
+        """Columns of parameters and derived quantities over some rows (None: all), by name.
+
+        Only what they need is computed.
+        """
+        values = self._values(self.rows if rows is None else self.rows[rows])
         return {name: values.column(name) for name in names}
 
     @property

@@ -10,6 +10,7 @@ conflicts.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 
@@ -63,17 +64,22 @@ class ProductTiles:
 
 def describes_tiles(kernel: Kernel) -> bool:
     """Whether the kernel declares all names of CONTRACT, so that the analytic model can estimate its times."""
-    return set(CONTRACT) <= {*kernel.by_name, *(name for name, _ in kernel.derived)}
+    return set(CONTRACT) <= {*_declared(kernel)}
+
+
+@lru_cache(maxsize=256)
+def _declared(kernel: Kernel) -> tuple[str, ...]:
+    """The names of CONTRACT and REFINEMENTS that a kernel has."""
+    names = {*kernel.by_name, *(name for name, _ in kernel.derived)}
+    return tuple(name for name in (*CONTRACT, *REFINEMENTS) if name in names)
 
 
 def tiles_of(space: SearchSpace) -> ProductTiles:
     """The tiles of all rows of a space. Raises KernelError if the kernel does not describe its tiles."""
     if not describes_tiles(space.kernel):
         raise KernelError(f"{space.kernel.name} does not describe its tiles ({', '.join(CONTRACT)})")
-    columns = space.columns()
-    known: dict[str, Floats] = {name: columns[name].astype(float)
-                                for name in (*CONTRACT, *REFINEMENTS) if name in columns}
-    return ProductTiles(**refined(known))
+    columns = space.derived_columns(_declared(space.kernel))
+    return ProductTiles(**refined({name: column.astype(float) for name, column in columns.items()}))
 
 
 def refined(known: dict[str, Floats]) -> dict[str, Floats]:
