@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .options import TrainingOptions
     from .shares import EvaluationRow
 
+MANY = 5000  # records, whose problems take some seconds to find
 OpenContest = Callable[[Device, Say], AbstractContextManager["Measure"]]
 Options = TypeVar("Options", bound="TrainingOptions")
 
@@ -88,7 +89,8 @@ class TimesLearning:
         from .small.training import train_small
         from .training import train_model
 
-        say(f"finding the problems of {len(data):,} records")
+        if len(data) >= MANY:
+            say(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
         training = learned.training
         measured = [task for task in training if isinstance(task, MeasuredTask)]
