@@ -45,7 +45,7 @@ LEARNINGS: dict[str, str] = {
     "choices": "seqtune.predictor.learning.choices.learning:ChoiceLearning",
 }
 # Name of a checkpoint shipped with seqtune -> the backends that it predicts for
-SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": ("miopen",)}
+SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "gpu": ("cuda", "triton"), "miopen": ("miopen",)}
 
 
 @dataclass(frozen=True, slots=True)

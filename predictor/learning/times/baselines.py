@@ -14,6 +14,7 @@ import numpy as np
 
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from ...analytic import AnalyticPredictor
 from ...candidate import Candidate
 from ...mixture.experts import Default, Fixed, Nearest
 from ...mixture.portfolio import portfolios
@@ -41,11 +42,13 @@ class Baseline:
     fills: bool  # whether it proposes fewer than `count` only if the task has fewer
 
 
+ANALYTIC = "analytic"  # the baseline for GPUs alone
 BASELINES: Mapping[str, Baseline] = {
     "fixed": Baseline(lambda fitting, trees: Fixed(Winners.of(portfolios(fitting, trees()))), fills=False),
     "nearest": Baseline(lambda fitting, trees: Nearest(Winners.of(map(Entry.of, fitting))), fills=False),
     "trees": Baseline(lambda fitting, trees: TreesMethod(trees()), fills=True),
     "default": Baseline(lambda fitting, trees: Default(), fills=False),
+    ANALYTIC: Baseline(lambda fitting, trees: AnalyticPredictor(), fills=True),
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqtune.errors import MisuseError, check_installed
+from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import leakage_note, sorted_briefs, split_leaked
@@ -140,12 +141,17 @@ class TimesLearning:
         from seqtune.data.chosen_tasks import chosen_tasks
 
         from .agreement import agreement_rows, methods_of
-        from .evaluation import METHODS, OLD_NAMES, check_methods, evaluate
+        from .baselines import ANALYTIC
+        from .evaluation import METHODS, METHODS_OF_GPUS, OLD_NAMES, check_methods, evaluate
 
         if request.by_feature:
             raise MisuseError("--by is for another tuner's choices; for measurements name --methods")
-        methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
+        on_gpus = {device.backend for device in data.devices.values()} <= set(BACKENDS)
+        methods = ((METHODS_OF_GPUS if on_gpus else METHODS) if request.methods is None
+                   else [OLD_NAMES.get(name, name) for name in request.methods])
         check_methods(methods)
+        if ANALYTIC in methods and not on_gpus:
+            raise MisuseError(f"the method {ANALYTIC} estimates times on GPUs alone; the data set has other devices")
         if request.queries is not None:
             return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
         data = data if request.protect_held_out else _without_leaked(data, warn)

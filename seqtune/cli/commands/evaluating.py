@@ -25,7 +25,7 @@ def evaluate(
     checkpoint: Checkpoint = None,
     methods: Annotated[str | None, typer.Option(
         "--methods", help="Methods to compare, separated by commas: seqtune, transformer, trees, fixed, nearest, "
-                          "random, default.")] = None,
+                          "random, default, and on GPUs analytic.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Measure now instead of looking up.")] = False,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,
