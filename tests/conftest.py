@@ -20,6 +20,7 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from tests.support.installation.optional import OptionalFile
+from tests.support.measuring.slowdown import SLOWDOWN, stretch_limits
 from tests.support.seeds import shift_seeds
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
     monkeypatch.setattr(Waiting, "seconds", lambda waiting: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have longer on a slow machine (`SEQTUNE_TEST_SLOWDOWN`)."""
+    if SLOWDOWN != 1.0:
+        stretch_limits(monkeypatch)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ TESTS = ("tests/contracts", "tests/data", "tests/kernels", "tests/predictor", "t
 # Instruction set -> the processor that QEMU emulates.
 SETS = {"neon": "neoverse-n1", "sve256": "max,sve256=on", "sve512": "max,sve512=on"}
 CONFIGURATIONS = 20  # of each family and element type, on each instruction set
+FEWEST_VERIFIED, FEWEST_TESTS = 400, 1500  # fewer mean that something was left out
 SAMPLE = 200  # configurations of each family that are compiled for each of CORES
 CORES = ("neoverse-n1", "neoverse-v1", "a64fx", "apple-m1")
 PROBLEMS = "gemm m=33 n=40 k=24\nconv2d c=8 h=9 w=9 k=16 r=3 s=3 pad=1\n"
@@ -97,6 +98,10 @@ def tests(part: Part, folder: Path, arguments: Sequence[str]) -> None:
                 f"--junitxml={results}", *(arguments or ("--numprocesses", "2")), *TESTS)
     part.passed, part.skipped, failed = counted(results)
     part.failures[:] = [*part.failures, *failed]
+    collected = part.passed + part.skipped + len(failed)
+    part.note = f"{collected} tests collected"
+    if not arguments and collected < FEWEST_TESTS:
+        part.failures.append(f"only {part.note}")
 
 
 def kernels(part: Part, folder: Path, arguments: Sequence[str]) -> None:
@@ -105,6 +110,7 @@ def kernels(part: Part, folder: Path, arguments: Sequence[str]) -> None:
         printed = part.python("-m", "tests.anywhere.arm.kernels", name, str(CONFIGURATIONS), cpu=cpu)
         if printed is not None:
             part.passed += int(json.loads(printed.splitlines()[-1])["verified"])
+    part.check(part.passed >= FEWEST_VERIFIED, f"only {part.passed} configurations were verified")
     planted = part.python("-m", "tests.anywhere.arm.kernels", "neon", "2", "--plant")
     found = json.loads(planted.splitlines()[-1])["wrong"] if planted else 0
     part.note = f"{found} planted wrong orders of lanes were found"
@@ -166,6 +172,18 @@ def c_export(part: Part, folder: Path, arguments: Sequence[str]) -> None:
     part.note = f"{len((answers[0] or '').splitlines())} answers compared"
 
 
+def networks(part: Part, folder: Path, arguments: Sequence[str]) -> None:
+    """Programs of networks that are compiled here for such a CPU compute there what PyTorch computes here."""
+    if part.run([sys.executable, "-m", "tests.anywhere.arm.networks", str(folder)],
+                {**os.environ, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(folder)}) is None:
+        return
+    printed = part.python("-m", "tests.anywhere.arm.saved_programs", str(folder))
+    if printed is not None:
+        found = json.loads(printed.splitlines()[-1])
+        part.passed = len(found)
+        part.note = "largest errors: " + ", ".join(f"{name} {error:.0e}" for name, error in found.items())
+
+
 def compiled(part: Part, folder: Path, arguments: Sequence[str]) -> None:
     """Every family compiles for every kind of processor; this needs no emulator."""
     for core in CORES:
@@ -180,5 +198,5 @@ def compiled(part: Part, folder: Path, arguments: Sequence[str]) -> None:
 
 PARTS: dict[str, Callable[[Part, Path, Sequence[str]], None]] = {
     "wheel": wheel, "kernels": kernels, "tune": tune, "calibrate": calibrate, "c-export": c_export,
-    "compiled": compiled, "tests": tests}
+    "networks": networks, "compiled": compiled, "tests": tests}
 EMULATED = tuple(name for name in PARTS if name != "compiled")

@@ -1,4 +1,4 @@
-"""Programs of small models with the default configuration of a kernel family for every layer: nothing is predicted."""
+"""Programs of models, by default with the default configuration of a kernel family for every layer."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def default_choices(binder: KernelBinder, family: int = 0) -> Callable[[Sequence
     return choose
 
 
-def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder, family: int = 0) -> NetworkModule:
-    """The only program of a model; see `default_choices`."""
+def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
+               choose: Callable[[Sequence[Tuned]], list[Choice]] | None = None) -> NetworkModule:
+    """The only program of a model; without `choose`, of default configurations."""
     with torch.no_grad():
-        compiled = compile_graph(exported(model, tuple(examples)), binder, default_choices(binder, family))
+        compiled = compile_graph(exported(model, tuple(examples)), binder, choose or default_choices(binder))
     assert compiled is not None
     (program,) = (module for module in compiled.graph.modules() if isinstance(module, NetworkModule))
     return program

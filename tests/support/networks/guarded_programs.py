@@ -24,7 +24,7 @@ from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from tests.networks.test_networks import Block, Dense, Embedded, Excitation, InvertedResidual, Norms, Padded, Shuffle
 from tests.support.guarded import guarded
-from tests.support.networks.default_programs import program_of
+from tests.support.networks.default_programs import default_choices, program_of
 from tests.support.torch_models import random_norms
 
 MODELS: Mapping[str, tuple[nn.Module, tuple[int, ...]]] = {
@@ -77,7 +77,7 @@ def run(name: str, model: nn.Module, shape: tuple[int, ...], family: int, at_end
                           partial(GuardedScratch, at_end), GuardedConstants(at_end))
     example = torch.randint(50, shape) if name == "embedding" else torch.randn(shape)
     random_norms(model.eval())
-    program = program_of(model, [example], binder, family)
+    program = program_of(model, [example], binder, default_choices(binder, family))
     x = at_guard_page(torch.randint(50, shape) if name == "embedding" else torch.randn(shape), at_end)
     with torch.no_grad():
         answer = model(x)

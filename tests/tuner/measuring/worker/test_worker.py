@@ -175,7 +175,7 @@ def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -
 def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
         model: str, reason: str) -> None:
     def limits(problem: Problem, options: Options, allowance: float) -> Limits:
-        return Limits(0.2, 3.0, 3.0) if model == "slow" else Limits.of(problem, options, allowance)
+        return Limits(0.02, 3.0, 3.0) if model == "slow" else Limits.of(problem, options, allowance)
 
     with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH,
                 limits=limits) as unable:
