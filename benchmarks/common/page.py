@@ -1,7 +1,8 @@
 """Page: the claim of a benchmark, the command that shows it, the tables, the figure and the caveats.
 
-`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg. A page is computed
-from its JSON file alone, so `python -m benchmarks pages --out docs` writes all pages again without measuring.
+`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg; a page about how the
+kernels are made belongs to docs/internals. A page is computed from its JSON file alone, so `python -m benchmarks pages
+--out docs` writes all pages again without measuring.
 
 A JSON file may have `notes`, a list of sentences about that one run. No program writes them: they are added by hand,
 appear on the page as further caveats, and disappear when the program runs again.
@@ -21,7 +22,7 @@ from seqtune.errors import FormatError, MisuseError, check_installed
 from seqtune.kernels.files import write_whole
 
 Results = Mapping[str, Any]  # the content of a JSON file
-RESULTS = "results"  # the folder inside the one given by --out
+RESULTS, INTERNALS = FOLDERS = "results", "internals"  # the folders of pages inside the one given by --out
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Page:
     reading: str = ""  # how to read the tables
     caveats: tuple[str, ...] = ()
     figure: str = ""  # description of the figure; empty if there is none
+    folder: str = RESULTS  # one of FOLDERS
 
     def markdown(self) -> str:
         """The text of the page."""
@@ -77,7 +79,7 @@ def page_from(page: Callable[[Results], Page], results: Results) -> Page:
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     """Add the option --out, the folder of the results."""
     parser.add_argument("--out", type=Path, required=required, metavar="FOLDER",
-                        help=f"write the page, the JSON file and the figure into FOLDER/{RESULTS}")
+                        help=f"write the page, the JSON file and the figure into a folder of it, mostly {RESULTS}")
 
 
 def check_ready(out: Path | None) -> None:
@@ -88,12 +90,12 @@ def check_ready(out: Path | None) -> None:
     if out is None:
         return
     check_installed("plot", "matplotlib")
-    folder = out / RESULTS
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise MisuseError(f"{out} is no folder, and cannot be created: {existing} is a file")
-    if not os.access(existing, os.W_OK):
-        raise MisuseError(f"no permission to write in {existing}")
+    for folder in (out / name for name in FOLDERS):
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not existing.is_dir():
+            raise MisuseError(f"{out} is no folder, and cannot be created: {existing} is a file")
+        if not os.access(existing, os.W_OK):
+            raise MisuseError(f"no permission to write in {existing}")
 
 
 def published(out: Path | None, name: str) -> dict[str, Any]:
@@ -118,8 +120,8 @@ def publish(out: Path | None, page: Callable[[Results], Page], results: Results,
     """
     if out is None:
         return
-    folder = out / RESULTS
     written = page_from(page, results)
+    folder = out / written.folder
     write_json(folder / f"{written.name}.json", results)
     if draw is not None:
         draw(folder / f"{written.name}.svg")

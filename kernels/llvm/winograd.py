@@ -8,6 +8,7 @@ Convolutional Neural Networks", CVPR 2016]. Rounding errors, max|difference| / m
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..cache_lines import conv2d_lines
@@ -21,9 +22,13 @@ from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
 from .launch import Launch, Phase
+from .text.elements import X86
 from .text.writer import ENTRY, Writer, declarations, in_order
 
 PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few tiles read the filter only once
+# Nothing in memory is read earlier than here. Without it, LLVM reads neighbouring channels of a tile together on ARM,
+# where it then lacks registers: a body of 12 x 2 vectors and two channels loaded 57 on an Apple M1, instead of 28.
+_IN_ORDER = 'call void asm sideeffect "", "~{memory}"()'
 
 KERNEL = Kernel.of(
     name="llvm.winograd",
@@ -120,9 +125,13 @@ class Winograd:
             fusion.check_elements(problem)
         else:
             fusion.check_channels_first(problem)
-        around = stages(configuration.number("m"), configuration.number("vector"), last, problem["bias"] == "yes",
-                        fusion.formula(problem), fusion.x_pitch is not None)
-        return KernelSource(_source(*(configuration.number(name) for name in names)), (around,))
+        vector, vectors, group, unroll = (configuration.number(name) for name in names)
+        block = RegisterBlock(vector, vectors, group, unroll)
+        if device.instruction_set not in X86:
+            block = block.on_arm(problem.size("c"), device.vector_registers)
+        around = stages(configuration.number("m"), vector, last, problem["bias"] == "yes", fusion.formula(problem),
+                        fusion.x_pitch is not None)
+        return KernelSource(_source(block), (around,))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem and the division of a thread's workspace."""
@@ -192,9 +201,33 @@ def _apart(floats: int) -> int:
     return (-(-floats // 16) | 1) * 16
 
 
+@dataclass(frozen=True, slots=True)
+class RegisterBlock:
+    """The numbers that determine the text of a register block.
+
+    ARM multiplies with one lane of a register. Its blocks read V by vectors of four channels, if that leaves enough
+    registers, and have four channels in the body, if these divide the channels, whatever `unroll` says.
+    """
+
+    vector: int
+    vectors: int  # of output channels
+    group: int  # tiles
+    unroll: int  # input channels in the body
+    by_vector: bool = False  # the body has the channels of one vector of V, and reads them at once
+    in_order: bool = False  # no channel is read before the one before it was multiplied
+
+    def on_arm(self, channels: int, registers: int) -> RegisterBlock:
+        """The same block for ARM."""
+        if self.vector != 4 or channels % 4:
+            return replace(self, in_order=True)
+        needed = self.group * self.vectors + self.group + self.vectors
+        return replace(self, unroll=4, by_vector=needed < registers, in_order=needed >= registers)
+
+
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
-def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
+def _source(block: RegisterBlock) -> str:
     """The text of a register block: sums[tile][lane] += V[channel][tile] * filter[channel][lane] for every channel."""
+    vector, vectors, group, unroll = block.vector, block.vectors, block.group, block.unroll
     kind, count = f"<{vector} x float>", group * vectors
     write = Writer(FIELDS)
     channels = write.argument("channels")
@@ -206,10 +239,14 @@ def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
     carried = [f"%s{index}" for index in range(count)]
     place_of_phis = len(write.lines)
     sums = list(carried)
+    whole = [write.load(kind, write.at("%v", tile * vector)) for tile in range(group)] if block.by_vector else []
     for step in range(unroll):
+        if step and block.in_order:
+            write.do(_IN_ORDER)
         loaded = [write.load(kind, write.at("%u", (step * vectors + column) * vector)) for column in range(vectors)]
         for tile in range(group):
-            value = write.splat(vector, write.load("float", write.at("%v", tile * vector + step)))
+            value = (write.shuffle(vector, whole[tile], "poison", [step] * vector) if whole
+                     else write.splat(vector, write.load("float", write.at("%v", tile * vector + step))))
             for column in range(vectors):
                 index = tile * vectors + column
                 sums[index] = write.fma(vector, value, loaded[column], sums[index])
@@ -221,9 +258,11 @@ def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
         for name, value in zip(carried, sums, strict=True)]
     write.do(f"%u1 = getelementptr float, ptr %u, i64 {unroll * vectors * vector}")
     write.do(f"%i1 = add nuw i64 %i, {unroll}")
-    lane = write.i64("and", "%i1", vector - 1)
-    wrap = write.let(f"icmp eq i64 {lane}, 0")
-    step_v = write.let(f"select i1 {wrap}, i64 {unroll + (group - 1) * vector}, i64 {unroll}")
+    step_v = str(group * vector)
+    if unroll != vector:
+        lane = write.i64("and", "%i1", vector - 1)
+        wrap = write.let(f"icmp eq i64 {lane}, 0")
+        step_v = write.let(f"select i1 {wrap}, i64 {unroll + (group - 1) * vector}, i64 {unroll}")
     write.do(f"%v1 = getelementptr float, ptr %v, i64 {step_v}")
     write.do(f"%more = icmp ult i64 %i1, {channels}")
     write.do("br i1 %more, label %channel, label %store")

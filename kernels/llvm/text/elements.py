@@ -19,6 +19,7 @@ from ...devices.device import Device
 from ...devices.element_types import element_type
 from .writer import Writer
 
+X86 = ("avx512", "avx2", "sse")  # the instruction sets of x86; the others are ARM's
 QUIET_NAN = 0x7FC0
 # Methods to multiply words of four int8. "dots": one instruction, whose first factor is unsigned. "pairs": the products
 # of pairs of 16-bit numbers that every x86 CPU has, once for the even and once for the odd bytes. "numbers": products
@@ -51,7 +52,7 @@ class Element:
             return cls(dtype, dtype == "bf16" and facts["bf16_dots"] == 1)
         if facts["int8_dots"] == 1:
             return cls(dtype, word_method="dots")
-        return cls(dtype, word_method="pairs" if device.instruction_set in ("avx512", "avx2", "sse") else "numbers")
+        return cls(dtype, word_method="pairs" if device.instruction_set in X86 else "numbers")
 
     @property
     def bytes(self) -> int:

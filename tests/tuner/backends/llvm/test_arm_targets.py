@@ -6,9 +6,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from benchmarks.kernels.static_quality import BAR, TileShape, loop_of
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.processors import PROCESSORS
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.llvm.text.formula import Formula
@@ -60,6 +62,18 @@ def test_every_family_compiles_to_the_vectors_of_the_instruction_set(name: str, 
         text = compiler.assembly(implementation.source(space.problem, compiler.device, configuration))
         assert any(f"\t{word}" in text for word in MULTIPLY.get(name, ("fmla", "fmad")))
         assert configuration["vector"] != compiler.device.vector_floats or wide in text
+
+
+@pytest.mark.parametrize("core", ["cortex-a53", "neoverse-n1", "apple-m1"])
+@pytest.mark.parametrize(("group", "vectors"), [(6, 3), (8, 3), (6, 4), (12, 2)])
+def test_a_register_block_of_winograd_loads_each_number_once(core: str, group: int, vectors: int) -> None:
+    compiler_for(core)
+    words = "conv2d c=16 h=32 w=32 k=64 r=3 s=3 pad=1"
+    configuration = Configuration.of("llvm.winograd", {
+        "m": 2, "vector": 4, "vectors_k": vectors, "group": group, "block_rows": 1, "split": 0, "unroll": 1})
+    loop = loop_of(configuration, words, find(f"llvm:{core}"))
+    assert loop is not None
+    assert min(TileShape.of(configuration).shares(loop)) >= BAR
 
 
 def test_the_files_are_for_the_machine_of_the_device() -> None:
