@@ -99,6 +99,14 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
     return []
 
 
+def _emulates_local_memory(cl: Any, handle: Any) -> bool:
+    """Whether local memory is a part of global memory, as on ARM's Mali: a copy in it is slower than none.
+
+    On CPUs it always is, and lies in their caches.
+    """
+    return bool(handle.local_mem_type == cl.device_local_mem_type.GLOBAL)
+
+
 def device_facts(cl: Any, name: str, platform: Any, handle: Any,
                  rates_of: Callable[[Any, Any, str], Rates] = measured_facts) -> Device:
     """The device of a handle, by the driver's words and by measuring. Raises BuildError if it runs no kernel."""
@@ -119,7 +127,8 @@ def device_facts(cl: Any, name: str, platform: Any, handle: Any,
         vector_registers=rates.vector_registers if cpu else 64,
         l1_bytes=caches()[1] if cpu else 0, l2_bytes=caches()[2] if cpu else handle.global_mem_cache_size,
         l3_bytes=caches()[3] if cpu else 0,
-        local_memory=handle.local_mem_size, max_work_group=handle.max_work_group_size,
+        local_memory=0 if not cpu and _emulates_local_memory(cl, handle) else handle.local_mem_size,
+        max_work_group=handle.max_work_group_size,
         peak_gflops=rates.peak_gflops, bandwidth_gbs=rates.bandwidth_gbs, toolchain=toolchain)
 
 

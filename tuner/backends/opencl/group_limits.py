@@ -1,4 +1,7 @@
-"""GroupLimits: refuses work-groups beyond the device's limits, which PoCL does not enforce.
+"""GroupLimits: refuses work-groups beyond the device's limits, which PoCL does not enforce, and beyond the kernel's.
+
+A driver that has compiled a kernel knows how many work-items its registers allow: GPUs of phones run far fewer of a
+large kernel than the device's limit says, and may not refuse more.
 
 PoCL 5.0 for CPUs reports 0 bytes for the local memory that a kernel declares itself, and ends the process at a launch
 beyond the limit. That can only be a kernel of somebody else: ours stay within the limit by their constraints. The
@@ -18,7 +21,8 @@ class GroupLimits:
     """The limits of a device; `handle` is the driver's object for it."""
 
     def __init__(self, cl: Any, handle: Any, device: Device) -> None:
-        self._info = cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        info = cl.kernel_work_group_info
+        self._local_memory, self._work_items = info.LOCAL_MEM_SIZE, info.WORK_GROUP_SIZE
         self._handle, self._device = handle, device
 
     def check(self, kernel: Any, work_items: int, local_bytes: int = 0) -> None:
@@ -26,6 +30,9 @@ class GroupLimits:
         if work_items > self._device.max_work_group:
             raise LaunchError(f"a work-group of {work_items} work-items exceeds the device's limit of "
                               f"{self._device.max_work_group}")
-        used = kernel.get_work_group_info(self._info, self._handle) + local_bytes
+        most = kernel.get_work_group_info(self._work_items, self._handle)
+        if work_items > most:
+            raise LaunchError(f"a work-group of {work_items} work-items exceeds the {most} that this kernel allows")
+        used = kernel.get_work_group_info(self._local_memory, self._handle) + local_bytes
         if used > self._device.local_memory:
             raise LaunchError(f"{used} bytes of local memory exceed the device's {self._device.local_memory}")
