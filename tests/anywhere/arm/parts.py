@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,14 +21,15 @@ from tests.support.paths import ROOT
 from ..runs import Outcome, counted
 from .machine import EmulatedMachine
 
-# Folders of tests that need neither PyTorch nor OpenCL. Those that start many measuring workers are left out: a worker
-# takes ten times as long to start as on a machine, and their time limits are for machines.
+# Folders of tests that need neither PyTorch nor OpenCL, nor Ray.
 TESTS = ("tests/contracts", "tests/data", "tests/kernels", "tests/predictor", "tests/tuner/backends/llvm",
-         "tests/tuner/confinement", "tests/tuner/cost_models", "tests/tuner/strategies", "tests/front/commands",
-         "tests/front/test_command_line.py", "tests/front/test_bad_input.py")
+         "tests/tuner/confinement", "tests/tuner/cost_models", "tests/tuner/measuring", "tests/tuner/run",
+         "tests/tuner/strategies", "tests/front/commands", "tests/front/test_command_line.py",
+         "tests/front/test_bad_input.py")
 # Instruction set -> the processor that QEMU emulates.
 SETS = {"neon": "neoverse-n1", "sve256": "max,sve256=on", "sve512": "max,sve512=on"}
 CONFIGURATIONS = 20  # of each family and element type, on each instruction set
+PROCESSES = 2  # at a time, in the two parts that take longest
 FEWEST_VERIFIED, FEWEST_TESTS = 400, 1500  # fewer mean that something was left out
 SAMPLE = 200  # configurations of each family that are compiled for each of CORES
 CORES = ("neoverse-n1", "neoverse-v1", "a64fx", "apple-m1")
@@ -95,7 +97,7 @@ def tests(part: Part, folder: Path, arguments: Sequence[str]) -> None:
     """The core tests; `arguments` are pytest's."""
     results = folder / "results.xml"
     part.python("-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfE", "-m", "not slow", "--dist", "loadfile",
-                f"--junitxml={results}", *(arguments or ("--numprocesses", "2")), *TESTS)
+                f"--junitxml={results}", *(arguments or ("--numprocesses", str(PROCESSES))), *TESTS)
     part.passed, part.skipped, failed = counted(results)
     part.failures[:] = [*part.failures, *failed]
     collected = part.passed + part.skipped + len(failed)
@@ -106,10 +108,12 @@ def tests(part: Part, folder: Path, arguments: Sequence[str]) -> None:
 
 def kernels(part: Part, folder: Path, arguments: Sequence[str]) -> None:
     """Configurations of every family are right on every instruction set, and planted mistakes are found."""
-    for name, cpu in SETS.items():
-        printed = part.python("-m", "tests.anywhere.arm.kernels", name, str(CONFIGURATIONS), cpu=cpu)
-        if printed is not None:
-            part.passed += int(json.loads(printed.splitlines()[-1])["verified"])
+    def verified(name: str) -> int:
+        printed = part.python("-m", "tests.anywhere.arm.kernels", name, str(CONFIGURATIONS), cpu=SETS[name])
+        return 0 if printed is None else int(json.loads(printed.splitlines()[-1])["verified"])
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        part.passed = sum(pool.map(verified, SETS))
     part.check(part.passed >= FEWEST_VERIFIED, f"only {part.passed} configurations were verified")
     planted = part.python("-m", "tests.anywhere.arm.kernels", "neon", "2", "--plant")
     found = json.loads(planted.splitlines()[-1])["wrong"] if planted else 0
