@@ -49,6 +49,11 @@ PROBLEMS = {
 # family -> its parameters whose product is the number of pixels of a tile, and that of its vectors
 _TILES = {"llvm.direct": (("tile_w", "tile_h"), "vectors_k"), "llvm.gemm": (("tile_m",), "vectors_n"),
           "llvm.winograd": (("group",), "vectors_k")}
+# family -> the derived quantities whose product is proportional to the multiply-adds of a problem, with those of
+# overlapping tiles
+_WORK = {"llvm.direct": ("w_waste", "h_waste", "k_waste"), "llvm.gemm": ("m_waste", "n_waste"),
+         "llvm.winograd": ("multiplied",)}
+TIMED_PROBLEMS, TIMED_CONFIGURATIONS = 3, 40  # of each family, whose recorded times are compared with the counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,56 @@ def counted(device: Device) -> list[Row]:
     return rows
 
 
+def compared(device: Device) -> list[Row]:
+    """Compare counts with the times of the shipped data set: a row for each problem; none for a device that it lacks.
+
+    `work` and `instructions` are rank correlations with the seconds: of the multiply-adds of whole vectors that a
+    configuration computes, and of the inner loop's instructions for all of them.
+    """
+    import pandas as pd
+
+    from seqtune.data.formats.dataset_file import read_dataset
+
+    times = read_dataset(None).rows.query("device == @device.key and status == 'correct'")
+    most = {family: times.loc[times["kernel"] == family, "problem"].astype(str).value_counts().index[:TIMED_PROBLEMS]
+            for family in _WORK}
+    rows = []
+    for family, words in [(name, str(problem)) for name, problems in most.items() for problem in problems]:
+        own = times[(times["kernel"] == family) & (times["problem"] == words)]
+        least = own.groupby("configuration", observed=True)["seconds"].min()
+        chosen = least.sample(min(TIMED_CONFIGURATIONS, len(least)), random_state=0)
+        counts = pd.DataFrame([(seconds, *_work(family, words, str(settings), device))
+                               for settings, seconds in chosen.items()], columns=["seconds", "work", "instructions"])
+        ranks = counts.corr(method="spearman")["seconds"]
+        say(f"{device.name} {words}: {dict(ranks)}")
+        if ranks.notna().all():  # the counts differ
+            rows.append({"device": device.name, "kernel": family, "problem": words, "configurations": len(counts),
+                         "work": round(ranks["work"], 2), "instructions": round(ranks["instructions"], 2)})
+    return rows
+
+
+def _work(family: str, words: str, settings: str, device: Device) -> tuple[float, float]:
+    """Multiply-adds of a configuration, in some unit, and its instructions for them; infinite if it has no loop."""
+    from seqtune.data.dataset import configuration
+    from seqtune.kernels.kernel import quantities
+    from seqtune.kernels.problem_sets.parse import parse_problem
+    from seqtune.kernels.registry import kernel
+
+    chosen = configuration(family, settings)
+    known = quantities(kernel(family).derived, parse_problem(words), device, chosen)
+    work = math.prod(known[name] for name in _WORK[family]) / chosen.number("vector")
+    loop = loop_of(chosen, words, device)
+    return work, work / loop.fused_per_instruction if loop is not None else math.inf
+
+
+def timed_table(rows: Sequence[Row]) -> str:
+    """Make the table of the correlations: a line for each problem."""
+    return markdown(
+        ["device", "kernel", "problem", "configurations", "multiply-adds", "instructions"],
+        [[row["device"], row["kernel"], row["problem"], str(row["configurations"]), f"{row['work']:.2f}",
+          f"{row['instructions']:.2f}"] for row in rows], 3)
+
+
 def table(rows: Sequence[Row]) -> str:
     """Make the table: a line for each loop."""
     return markdown(
@@ -133,6 +188,15 @@ def summary(rows: Sequence[Row]) -> str:
          for (device, kernel), own in groups.items()], 2)
 
 
+_TIMED = """## Counts and recorded times
+
+Rank correlations of the shipped data set's times with what the configurations compute: the multiply-adds of whole
+vectors, those of overlapping tiles included, and the inner loop's instructions for them. Where the second is no larger
+than the first, the instructions for each multiply-add explain nothing more about these times.
+
+{}"""
+
+
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
@@ -144,7 +208,7 @@ def page(results: Results) -> Page:
         "and for each instruction that their tiles allow.",
         "python -m benchmarks static_quality --out docs",
         "\n\n".join([summary(rows), *(f"## {device}\n\n{table([row for row in rows if row['device'] == device])}"
-                                      for device in devices)]),
+                                      for device in devices), _TIMED.format(timed_table(results["timed"]))]),
         evaluated(results, f"the assembly that {results['toolchain']} makes of the first proposals"),
         "A tile of P pixels by V vectors keeps P V sums in registers. Ideally each channel takes P V multiply-adds, "
         "P + V loads and no other instruction; the shares are relative to that. A share above 1 means that one "
@@ -169,6 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if any(device.backend != "llvm" for device in devices):
         raise MisuseError("--devices takes llvm devices alone: only their assembly is read")
     rows = [row for device in devices for row in counted(device)]
-    results = {"date": today(), "toolchain": toolchain(), "rows": rows}
-    print(json.dumps(results) if given.json else f"{summary(rows)}\n\n{table(rows)}")
+    timed = [row for device in devices for row in compared(device)]
+    results = {"date": today(), "toolchain": toolchain(), "rows": rows, "timed": timed}
+    print(json.dumps(results) if given.json else f"{summary(rows)}\n\n{table(rows)}\n\n"
+          f"{timed_table(timed)}")
     publish(given.out, page, results)

@@ -81,7 +81,11 @@ def test_the_problems_are_for_their_family_and_its_default_multiplies_in_a_loop(
 def test_the_page_counts_the_loops_above_the_bar() -> None:
     row = {"device": "llvm:neon:1", "kernel": "llvm.gemm", "problem": "gemm m=1 n=4 k=1", "pixels": 8, "vectors": 2,
            "configuration": {}, "fused": 32, "loads": 20, "instructions": 60, "per_load": 1.0, "per_instruction": 0.87}
-    made = page({"date": "2026-01-01", "toolchain": "LLVM 22", "rows": [row, {**row, "per_instruction": 0.95}]})
+    timed = {"device": "llvm:neon:1", "kernel": "llvm.gemm", "problem": "gemm m=1 n=4 k=1", "configurations": 40,
+             "work": 0.75, "instructions": 0.5}
+    made = page({"date": "2026-01-01", "toolchain": "LLVM 22", "rows": [row, {**row, "per_instruction": 0.95}],
+                 "timed": [timed]})
+    assert "| llvm:neon:1 | llvm.gemm | gemm m=1 n=4 k=1 | 40 | 0.75 | 0.50 |" in made.markdown()
     assert made.claim.startswith(f"Of 2 inner loops of proposed tiles, 1 have at least {BAR} of")
     assert "| llvm:neon:1 | llvm.gemm | 2 | 1.00 | 1.00 | 0.87 | 0.91 | 1 |" in made.markdown()
     assert made.folder == "internals"
