@@ -212,7 +212,8 @@ def page(results: Results) -> Page:
         evaluated(results, f"the assembly that {results['toolchain']} makes of the first proposals"),
         "A tile of P pixels by V vectors keeps P V sums in registers. Ideally each channel takes P V multiply-adds, "
         "P + V loads and no other instruction; the shares are relative to that. A share above 1 means that one "
-        "instruction does two things: ARM loads two registers at once, x86 multiplies with a number in memory. "
+        "instruction does more: ARM loads two registers, or one with four channels, and multiplies with one lane of "
+        "it; x86 multiplies with a number in memory. "
         "A multiply-add counts as one instruction on both.",
         ("A count is no time: it says what a loop asks of a core's ports, not how long the core waits for memory.",
          "Loops around the inner one, and the transforms of a Winograd convolution, are not counted."),
