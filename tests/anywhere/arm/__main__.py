@@ -46,7 +46,7 @@ def main() -> int:
                 continue
             folder = Path(temporary) / name
             folder.mkdir()
-            part = Part(machine, OUTPUT, f"arm-{name}")
+            part = Part(machine, OUTPUT, name)
             print(f"{name}: {OUTPUT / f'arm-{name}.txt'}", flush=True)
             PARTS[name](part, folder, arguments)
             outcomes.append(part.outcome())
