@@ -39,7 +39,7 @@ LENGTH = -0.5  # prior mean of the squared inverse lengths, which are divided by
 LEAST_NOISE = 1e-6  # variance, without which Cholesky's decomposition may fail
 LEAST_DEVIATION = 1e-6  # of a feature that is more than rounding
 LARGEST = 1e6  # larger features count as this
-AT_ONCE = 1 << 20  # differences of coordinates: 8 MB
+AT_ONCE = 1 << 16  # distances: 0.5 MB, which stays in a cache
 ARRAYS: Mapping[str, type] = {  # with their types
     "columns": np.int32, "centre": np.float32, "scale": np.float32, "rows": np.float32, "tasks": np.float32,
     "owner": np.int32, "weights": np.float32, "constants": np.float64}
@@ -63,7 +63,7 @@ class GaussianProcess:
         """The expected log(time / best time) of rows of a space: (M,). Raises CheckpointError."""
         if not len(rows):
             return np.empty(0)
-        step = max(1, AT_ONCE // self.rows.size)
+        step = max(1, AT_ONCE // len(self.rows))
         return np.concatenate([self._slowness(space, rows[begin:begin + step])
                                for begin in range(0, len(rows), step)])
 
@@ -73,16 +73,23 @@ class GaussianProcess:
             raise CheckpointError(f"the checkpoint's Gaussian process of {space.kernel.name} reads {self.features} "
                                   f"features, this version computes {table.shape[1]}: train the checkpoint again")
         asked = (logarithms(table, self.columns) - self.centre) * self.scale
-        own, task = asked[:, None, :self.rows.shape[1]], asked[0, self.rows.shape[1]:]
-        shares = self.constants[1] + self.constants[2] * _near(self.tasks - task)
+        own, task = asked[:, :self.rows.shape[1]], asked[:1, self.rows.shape[1]:]
+        shares = self.constants[1] + self.constants[2] * _near(task, self.tasks)[0]
         weights = shares[self.owner] * self.weights
-        return np.asarray(self.constants[0] + (_near(self.rows - own) * weights).sum(axis=1))
+        return np.asarray(self.constants[0] + (_near(own, self.rows) * weights).sum(axis=1))
 
 
-def _near(away: Floats) -> Floats:
-    """The correlations of points, whose differences are given: (..., coordinate) to (...)."""
+def _near(asked: Floats, known: NDArray[np.float32]) -> Floats:
+    """The correlations of points (M, coordinate) with known ones (N, coordinate): (M, N)."""
     # no product goes through BLAS, whose sums are rounded differently on different machines
-    return np.asarray(np.exp(-np.sqrt((away**2).sum(axis=-1))))
+    total = np.zeros((len(asked), len(known)))
+    for own, others in zip(asked.T, known.T.astype(np.float64), strict=True):
+        away = own[:, None] - others
+        away *= away
+        total += away
+    np.sqrt(total, out=total)
+    np.negative(total, out=total)
+    return np.exp(total, out=total)
 
 
 def logarithms(table: NDArray[np.float32], columns: NDArray[np.int32]) -> Floats:
