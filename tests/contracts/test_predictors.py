@@ -16,6 +16,7 @@ from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find, model_type
 from seqtune.predictor.learning.times.baselines import BASELINES
+from seqtune.predictor.learning.times.recipe import Recipe
 from seqtune.predictor.model import (
     LEARNINGS,
     MODELS,
@@ -124,6 +125,13 @@ def test_a_predictor_knows_the_kernels_of_its_tasks_and_expects_times_only_of_tr
     assert np.array_equal(said.slowness, expected, equal_nan=True)
     assert set(said.weights) <= set(said.opinions)
     assert sum(said.weights.values()) == (pytest.approx(1) if said.opinions else 0)
+
+
+def test_the_checkpoint_for_gpus_is_small_and_has_its_recipe() -> None:
+    assert sum(path.stat().st_size for path in find("gpu").iterdir()) < 12_000_000
+    recipe = Recipe.read("gpu")
+    assert recipe.needs_data
+    assert recipe.options.seed == cached_model("gpu").provenance["options"]["seed"]
 
 
 def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:
