@@ -179,7 +179,9 @@ def page(results: Results) -> Page:
         "by their choices.",
         ("Two people who tuned one GPU for SGLang agree in all values of 0.27 of their choices, so no method can agree "
          "in most.",
-         f"At most {results['most']} problems of a chip are evaluated."))
+         f"At most {results['most']} problems of a chip are evaluated.",
+         "How much the analytic model is believed on new chips, before the other chips say otherwise, was set after "
+         "such figures had been seen."))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -198,7 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_ready(given.out)
     finished = Finished(given.work)
     rows = [row for path in given.files for row in evaluate_data(path, given, finished)]
-    given_options = " --trees-only" if given.trees_only else "" if given.epochs is None else f" --epochs {given.epochs}"
+    given_options = (("" if given.chips is None else f" --chips {','.join(given.chips)}")
+                     + (" --trees-only" if given.trees_only else "" if given.epochs is None
+                        else f" --epochs {given.epochs}"))
     results: dict[str, Any] = {"date": today(), "files": [path.name for path in given.files], "most": given.most,
                                "options": given_options, "rows": rows}
     publish(given.out, page, results)
