@@ -76,7 +76,8 @@ def _code_table() -> Floats:
 
     See `seqtune.predictor.translator.quantity_codes.resolved_numbers`.
     """
-    octave = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # ARM raises the flag for signalling NaNs
+        octave = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     missing = ~np.isfinite(octave)
     octave[missing] = 0
     numbers = np.empty((len(octave), RESOLVED_SIZE), np.float32)
