@@ -21,6 +21,7 @@ from benchmarks.common.report import Row, interval, machine, markdown
 from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
 from seqtune.figures.picture import save
 from seqtune.figures.predictions import EVERYWHERE, METHODS, shares
+from seqtune.predictor.learning.times.shares import EvaluationRow
 
 QUOTED = {  # method -> its name in the table that README.md and docs/index.md quote
     "seqtune": "**seqtune**", "trees": "its boosted trees alone", "nearest": "the most similar known problem's best",
@@ -156,8 +157,6 @@ def quote(results: Results, link: str) -> str:
 
 def draw(results: Results, path: Path) -> None:
     """Draw a panel for all devices, which has no intervals, and one for each."""
-    from seqtune.predictor.learning.times.shares import EvaluationRow
-
     save(shares([EvaluationRow(**{"share_low": row["share"], "share_high": row["share"], "ceiling": None, **row})
                  for row in [*pooled(results["rows"]), *results["rows"]]]), path)
 

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from seqtune.predictor.learning.times.shares import OURS, EvaluationRow
+
 from ..errors import MisuseError
 from .picture import (
     BLUE,
@@ -29,12 +31,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqtune.predictor.confidence.explanation import ExpertOpinion
-    from seqtune.predictor.learning.times.shares import EvaluationRow
     from seqtune.predictor.model import ResultRow
 
     from ..api.results import Prediction, Proposal
 
-OURS = "seqtune"
 EVERYWHERE = "all devices"  # the device of rows over all cases; a case is a problem on a device
 SCALE = ("1 is the speed of the fastest known configuration. The scale grows towards 1: from 0.9 to 0.99 is as far as "
          "from 0 to 0.9. Bars are 95 % intervals of seqtune's shares.")
@@ -60,8 +60,6 @@ def shares(rows: Sequence[ResultRow]) -> Figure:
     from 1; bars are the 95 % intervals of `seqtune`'s shares. Raises MisuseError if the rows are not those of an
     evaluation on times or have more than 60 devices, MissingPackageError without Matplotlib.
     """
-    from seqtune.predictor.learning.times.shares import EvaluationRow
-
     by_device: dict[str, list[EvaluationRow]] = {}
     for row in rows:
         if not isinstance(row, EvaluationRow):

@@ -21,7 +21,6 @@ from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.triton.text import AMD_ONLY
-from seqtune.predictor.model import SHIPPED
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
 from tests.support.installation.optional import needs
@@ -172,7 +171,6 @@ def test_the_analytic_model_answers_for_a_kernel_that_the_shipped_checkpoint_doe
     hook = st.prune(kernel=declared(), device="triton:h200", M="M")["early_config_prune"]
     configs = [triton.Config({"BLOCK": size}) for size in (32, 64)]
     expected = hook(configs, {"x": HALVES, "M": 100})
-    monkeypatch.setitem(SHIPPED, "gpu", ("triton",))
     monkeypatch.setattr("seqtune.predictor.answering.cached_model",
                         lambda name: SimpleNamespace(backends=("triton",), knows=lambda kernels: False))
     assert [config.all_kwargs() for config in hook(configs, {"x": HALVES, "M": 100})] == [
@@ -191,7 +189,8 @@ def test_a_file_declares_the_users_kernel(tmp_path: Path) -> None:
 
 
 def test_the_declaration_in_the_guide_is_complete(tmp_path: Path) -> None:
-    text, = re.findall(r"^```json\n(.*?)^```$", (ROOT / "docs" / "guides" / "triton.md").read_text(), re.M | re.S)
+    page = (ROOT / "docs" / "guides" / "triton-own-kernel.md").read_text()
+    text, = re.findall(r"^```json\n(.*?)^```$", page, re.M | re.S)
     (tmp_path / "mine.json").write_text(text)
     hook = st.prune(kernel=tmp_path / "mine.json", device="triton:h200", M="M", N="N")["early_config_prune"]
     configs = [triton.Config({"BLOCK_M": size, "BLOCK_N": 64}) for size in (32, 64)]

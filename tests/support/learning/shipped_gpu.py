@@ -8,7 +8,6 @@ import pytest
 
 from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.predictor import checkpoint_folder
-from seqtune.predictor.model import SHIPPED
 from tests.support import untrained
 from tests.support.devices import described_gpu
 
@@ -25,7 +24,6 @@ def ship(checkpoint: Path, patch: pytest.MonkeyPatch) -> None:
             (folder / path.name).symlink_to(path)
     (folder / NAME).symlink_to(checkpoint)
     patch.setattr(checkpoint_folder, "SHIPPED", folder)
-    patch.setitem(SHIPPED, NAME, BACKENDS)
 
 
 def ship_random(folder: Path, patch: pytest.MonkeyPatch) -> None:
