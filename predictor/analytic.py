@@ -1,6 +1,6 @@
 """AnalyticPredictor: orders a task's configurations by the analytic model's estimates; it needs no measurement.
 
-It answers for GPUs of which no checkpoint has measurements. Kernels that do not describe their tiles
+It answers for GPUs where no shipped checkpoint knows a kernel of the task. Kernels that do not describe their tiles
 (`product_tiles.CONTRACT`) have no estimate: their configurations follow those that have one, the default first.
 """
 

@@ -53,7 +53,7 @@ class Untrained:
     """A predictor that needs no checkpoint."""
 
     factory: str  # "module:attribute" of a class without arguments that follows `TaskPredictor`
-    backends: tuple[str, ...]  # for which it answers where no shipped checkpoint does
+    backends: tuple[str, ...]  # for which it answers where no shipped checkpoint knows a kernel
     note: str  # what a user should know about such an answer
 
 

@@ -259,10 +259,9 @@ def page(results: Results) -> Page:
     dry_run = f"This is a {results['dry_run']}. " if "dry_run" in results else ""
     return Page(
         "gpu", "First proposals on a GPU",
-        dry_run + "The speed of the first proposal, for which nothing had been measured on this GPU, divided by that "
-        f"of the fastest peer (geometric means over problems): {ratios or 'no peer took part'}. Of {checked} sampled "
-        f"configurations {passed} computed right numbers; of {records} records on {results['problems']} problems "
-        f"{wrong} have a wrong result.",
+        f"{dry_run}The speed of the first proposal, divided by that of the fastest peer (geometric means over "
+        f"problems): {ratios or 'no peer took part'}. Of {checked} sampled configurations {passed} computed right "
+        f"numbers; of {records} records on {results['problems']} problems {wrong} have a wrong result.",
         COMMAND, tables, measured_on(results),
         "Peers and ours took turns in one process, each with an overwritten second-level cache; the least of 16 "
         "samples counts. `default` is the safe default, `first proposal` the predictor's first answer, `best of "

@@ -31,13 +31,14 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 
     Without measurements the same checkpoint, problem and device give the same bits in every process of one
     installation, on one thread. `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`.
-    `checkpoint` is a folder or a name (None: the shipped one for the device, or without one the analytic model).
-    `seconds` is the time budget of the verification; if it cannot suffice, the answer is not verified and says why.
-    With `cache`, an earlier verification in the journal answers, unless the machine was loaded then. With `evidence`,
-    the measurements of the device in the journal correct the proposals. If the first proposal is not expected to reach
-    the share `min_confidence` of the best speed, the better of it and the safe default answers, by their expected
-    shares; with `verify`, only then is measured. `explain` adds why the first candidate was proposed. Raises
-    MisuseError for wrong arguments, KernelError where no kernel solves the problem, SeqtuneError where nothing runs.
+    `checkpoint` is a folder or a name (None: the shipped one for the device; where that knows no kernel of the problem,
+    the analytic model on GPUs and the safe default on CPUs). `seconds` is the time budget of the verification; if it
+    cannot suffice, the answer is not verified and says why. With `cache`, an earlier verification in the journal
+    answers, unless the machine was loaded then. With `evidence`, the measurements of the device in the journal correct
+    the proposals. If the first proposal is not expected to reach the share `min_confidence` of the best speed, the
+    better of it and the safe default answers, by their expected shares; with `verify`, only then is measured.
+    `explain` adds why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no
+    kernel solves the problem, SeqtuneError where nothing runs.
     """
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
