@@ -12,8 +12,7 @@ import pytest
 
 from benchmarks.prediction import gpu_proposals
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.task import Task
-from seqtune.predictor.analytic import AnalyticPredictor
+from seqtune.predictor.answering import Answering
 from seqtune.predictor.candidate import Candidate
 from tests.support.learning.shipped_gpu import NAME, ship_random
 
@@ -43,15 +42,14 @@ def test_no_proposal_of_a_checkpoint_or_of_the_analytic_model_is_invalid(
 
 
 def test_an_invalid_proposal_is_counted_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def propose(self: AnalyticPredictor, tasks: Sequence[Task], count: int, evidence: Any = None
-                ) -> list[list[Candidate]]:
-        return [[Candidate(enlarged(task.default))] for task in tasks]
+    def propose(answered: Sequence[Answering], count: int, evidence: bool) -> list[list[Candidate]]:
+        return [[Candidate(enlarged(asking.task.default))] for asking in answered]
 
     def enlarged(configuration: Configuration) -> Configuration:
         return replace(configuration, settings=tuple((name, 0 if name == "num_stages" else value)
                                                      for name, value in configuration.settings))
 
-    monkeypatch.setattr(AnalyticPredictor, "propose", propose)
+    monkeypatch.setattr("seqtune.predictor.answering.propose_many", propose)
     rows = run(tmp_path, "--problems", "8", "--compiled", "0", "--gpus", "mi300x")["rows"]
     assert sum(row["invalid"] for row in rows) == sum(row["proposals"] for row in rows) > 0
     assert "num_stages has another value than the family knows" in rows[0]["reasons"]
