@@ -47,6 +47,7 @@ class BulkAnswer:
     reason: str = ""  # why there are no candidates
     verification: Prediction | None = None  # the answer with what was measured, where that was asked for
     predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
+    note: str = ""  # what to know about an answer that rests on no measurement
 
     @property
     def winner(self) -> Proposal | None:
@@ -69,7 +70,10 @@ class BulkAnswer:
             "candidates": [candidate.to_json() for candidate in self.candidates]}
         if self.winner is None:
             return {**fields, "reason": self.reason}
-        return {**fields, "winner": self.winner.to_json(), "predictor": self.predictor}
+        fields |= {"winner": self.winner.to_json(), "predictor": self.predictor}
+        if self.winner.confidence is not None:
+            fields["confidence"] = self.winner.confidence.to_json()
+        return {**fields, "note": self.note} if self.note else fields
 
     def json_line(self, number: int) -> str:
         """The answer as a line of JSON, with the number of the input's line."""
@@ -211,6 +215,7 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path | None
     proposed = propose_many(list(answered.values()), top, journal, evidence)
     answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
     answers |= {problem: BulkAnswer(problem, device.name, tuple(
-        Proposal.of(candidate.configuration, candidate) for candidate in candidates), predictor=str(asked.name))
+        Proposal.of(candidate.configuration, candidate) for candidate in candidates), predictor=str(asked.name),
+        note=asked.note)
                 for (problem, asked), candidates in zip(answered.items(), proposed, strict=True)}
     return [answers[problem] for problem in problems]

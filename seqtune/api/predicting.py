@@ -91,6 +91,8 @@ def _better(prediction: Prediction, default: Candidate, doubt: str) -> tuple[Pre
     """
     prediction = replace(prediction, default=Proposal.of(default.configuration, default))
     first, other = prediction.candidates[0].confidence, default.confidence
+    if first is not None and prediction.candidates[0].configuration == default.configuration:
+        return prediction, f"{doubt}, and it is the safe default (--verify measures)"
     fell_back = first is None or (other is not None and other.share > first.share)
     answers = "the safe default answers" if fell_back else "the first proposal answers"
     if first is not None and other is not None:

@@ -83,6 +83,13 @@ def test_the_better_of_first_proposal_and_safe_default_answers_below_the_wanted_
     assert "expected to reach 90 %" in not_measured.unverified
 
 
+def test_a_first_proposal_that_is_the_safe_default_is_not_compared_with_itself() -> None:
+    answer = seqtune.predict("gemm m=1 n=1 k=1", min_confidence=1.0)  # one configuration is valid
+    assert not answer.fell_back
+    assert answer.winner.configuration == answer.default.configuration
+    assert answer.note.endswith("less than 100 %, and it is the safe default (--verify measures)")
+
+
 def test_a_predictor_without_confidence_falls_back(checkpoint: Path) -> None:
     answer = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.1)
     assert answer.confidence is None

@@ -75,6 +75,10 @@ class TestShippedForGpus:
         for answer in answers:
             alone = seqtune.predict(answer.problem, "cuda:h100", top=1)
             assert answer.candidates[0].configuration == alone.candidates[0].configuration
+            assert answer.note == alone.note
+            one, many = alone.to_json(), answer.to_json()
+            assert {name: one.get(name) for name in ("note", "confidence")} == \
+                {name: many.get(name) for name in ("note", "confidence")}
 
     @pytest.mark.parametrize("name", DOORS)
     def test_every_door_asks_the_shipped_checkpoint(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from seqtune.errors import FormatError, UnavailableError, one_line
+from seqtune.errors import FormatError, MissingPackageError, UnavailableError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call import Call, CallStep
@@ -63,22 +63,22 @@ class Image:
 
 
 def load() -> Any:
-    """The module of NVRTC's functions. Raises UnavailableError."""
+    """The module of NVRTC's functions. Raises MissingPackageError."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise UnavailableError(f"cuda-bindings is not installed ({one_line(error, 100)}): {INSTALL}") from None
+        raise MissingPackageError(f"cuda-bindings is not installed ({one_line(error, 100)}): {INSTALL}") from None
     return nvrtc
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """NVRTC's version, as in "13.0". Raises UnavailableError if it is not installed."""
+    """NVRTC's version, as in "13.0". Raises MissingPackageError if it is not installed."""
     nvrtc = load()
     try:
         _, major, minor = nvrtc.nvrtcVersion()
     except Exception as error:  # the library that loads shared libraries has exceptions of its own
-        raise UnavailableError(f"NVRTC is not installed ({one_line(error, 100)}): {INSTALL}") from None
+        raise MissingPackageError(f"NVRTC is not installed ({one_line(error, 100)}): {INSTALL}") from None
     return f"{major}.{minor}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import UnavailableError, one_line
+from seqtune.errors import MissingPackageError, UnavailableError, one_line
 from seqtune.kernels.launches.call import TensorMapArgument
 
 from ..backend import DeviceLost, LaunchError
@@ -56,7 +56,7 @@ def load(open_library: Callable[[], LibCuda] = LibCuda) -> Driver:
     try:
         import pycuda.driver as cuda
     except ImportError as error:
-        raise UnavailableError(f"pycuda is not installed ({one_line(error, 100)}): {INSTALL}") from None
+        raise MissingPackageError(f"pycuda is not installed ({one_line(error, 100)}): {INSTALL}") from None
     try:
         cuda.init()
     except cuda.Error as error:

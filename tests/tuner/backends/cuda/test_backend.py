@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.record import Status
-from seqtune.errors import DeviceError, UnavailableError
+from seqtune.errors import DeviceError, MissingPackageError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.launches.call import BufferArgument, Call, CallStep, TensorMapArgument
@@ -297,5 +297,6 @@ def test_a_machine_without_driver_or_compiler_is_told_which_extra_it_needs(monke
         "no NVIDIA driver (libcuda-that-is-nowhere.so.1) is installed here; pip install 'seqtune[nvrtc]' to compile "
         "without one, 'seqtune[cuda]' to measure with one")
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(UnavailableError, match=r"cuda-bindings is not installed .*: pip install 'seqtune\[nvrtc\]'$"):
+    with pytest.raises(MissingPackageError,
+                       match=r"cuda-bindings is not installed .*: pip install 'seqtune\[nvrtc\]'$"):
         compiler.load()
