@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import seqtune
+from seqtune.api.results import Demonstration
 from seqtune.cli.tables import predicting as tables
 from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
@@ -113,3 +114,14 @@ def test_a_problem_whose_kernels_the_shipped_checkpoint_was_not_trained_on_gets_
     assert "its share of the best speed is unknown" in answer.note
     assert len(answer.candidates) == 3
     assert seqtune.predict(GEMM).predictor == "default"
+
+
+def test_the_demo_says_why_a_line_has_no_times(sure: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = seqtune.predict(GEMM, checkpoint=sure)
+    tables.demo(Demonstration((asked,), {}))
+    assert "not verified" not in capsys.readouterr().out
+    missed = replace(asked, unverified="the budget is 5 s (--seconds)")
+    tables.demo(Demonstration((missed, replace(asked, loaded=True)), {}))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{asked.problem.brief()} on {asked.device.name} is not verified: the budget is 5 s (--seconds)" in shown
+    assert shown.endswith("measure again when it is quiet")

@@ -110,7 +110,7 @@ def onnx_model(model: OnnxPrediction) -> None:
 
 
 def demo(demonstration: Demonstration) -> None:
-    """Print a line for each problem and device."""
+    """Print a line for each problem and device, and why some have no times."""
     table = table_of("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
                    right=("default", "best", "speed-up", "GFLOP/s"))
     for answer in demonstration.predictions:
@@ -124,5 +124,12 @@ def demo(demonstration: Demonstration) -> None:
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
             "yes" if answer.significant else "no")
     show(table)
+    for answer in demonstration.predictions:
+        if answer.unverified:
+            out.print(f"{answer.problem.brief()} on {answer.device.name} is not verified: {answer.unverified}",
+                      markup=False, soft_wrap=True)
+    if any(answer.loaded for answer in demonstration.predictions):
+        out.print("measured while other work had much of the machine; measure again when it is quiet", markup=False,
+                  soft_wrap=True)
     for backend, reason in demonstration.unavailable.items():
         out.print(f"{backend} is left out: {reason}", markup=False)
