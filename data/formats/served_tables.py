@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -168,7 +169,7 @@ def _usage(project: str, out: Path, paths: Sequence[Path]) -> Report:
     variable = "VLLM_TUNED_CONFIG_FOLDER" if project == "vllm" else "SGLANG_MOE_CONFIG_DIR"
     usage: Report = {}
     if any(path.parts[0] != LINEAR for path in paths):
-        usage["environment"] = f"{variable}={out.resolve()}"
+        usage["environment"] = f"{variable}={shlex.quote(str(out.resolve()))}"
     if any(path.parts[0] == LINEAR for path in paths):
         usage["copy"] = f"{out / LINEAR}/*.json into {_INSTALLED[project]} of the installed package"
     return usage

@@ -181,6 +181,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a demonstration without checkpoint": (["demo", "--checkpoint", "{}/nowhere"], "nowhere"),
     "no command": ([], "no command given"),
     "an unknown command": (["predikt"], "predikt"),
+    "a budget without a measurement": (["predict", *GEMM, "--seconds", "5"], "--seconds is the budget of --verify"),
     "a folder that is not a checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "hollow is no checkpoint"),
     "a checkpoint that is not there": (["predict", *GEMM, "--checkpoint", "{}/nowhere"], "nowhere"),
     "a checkpoint of another vocabulary": (["predict", *GEMM, "--checkpoint", "{}/vocabulary"], "vocabulary"),

@@ -82,11 +82,10 @@ def predict(
 
     if onnx is None and inputs:
         raise MisuseError("--input gives sizes of an ONNX file's inputs (--onnx FILE)")
-    if problems is not None or onnx is not None:
-        if explain or min_confidence is not None:
-            raise MisuseError("--explain and --min-confidence are for one problem")
-        if seconds is not None and not verify:
-            raise MisuseError("--seconds is the budget of --verify")
+    if seconds is not None and not verify:
+        raise MisuseError("--seconds is the budget of --verify")
+    if (problems is not None or onnx is not None) and (explain or min_confidence is not None):
+        raise MisuseError("--explain and --min-confidence are for one problem")
     if problems is not None:
         if onnx is not None:
             raise MisuseError("give either --problems SET_OR_FILE or --onnx FILE")
