@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 
 def resolve(reference: str) -> object:
@@ -15,3 +17,20 @@ def resolve(reference: str) -> object:
     for attribute in attributes.split("."):
         value = getattr(value, attribute)
     return value
+
+
+def lazily(module: str, references: Mapping[str, str],
+           names: Sequence[str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a module that imports what its `references` name when it is first asked for.
+
+    `names` are those that the module offers.
+    """
+    own = vars(sys.modules[module])
+
+    def getattribute(name: str) -> object:
+        if name not in references:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = own[name] = resolve(references[name])
+        return value
+
+    return getattribute, lambda: sorted({*own, *names})

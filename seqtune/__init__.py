@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.lookup import lazily
 from seqtune.kernels.version import VERSION as __version__
 
 from .errors import SeqtuneError
@@ -45,13 +45,4 @@ _REFERENCES = {
         "tune")},
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _REFERENCES:
-        raise AttributeError(f"module 'seqtune' has no attribute {name!r}")
-    value = globals()[name] = resolve(_REFERENCES[name])
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+__getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

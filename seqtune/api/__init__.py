@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.lookup import lazily
 
 if TYPE_CHECKING:
     from .bulk import BulkAnswer, predict_many
@@ -58,13 +58,4 @@ __all__ = [
     "replay", "retrain", "train", "tune",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _REFERENCES:
-        raise AttributeError(f"module 'seqtune.api' has no attribute {name!r}")
-    value = globals()[name] = resolve(_REFERENCES[name])
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+__getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)
