@@ -7,6 +7,7 @@ returned figure, and its method `savefig` writes it to a file.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -93,13 +94,16 @@ def save(figure: Figure, path: Path, with_text: bool = False) -> None:
             figure.savefig(scratch, dpi=DPI, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
 
 
+HIGHEST = 0.9975  # the upper end of a share axis
+
+
 def share_axis(axis: Any, lowest: float) -> None:
     """Make the axis logarithmic in the distance from 1, so that shares near 1 can be told apart."""
     import numpy as np
 
     axis.set_yscale("function", functions=(lambda share: -np.log(np.maximum(1 - share, 1e-9)),
                                            lambda height: 1 - np.exp(-height)))
-    axis.set_ylim(lowest, 0.9975)
+    axis.set_ylim(lowest, HIGHEST)
     ticks = [tick for tick in (0.2, *TICKS) if tick >= lowest]
     axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
@@ -130,3 +134,20 @@ def apart(heights: Sequence[float], least: float) -> list[float]:
         for rank, number in enumerate(members):
             moved[number] = centre + least * (rank - (len(members) - 1) / 2)
     return moved
+
+
+def label_ends(axis: Any, ends: Sequence[tuple[str, float, str]], lowest: float, gap: float,
+               across: tuple[float, float, float], bold: str = "", **text: Any) -> None:
+    """Write names beside the ends of lines on a `share_axis` that begins at `lowest`, and connect each with its end.
+
+    `ends` are the name, the share as `height` limits it, and the colour of each line; labels are at least `gap` of the
+    axis apart. `across` are the places where the connection begins and ends and where the text begins. The name `bold`
+    stands out; `text` are further properties of all texts.
+    """
+    heights = [-math.log(1 - share) for _, share, _ in ends]
+    labels = apart(heights, gap * math.log((1 - lowest) / (1 - HIGHEST)))
+    for (name, _, colour), end, label in zip(ends, heights, labels, strict=True):
+        beside = 1 - math.exp(-label)
+        axis.plot(across[:2], [1 - math.exp(-end), beside], color=colour, linewidth=0.6, clip_on=False)
+        axis.text(across[2], beside, name, color=colour, va="center", fontweight="bold" if name == bold else "normal",
+                  **text)

@@ -19,8 +19,8 @@ from .picture import (
     PURPLE,
     SKY,
     VERMILION,
-    apart,
     height,
+    label_ends,
     panel,
     panels,
     share_axis,
@@ -111,13 +111,8 @@ def _lines(axis: Any, rows: Sequence[EvaluationRow], most: int, lowest: float) -
             axis.vlines([row.measured for row in own], [max(lowest, height(row.share_low)) for row in own],
                         [height(row.share_high) for row in own], color=colour, linewidth=0.9)
         ends.append(drawn[-1])
-    heights = [-math.log(1 - end) for end in ends]
-    labels = apart(heights, _GAP * math.log((1 - lowest) / (1 - 0.9975)))
-    for name, colour, end, label in zip(methods, colours, heights, labels, strict=True):
-        axis.plot([most + 0.024 * unit, most + 0.08 * unit], [1 - math.exp(-end), 1 - math.exp(-label)], color=colour,
-                  linewidth=0.6, clip_on=False)
-        axis.text(most + 0.1 * unit, 1 - math.exp(-label), name, color=colour, va="center",
-                  fontweight="bold" if name == OURS else "normal")
+    label_ends(axis, list(zip(methods, ends, colours, strict=True)), lowest, _GAP,
+               (most + 0.024 * unit, most + 0.08 * unit, most + 0.1 * unit), bold=OURS)
     axis.set_xlim(-0.06 * unit, most + 0.48 * unit)
 
 

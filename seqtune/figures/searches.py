@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MisuseError, check_installed
-from .picture import COLOURS, apart, height, panels, share_axis, style
+from .picture import COLOURS, height, label_ends, panels, share_axis, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,10 +67,8 @@ def _panel(axis: Any, curves: Sequence[Curves]) -> None:
     trials = max(map(len, means))
     lowest = max(0.0, math.floor(min(float(mean[min(len(mean), 5) - 1]) for mean in means) * 20 - 0.2) / 20)
     share_axis(axis, lowest)
-    ends = [-math.log(1 - height(max(float(mean[-1]), lowest))) for mean in means]
-    bottom, top = -math.log(1 - lowest), -math.log(1 - 0.9975)
-    labels = apart(ends, _GAP * (top - bottom))
-    for number, (curve, mean, end, label) in enumerate(zip(curves, means, ends, labels, strict=True)):
+    ends = []
+    for number, (curve, mean) in enumerate(zip(curves, means, strict=True)):
         colour, dashes = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
         chosen = sorted({round((point / _POINTS)**2 * (len(mean) - 1)) for point in range(_POINTS + 1)})
         evaluations = [index + 1 for index in chosen]
@@ -80,9 +78,8 @@ def _panel(axis: Any, curves: Sequence[Curves]) -> None:
             axis.fill_between(evaluations, *([height(float(share)) for share in ends_of_interval]
                                              for ends_of_interval in curve.interval(evaluations)),
                               color=colour, alpha=0.15, linewidth=0)
-        axis.plot([trials * 1.01, trials * 1.05], [1 - math.exp(-end), 1 - math.exp(-label)], color=colour,
-                  linewidth=0.6, clip_on=False)
-        axis.text(trials * 1.06, 1 - math.exp(-label), curve.method, color=colour, va="center", fontsize=7)
+        ends.append((curve.method, height(max(float(mean[-1]), lowest)), colour))
+    label_ends(axis, ends, lowest, _GAP, (trials * 1.01, trials * 1.05, trials * 1.06), fontsize=7)
     axis.set_xlim(0, trials * 1.45)
     axis.spines["bottom"].set_bounds(0, trials)
     axis.set_xticks([0, trials // 4, trials // 2, 3 * trials // 4, trials] if trials >= 4 else [0, trials])
