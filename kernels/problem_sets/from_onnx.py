@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtune.errors import FormatError, ProblemError, one_line, shown
+from seqtune.errors import ProblemError, one_line, shown
 
 from ..devices.element_types import BY_TORCH_NAME
 from ..operations import conv2d, gemm
-from ..operations.feature import LARGEST_SIZE, Value
+from ..operations.feature import Value
 from ..operations.operation import Shape
 from ..problem import Problem
-from .onnx_file import read_model
-from .onnx_shapes import inferred_values
+from .onnx_file import inner_nodes, read_model
+from .onnx_values import LONGEST, Values, values_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import NodeProto
 
 STANDARD = ("", "ai.onnx")  # the names of ONNX's own domain
 # Operators that contain products, and what they are: no problem describes them.
@@ -36,7 +36,6 @@ UNDESCRIBED = {
     "DeformConv": "a deformable convolution", "Einsum": "a sum of products by an equation",
     "GRU": "a recurrent layer", "LSTM": "a recurrent layer", "MatMulInteger": "a quantized product",
     "QLinearConv": "a quantized convolution", "QLinearMatMul": "a quantized product", "RNN": "a recurrent layer"}
-_LONGEST = 60  # characters of a name from the file in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,122 +80,12 @@ def read_onnx(path: str | Path, inputs: Mapping[str, Sequence[int]] | None = Non
     """
     path = Path(path)
     model = read_model(path)
-    _check_names(path, model.graph)
-    values = _inferred(path, model, _open_sizes(path, model, inputs or {}))
+    values = values_of(path, model, inputs or {})
     problems = _Graph(path, model.graph.node, [value.name for value in model.graph.output], values).problems()
     if not problems.nodes and not problems.undescribed:
-        counted = ", ".join(f"{count} {name:.{_LONGEST}}" for name, count in list(problems.others.items())[:5])
+        counted = ", ".join(f"{count} {name:.{LONGEST}}" for name, count in list(problems.others.items())[:5])
         raise ProblemError(f"{path} has no convolution and no matrix product ({counted})")
     return problems
-
-
-def _check_names(path: Path, graph: GraphProto) -> None:
-    """Check that all names are text: Protocol Buffers return others as bytes. Raises FormatError."""
-    nodes = [part for node in graph.node for part in (node, *_inner_nodes(node))]
-    names: list[object] = [
-        name for node in nodes for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
-    names += [part.name for part in (*graph.initializer, *graph.input, *graph.output, *graph.value_info)]
-    if not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{path} is damaged: a name in it is not UTF-8")
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """What is known of the values of a graph."""
-
-    shapes: Mapping[str, Shape]  # those that are known
-    elements: Mapping[str, str]  # ONNX's names of their types, "FLOAT"
-    missing: str  # which inputs have open sizes, and what to do; empty if none has
-
-
-def _open_sizes(path: Path, model: ModelProto, given: Mapping[str, Sequence[int]]) -> str:
-    """Write the given sizes into a model; return how to give those that are still open. Raises ProblemError."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    inputs = {value.name: value for value in model.graph.input if value.name not in constants}
-    for axis in (axis for value in inputs.values() for axis in value.type.tensor_type.shape.dim):
-        if axis.HasField("dim_value") and axis.dim_value < 1:  # so some converters write an open size
-            axis.ClearField("dim_value")
-    symbols: dict[str, int] = {}
-    for name, sizes in given.items():
-        if name not in inputs:
-            raise ProblemError(f"{path} has no input {name!r:.{_LONGEST}}; it has {_listed(inputs)}")
-        _write(inputs[name], sizes, symbols)
-    values = [*inputs.values(), *model.graph.value_info, *model.graph.output]
-    for axis in (axis for value in values for axis in value.type.tensor_type.shape.dim):
-        if axis.dim_param in symbols:
-            axis.dim_value = symbols[axis.dim_param]
-    unknown = [value for value in inputs.values() if value.type.HasField("tensor_type") and _is_open(value)]
-    if not unknown:
-        return ""
-    return "give " + " ".join(f"--input {value.name:.{_LONGEST}}={_example(value)}" for value in unknown[:3])
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"{name!r:.{_LONGEST}}" for name in list(names)[:5]) or "none"
-
-
-def _write(value: ValueInfoProto, sizes: Sequence[int], symbols: dict[str, int]) -> None:
-    """Write the sizes of an input, and remember those of named axes. Raises ProblemError if they do not fit."""
-    name = f"input {value.name!r:.{_LONGEST}}"
-    sizes = list(sizes)
-    if any(isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_SIZE for size in sizes):
-        raise ProblemError(f"{name} cannot have the sizes {shown(sizes)}; each is a whole number from 1 to "
-                           f"{LARGEST_SIZE}")
-    if not value.type.HasField("tensor_type"):
-        raise ProblemError(f"{name} is not a tensor, and has no sizes")
-    shape = value.type.tensor_type.shape
-    if value.type.tensor_type.HasField("shape") and len(shape.dim) != len(sizes):
-        raise ProblemError(f"{name} has {len(shape.dim)} axes, not {len(sizes)}")
-    for _ in range(len(sizes) - len(shape.dim)):
-        shape.dim.add()
-    for number, (axis, size) in enumerate(zip(shape.dim, sizes, strict=True)):
-        known = axis.dim_value if axis.HasField("dim_value") else size
-        if axis.dim_param:
-            known = symbols.setdefault(axis.dim_param, size)
-        if known != size:
-            raise ProblemError(f"axis {number} of {name} has {known} elements, not {size}")
-        axis.dim_value = size
-
-
-def _is_open(value: ValueInfoProto) -> bool:
-    """Whether a size of a value is unknown."""
-    tensor = value.type.tensor_type
-    return not tensor.HasField("shape") or any(not axis.HasField("dim_value") for axis in tensor.shape.dim)
-
-
-def _example(value: ValueInfoProto) -> str:
-    """Sizes as they could be written: those that are known, and usual ones in place of the others."""
-    axes = value.type.tensor_type.shape.dim
-    usual = 224 if len(axes) == 4 else 128
-    return "x".join(str(axis.dim_value or (usual if number else 1)) for number, axis in enumerate(axes)) or "1x128"
-
-
-def _inferred(path: Path, model: ModelProto, missing: str) -> _Values:
-    """The shapes and types of all values. Raises FormatError."""
-    from onnx import TensorProto, helper
-
-    graph = model.graph
-    inputs = {value.name for value in graph.input}
-    tensors = list(graph.initializer)
-    for tensor in tensors:
-        if not _has_numbers(tensor) and tensor.name not in inputs:  # shape inference would ask for them
-            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    kept = list(filter(_has_numbers, tensors))
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
-    try:
-        shapes, elements = inferred_values(model.SerializeToString())
-    except FormatError as error:
-        raise FormatError(f"{path}: {error}") from None
-    types = {number: name for name, number in TensorProto.DataType.items()}
-    return _Values({**{tensor.name: tuple(tensor.dims) for tensor in kept}, **shapes},
-                   {**{tensor.name: types.get(tensor.data_type, "unknown") for tensor in kept}, **elements}, missing)
-
-
-def _has_numbers(tensor: TensorProto) -> bool:
-    """Whether a tensor stands in the file with its numbers; it does not if it is large or external."""
-    fields = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
-    return not tensor.external_data and any(len(getattr(tensor, field)) for field in fields)
 
 
 class _UndescribedError(Exception):
@@ -206,7 +95,7 @@ class _UndescribedError(Exception):
 class _Graph:
     """The nodes of a graph, with what is known of their values."""
 
-    def __init__(self, path: Path, nodes: Iterable[NodeProto], results: Iterable[str], values: _Values) -> None:
+    def __init__(self, path: Path, nodes: Iterable[NodeProto], results: Iterable[str], values: Values) -> None:
         self.path = path
         self.nodes = list(nodes)  # kept, since nodes are told apart by their identity
         self.values = values
@@ -216,7 +105,7 @@ class _Graph:
         for node in self.nodes:
             self._readers.update(dict.fromkeys(node.input, node))
             self._uses.update(node.input)
-            self._uses.update(name for inner in _inner_nodes(node) for name in inner.input)
+            self._uses.update(name for inner in inner_nodes(node) for name in inner.input)
 
     def problems(self) -> OnnxProblems:
         """Sort all nodes. Raises ProblemError for a shape that is unknown because the sizes of an input are open."""
@@ -244,8 +133,8 @@ class _Graph:
         if shape is not None:
             return shape
         if self.values.missing:
-            raise ProblemError(f"{self.path}: the shape of {name!r:.{_LONGEST}} is unknown: {self.values.missing}")
-        raise _UndescribedError(f"the shape of {name!r:.{_LONGEST}} is unknown")
+            raise ProblemError(f"{self.path}: the shape of {name!r:.{LONGEST}} is unknown: {self.values.missing}")
+        raise _UndescribedError(f"the shape of {name!r:.{LONGEST}} is unknown")
 
     def described(self, node: NodeProto, kind: str, features: Mapping[str, Value], width: int, *, biased: bool,
                   count: int = 1, note: str = "") -> ProblemNode:
@@ -385,22 +274,12 @@ def _word(flag: bool) -> str:
 def _why_not(node: NodeProto) -> str:
     """The reason why no problem describes a node, whatever its shapes are; empty for all others."""
     if node.domain not in STANDARD:
-        return f"{node.domain:.{_LONGEST}} is not ONNX's own domain"
-    inner = [_operator(part) for part in _inner_nodes(node)
+        return f"{node.domain:.{LONGEST}} is not ONNX's own domain"
+    inner = [_operator(part) for part in inner_nodes(node)
              if part.op_type in (*_MAKERS, *UNDESCRIBED) or part.domain not in STANDARD]
     if inner:
         return f"it runs {len(inner)} of its own as often as it decides ({', '.join(dict.fromkeys(inner[:3]))})"
     return UNDESCRIBED.get(node.op_type, "")
-
-
-def _inner_nodes(node: NodeProto) -> Iterator[NodeProto]:
-    """The nodes of the graphs in a node, such as the body of a Loop, at any depth."""
-    waiting = [node]
-    while waiting:
-        attributes = waiting.pop().attribute
-        for graph in (graph for attribute in attributes for graph in (attribute.g, *attribute.graphs)):
-            yield from graph.node
-            waiting += graph.node
 
 
 def _name(node: NodeProto) -> str:

@@ -18,7 +18,7 @@ from seqtune.errors import FormatError, check_installed, one_line
 from ..files import read_bounded
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 LARGEST_FILE = 2_000_000_000  # bytes; Protocol Buffers end at 2 GiB
 LARGEST_REST = 64_000_000  # bytes beside the weights; 5,000 nodes with PyTorch's stack traces have 25 MB
@@ -48,7 +48,28 @@ def read_model(path: Path) -> ModelProto:
         raise FormatError(f"{path} is no ONNX file, or it is damaged ({one_line(error, 80)})") from None
     if not model.ir_version or not model.graph.node:
         raise FormatError(f"{path} is no ONNX file: it has no graph")
+    _check_names(path, model.graph)
     return model
+
+
+def _check_names(path: Path, graph: GraphProto) -> None:
+    """Check that all names are text: Protocol Buffers return others as bytes. Raises FormatError."""
+    nodes = [part for node in graph.node for part in (node, *inner_nodes(node))]
+    names: list[object] = [
+        name for node in nodes for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
+    names += [part.name for part in (*graph.initializer, *graph.input, *graph.output, *graph.value_info)]
+    if not all(isinstance(name, str) for name in names):
+        raise FormatError(f"{path} is damaged: a name in it is not UTF-8")
+
+
+def inner_nodes(node: NodeProto) -> Iterator[NodeProto]:
+    """The nodes of the graphs in a node, such as the body of a Loop, at any depth."""
+    waiting = [node]
+    while waiting:
+        attributes = waiting.pop().attribute
+        for graph in (graph for attribute in attributes for graph in (attribute.g, *attribute.graphs)):
+            yield from graph.node
+            waiting += graph.node
 
 
 class _DamagedError(Exception):
