@@ -146,12 +146,13 @@ class TimesLearning:
 
         if request.by_feature:
             raise MisuseError("--by is for another tuner's choices; for measurements name --methods")
-        on_gpus = {device.backend for device in data.devices.values()} <= set(BACKENDS)
+        devices = data.devices.values() if request.queries is None else [device for _, device in request.queries]
+        on_gpus = {device.backend for device in devices} <= set(BACKENDS)
         methods = ((METHODS_OF_GPUS if on_gpus else METHODS) if request.methods is None
                    else [OLD_NAMES.get(name, name) for name in request.methods])
         check_methods(methods)
         if ANALYTIC in methods and not on_gpus:
-            raise MisuseError(f"the method {ANALYTIC} estimates times on GPUs alone; the data set has other devices")
+            raise MisuseError(f"the method {ANALYTIC} estimates times on GPUs alone; other devices are evaluated")
         if request.queries is not None:
             return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
         data = data if request.protect_held_out else _without_leaked(data, warn)
