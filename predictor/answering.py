@@ -57,7 +57,7 @@ class Answering:
 
     @property
     def note(self) -> str:
-        """What to know of an answer without a measurement of the GPU: by an untrained predictor, or on a new GPU."""
+        """A warning where no measurement of the GPU was used, by an untrained predictor or on a new GPU; else empty."""
         if self.name in UNTRAINED:
             return UNTRAINED[str(self.name)].note
         return NEW_GPU if self.predictor.is_new(self.task.device) else ""

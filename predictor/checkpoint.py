@@ -313,7 +313,7 @@ class Checkpoint:
         return self.opinions(task, numbers).slowness
 
     def opinions(self, task: Task, numbers: Numbers) -> Mixed:
-        """What each of the mixture's experts says about configurations, and all together."""
+        """The opinions of the mixture's experts on configurations, and the mixture's own."""
         candidates = Candidates(task, numbers, np.zeros(len(numbers)), self.mixture.neighbours(task))
         return self.mixture.mixed(self.proposer().asked(candidates))
 

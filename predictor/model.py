@@ -124,7 +124,7 @@ class TaskPredictor(Predictor, Protocol):
         ...
 
     def opinions(self, task: Task, numbers: Numbers) -> Mixed:
-        """What each of its experts says about configurations, and all together; a predictor may have no experts."""
+        """The opinions of its experts on configurations, and its own; a predictor may have no experts."""
         ...
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:

@@ -200,10 +200,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_ready(given.out)
     finished = Finished(given.work)
     rows = [row for path in given.files for row in evaluate_data(path, given, finished)]
-    given_options = (("" if given.chips is None else f" --chips {','.join(given.chips)}")
-                     + (" --trees-only" if given.trees_only else "" if given.epochs is None
-                        else f" --epochs {given.epochs}"))
+    words = [] if given.chips is None else ["--chips", ",".join(given.chips)]
+    if given.trees_only:
+        words.append("--trees-only")
+    elif given.epochs is not None:
+        words += ["--epochs", str(given.epochs)]
     results: dict[str, Any] = {"date": today(), "files": [path.name for path in given.files], "most": given.most,
-                               "options": given_options, "rows": rows}
+                               "options": "".join(f" {word}" for word in words), "rows": rows}
     publish(given.out, page, results)
     print(table(rows))

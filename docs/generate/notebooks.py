@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a cell of code shows: the text that it prints, then its result as text or as a picture (PNG)."""
+    """The output of a cell of code: the text that it prints, then its result as text or as a picture (PNG)."""
 
     text: str
     picture: bytes | None = None

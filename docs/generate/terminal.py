@@ -47,7 +47,7 @@ FRAME = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}
 
 
 def printed(command: Sequence[str], columns: int = COLUMNS) -> str:
-    """What a `seqtune` command prints on a terminal with so many columns, with its escape sequences.
+    """Run a `seqtune` command on a terminal with so many columns, and return its output with its escape sequences.
 
     Progress is left out. Raises CalledProcessError or TimeoutExpired, with what was printed as progress.
     """

@@ -75,7 +75,7 @@ class FactWeight:
 
 @dataclass(frozen=True, slots=True)
 class ExpertOpinion:
-    """What one expert of the mixture expects of the proposals."""
+    """One expert's weight in the mixture, and the share of the best speed that it expects of each proposal."""
 
     expert: str
     weight: float  # in the mean of the experts' expected log times; the weights sum to 1
@@ -107,7 +107,7 @@ def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | Non
 
 
 def expert_opinions(said: Mixed) -> list[ExpertOpinion]:
-    """What each expert that counts expects, the heaviest first."""
+    """The expectations of each expert that counts, the heaviest first."""
     return [ExpertOpinion(name, said.weights[name], tuple(np.exp(-said.opinions[name]).clip(0, 1).tolist()))
             for name in sorted(said.weights, key=lambda name: -said.weights[name])]
 

@@ -79,7 +79,7 @@ class Mixed:
 
     @classmethod
     def unknown(cls, count: int) -> Mixed:
-        """What is said about `count` candidates without an expert."""
+        """The mixture of `count` candidates without an expert."""
         return cls(np.full(count, np.nan), None, np.zeros(count), {}, {})
 
 

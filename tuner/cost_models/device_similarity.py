@@ -22,7 +22,7 @@ MAKERS = {"sm_": "nvidia", "gfx": "amd"}  # by the first letters of their archit
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """What two devices may have in common, as far as it is known."""
+    """The facts that two devices may have in common, as far as they are known."""
 
     maker: str
     architecture: str

@@ -43,8 +43,7 @@ class GpuLaunch:
 
 
 def penalty(task: Task, warp: int) -> Floats:
-    """What to add to the log times (number,) of another maker's device, for a device whose warps have `warp` threads.
-    """
+    """The additions to the log times (number,) of another maker's device, for one whose warps have `warp` threads."""
     added = np.zeros(len(task))
     for space, part in task.parts():
         launch = launches_of(space)

@@ -23,7 +23,7 @@ SECOND = "conv2d c=8 h=16 w=16 k=8 r=3 s=3 pad=1 bias=yes activation=relu"
 
 def one_node(path: Path, kind: str, inputs: Mapping[str, Axes], weights: Mapping[str, Sequence[int]],
              **attributes: Any) -> OnnxProblems:
-    """What a model of one node has."""
+    """The problems of a model of one node."""
     return read_onnx(write_onnx(path / "one.onnx", [node(kind, [*inputs, *weights], ["y"], **attributes)], inputs,
                                 weights))
 

@@ -1,4 +1,4 @@
-"""What is known about an ARM CPU: its instructions, its fast cores and its caches, from what the systems say."""
+"""Facts of an ARM CPU: its instructions, its fast cores and its caches, from what the systems say."""
 
 from __future__ import annotations
 
