@@ -118,7 +118,7 @@ def test_names_are_looked_up_among_the_shipped_and_the_users_own(
         made(2).save(tmp_path / "seqtune" / "checkpoints" / name)
     assert Checkpoint.load().vocabulary == shipped.vocabulary
     assert Checkpoint.load("mine").seed == 2
-    with pytest.raises(CheckpointError, match="default, mine"):
+    with pytest.raises(CheckpointError, match="default, gpu, mine"):
         Checkpoint.load("other")
     with pytest.raises(CheckpointError, match="no checkpoint"):
         Checkpoint.load(tmp_path / "absent")
