@@ -13,6 +13,7 @@ import pytest
 
 from seqtune.errors import UnavailableError
 from tests.support.paths import ROOT
+from tests.support.phones import PHONES
 
 from .runtimes import LIBRARY_VARIABLES, Faults, environment, faults, library
 
@@ -44,6 +45,28 @@ prelude._OPENCL_COPIES += "#undef barrier\\n#define barrier(fence)\\n"
 problem, family = parse_problem("gemm m=16 n=16 k=40"), kernel("cuda.shared_gemm")
 space = SearchSpace(family, problem, described("cuda", "h200"))
 compute(open_runtime("oclgrind"), problem, family, space.default, make_operands(problem))
+"""
+# Proposals for a phone's GPU, simulated on a device with its limits.
+ON_A_PHONE = """
+import sys
+from tests.opencl_runtimes.__main__ import compute, open_runtime
+from tests.support.phones import PHONES
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import spaces_for
+from seqtune.predictor.answering import answering
+from seqtune.tuner.backends.opencl.group_limits import GroupLimits
+from seqtune.tuner.measuring.timing import prepare
+backend, device = open_runtime("oclgrind"), PHONES[int(sys.argv[1])].device
+assert backend.handle.max_work_group_size == device.max_work_group
+backend.device, backend.limits = device, GroupLimits(backend.cl, backend.handle, device)
+for words in ("gemm m=16 n=24 k=16", "conv2d c=8 h=6 w=7 k=16 r=3 s=3 pad=1", "conv2d c=8 h=4 w=8 k=16 r=1 s=1"):
+    problem = parse_problem(words.split())
+    operands, expected = prepare(problem)
+    defaults = [space.default for space in spaces_for(problem, device)]
+    for configuration in (*answering(problem, device).propose(2), *defaults):
+        y = compute(backend, problem, kernel(configuration.kernel), configuration, operands)
+        assert expected.error(y) <= expected.tolerance, (words, configuration.brief())
 """
 
 
@@ -106,3 +129,15 @@ def test_a_simulator_sees_that_barriers_are_missing(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", BARRIERLESS], cwd=ROOT, env=variables, check=True,
                    capture_output=True)
     assert faults((tmp_path / "oclgrind.log").read_text()).races > 0
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("phone", range(len(PHONES)), ids=[phone.name for phone in PHONES])
+def test_a_simulator_with_the_limits_of_a_phone_runs_what_is_proposed_for_it(phone: int, tmp_path: Path) -> None:
+    device = PHONES[phone].device
+    variables = {**environment("oclgrind", oclgrind(), tmp_path), "OCLGRIND_MAX_WGSIZE": str(device.max_work_group),
+                 "OCLGRIND_LOCAL_MEM_SIZE": str(device.local_memory or 1)}  # the least that it takes
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ON_A_PHONE, str(phone)], cwd=ROOT, env=variables,
+                          check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert faults((tmp_path / "oclgrind.log").read_text()) == Faults()

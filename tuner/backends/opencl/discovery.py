@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqtune.errors import UnavailableError
 from seqtune.kernels.devices.device import Device
@@ -21,6 +21,20 @@ from .programs import error_line
 
 # A platform's name -> the base of its device's name: two runtimes on one CPU are two devices.
 NAMES = {pocl.NAME: "cpu", "Intel(R) OpenCL": "intel-cpu"}
+
+
+class Registers(NamedTuple):
+    """The registers of a work-item on a GPU. A compiler keeps in memory what does not fit into them."""
+
+    number: int  # of four floats
+    share: int = 1  # a kernel that uses all of them may have 1 / share of the device's largest work-group
+
+
+# A word of a GPU's name -> its registers. Mali: 64 of 32 bits (Arm Mali Bifrost and Valhall OpenCL Developer Guide,
+# 9.6); with more than 32 of them half as many threads run (Arm, The Valhall Shader Core). Adreno: r0 to r47 (Mesa's
+# compiler ir3).
+REGISTERS = {"mali": Registers(16, 2), "adreno": Registers(48)}
+OTHER_REGISTERS = Registers(64)  # other GPUs have 255 of 32 bits and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,11 @@ def _emulates_local_memory(cl: Any, handle: Any) -> bool:
     return bool(handle.local_mem_type == cl.device_local_mem_type.GLOBAL)
 
 
+def registers_of(name: str) -> Registers:
+    """The registers of the GPU that the driver calls so."""
+    return next((registers for word, registers in REGISTERS.items() if word in name.lower()), OTHER_REGISTERS)
+
+
 def device_facts(cl: Any, name: str, platform: Any, handle: Any,
                  rates_of: Callable[[Any, Any, str], Rates] = measured_facts) -> Device:
     """The device of a handle, by the driver's words and by measuring. Raises BuildError if it runs no kernel."""
@@ -119,16 +138,17 @@ def device_facts(cl: Any, name: str, platform: Any, handle: Any,
     toolchain = " ".join(version.groups() if version else (platform.name, platform.version, handle.driver_version))
     toolchain = f"{toolchain} for {architecture}"
     rates = rates_of(cl, handle, f"{handle.name} | {toolchain} | {handle.max_compute_units}")
+    registers = Registers(rates.vector_registers) if cpu else registers_of(handle.name)
     return Device(
         name=name, backend="opencl", architecture=architecture, instruction_set="opencl-c-1.2",
         model=handle.name.removeprefix("pthread-").strip(), threads=handle.max_compute_units if cpu else 0,
         compute_units=handle.max_compute_units,
         vector_bits=rates.vector_bits if cpu else 128,  # a GPU's widest load is float4
-        vector_registers=rates.vector_registers if cpu else 64,
+        vector_registers=registers.number,
         l1_bytes=caches()[1] if cpu else 0, l2_bytes=caches()[2] if cpu else handle.global_mem_cache_size,
         l3_bytes=caches()[3] if cpu else 0,
         local_memory=0 if not cpu and _emulates_local_memory(cl, handle) else handle.local_mem_size,
-        max_work_group=handle.max_work_group_size,
+        max_work_group=handle.max_work_group_size // registers.share,  # so that the driver refuses no proposal
         peak_gflops=rates.peak_gflops, bandwidth_gbs=rates.bandwidth_gbs, toolchain=toolchain)
 
 

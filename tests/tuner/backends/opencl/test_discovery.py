@@ -26,8 +26,8 @@ from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.backends.opencl.group_limits import GroupLimits
-from seqtune.tuner.backends.opencl.probe import Rates
 from tests.support.oddities import CPU, GPU
+from tests.support.phones import ADRENO, MALI
 
 
 def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,17 +81,10 @@ def test_a_device_that_fails_during_discovery_does_not_hide_the_others() -> None
 
 
 def test_on_a_gpu_of_a_phone_no_kernel_uses_local_memory_that_the_driver_emulates() -> None:
-    """The facts are those of a Mali-G76's driver; an Adreno has local memory of its own."""
-    cl = types.SimpleNamespace(device_type=types.SimpleNamespace(CPU=2),
-                               device_local_mem_type=types.SimpleNamespace(LOCAL=1, GLOBAL=2))
-    platform = types.SimpleNamespace(name="ARM Platform", version="OpenCL 2.1")
-    handle = types.SimpleNamespace(
-        type=4, name="Mali-G76", version="OpenCL 2.1", driver_version="2.1", max_compute_units=12, local_mem_type=2,
-        local_mem_size=32768, max_work_group_size=384, global_mem_cache_size=1 << 20)
-    mali, adreno = (opencl_facts.device_facts(
-        cl, "opencl:mali-g76", platform, types.SimpleNamespace(**{**vars(handle), "local_mem_type": kind}),
-        lambda *_: Rates(0, 0, 100.0, 20.0)) for kind in (2, 1))
-    assert (mali.local_memory, adreno.local_memory, mali.max_work_group) == (0, 32768, 384)
+    mali, adreno = MALI.device, ADRENO.device
+    assert (mali.local_memory, adreno.local_memory) == (0, 32 << 10)
+    assert (mali.max_work_group, adreno.max_work_group) == (192, 1024)  # of kernels that use all registers
+    assert (mali.vector_registers, adreno.vector_registers) == (16, 48)
     problem = Problem.make("conv2d", c=64, h=28, w=28, k=64, r=3, s=3, pad_h=1, pad_w=1)
     for name in ("opencl.direct", "opencl.implicit_gemm"):
         space = SearchSpace(kernel(name), problem, mali)
@@ -102,7 +95,8 @@ def test_on_a_gpu_of_a_phone_no_kernel_uses_local_memory_that_the_driver_emulate
 
 def test_a_work_group_that_the_compiled_kernel_does_not_allow_is_refused() -> None:
     cl = types.SimpleNamespace(kernel_work_group_info=types.SimpleNamespace(LOCAL_MEM_SIZE=0, WORK_GROUP_SIZE=1))
-    limits = GroupLimits(cl, None, replace(GPU, max_work_group=384, local_memory=0))
+    handle = types.SimpleNamespace(max_work_group_size=384)
+    limits = GroupLimits(cl, handle, replace(GPU, max_work_group=192, local_memory=0))
     built = types.SimpleNamespace(get_work_group_info=lambda info, handle: (0, 128)[info])
     limits.check(built, 128)
     with pytest.raises(LaunchError, match="a work-group of 256 work-items exceeds the 128 that this kernel allows"):
