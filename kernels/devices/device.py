@@ -22,6 +22,10 @@ MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from o
 CAPABILITIES = {
     "bf16_dots": "dot products of bf16 numbers",  # added in pairs to fp32 sums; and an instruction rounds fp32 to bf16
     "int8_dots": "dot products of int8 numbers",  # of four unsigned and four signed bytes, added to a 32-bit sum
+    "avx_vnni": "dot products of int8 numbers in vectors of 256 bits",  # they are `int8_dots` of the avx2 device
+    "amx_tile": "tile registers",  # AMX: eight of 16 rows of 64 bytes
+    "amx_bf16": "products of bf16 matrices in tile registers",
+    "amx_int8": "products of int8 matrices in tile registers",  # no kernel uses them yet
     "arm_fp16": "arithmetic of fp16 numbers",  # of eight in 128 bits; no kernel uses ARM's three yet
     "arm_bf16": "ARM's dot products of bf16 numbers",  # BFDOT, which rounds each product and sum in a way of its own
     "arm_i8mm": "ARM's products of int8 matrices"}  # and USDOT, which computes what `int8_dots` tells
@@ -70,6 +74,12 @@ class Device:
         """
         sizes = {"l1": self.l1_bytes, "l2": self.l2_bytes, "l3": self.l3_bytes, "local": self.local_memory}
         return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The names of CAPABILITIES that the device has."""
+        names = self.names()
+        return tuple(name for name in CAPABILITIES if names[name])
 
     @property
     def vector_floats(self) -> int:

@@ -118,7 +118,7 @@ def compiled_code() -> Check:
     """Whether functions can be compiled and called in this process."""
     import ctypes
 
-    from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets, toolchain
+    from seqtune.tuner.backends.llvm.compiler import Compiler, capabilities, instruction_sets, toolchain
 
     try:
         names = instruction_sets()
@@ -132,7 +132,9 @@ def compiled_code() -> Check:
     if not names:
         return Check("compiler", NOTE, f"{toolchain()} compiles, and finds no vector instructions on this CPU",
                      "kernels need them; predictions for other devices do without")
-    return Check("compiler", GOOD, f"{toolchain()} compiles for {', '.join(names)}")
+    able = {name: ", ".join(fact for fact, _ in capabilities(name)) for name in names}
+    return Check("compiler", GOOD, f"{toolchain()} compiles for " + ", ".join(
+        f"{name} ({facts})" if facts else name for name, facts in able.items()))
 
 
 def llvm(listing: Devices) -> Check:

@@ -38,6 +38,13 @@ def devices(listing: Devices) -> None:
     for alias, device in listing.listed:
         if device.l1_gbs:
             out.print(f"{alias}: {_measured_reads(device)}", markup=False, soft_wrap=True)
+    able: dict[str, list[str]] = {}
+    for alias, device in listing.listed:
+        own = device.capabilities
+        if own:
+            able.setdefault(", ".join(own), []).append(alias)
+    for text, aliases in able.items():
+        out.print(f"{' '.join(aliases)}: instructions {text}", markup=False, soft_wrap=True)
     if listing.doubt:
         out.print(listing.doubt, soft_wrap=True)
     for backend, reason in listing.unavailable.items():

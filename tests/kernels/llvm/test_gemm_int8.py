@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from seqtune.tuner.measuring.reference import make_operands, reference
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.devices import device_of
 from tests.support.exactness import answer
-from tests.support.llvm import needs_llvm
+from tests.support.llvm import needs_llvm, x86_assembly
 
 pytestmark = needs_llvm
 FAMILY = kernel("llvm.gemm_int8")
@@ -120,6 +121,16 @@ def test_it_is_the_only_kernel_of_int8_products_on_cpus() -> None:
     assert [family.name for family in kernels_for(problem, device_of("llvm"))] == ["llvm.gemm_int8"]
     with pytest.raises(KernelError, match="only in fp32, bf16 and int8"):
         Element("fp16")
+
+
+def test_without_avx512_the_dots_are_those_of_avx_vnni() -> None:
+    problem = Problem.make("gemm", m=20, n=64, k=64, dtype="int8")
+    device = Device("llvm:avx2:1", "llvm", "alderlake", "avx2", vector_bits=256, extra=(("int8_dots", 1),))
+    configuration = SearchSpace(FAMILY, problem, device).default
+    text = x86_assembly(IMPLEMENTATION.source(problem, device, configuration), "alderlake")  # it has no AVX-512
+    assert configuration["vector"] == 8
+    assert re.search(r"\{vex\}\s+vpdpbusd\s.*%ymm", text)
+    assert "zmm" not in text
 
 
 def test_packed_words_hold_the_correction_where_a_factor_is_unsigned() -> None:

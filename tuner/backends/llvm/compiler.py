@@ -19,6 +19,7 @@ from seqtune.errors import one_line
 
 from ..backend import BuildError
 from ..image_cache import ImageCache
+from . import amx
 from .arm_features import arm_features, is_arm, sve_bits
 
 OPTIONS = {"opt": 3, "reloc": "pic", "jit": True}  # of the target machine
@@ -51,14 +52,17 @@ INSTRUCTION_SETS: dict[str, InstructionSet] = {
 }
 _ARM = {"arm_fp16": "fullfp16", "arm_bf16": "bf16", "arm_i8mm": "i8mm"}
 # instruction set -> fact of `device.CAPABILITIES` -> the feature that has it
-_CAPABILITIES = {"avx512": {"bf16_dots": "avx512bf16", "int8_dots": "avx512vnni"}, "avx2": {"int8_dots": "avxvnni"},
-                 "sve512": _ARM, "sve256": _ARM, "neon": _ARM}
+_CAPABILITIES = {
+    "avx512": {"bf16_dots": "avx512bf16", "int8_dots": "avx512vnni", "avx_vnni": "avxvnni", "amx_tile": "amx-tile",
+               "amx_bf16": "amx-bf16", "amx_int8": "amx-int8"},
+    "avx2": {"int8_dots": "avxvnni", "avx_vnni": "avxvnni"},
+    "sve512": _ARM, "sve256": _ARM, "neon": _ARM}
 _DEFINITION = re.compile(r"^(define [^{\n]*)\{$", re.MULTILINE)
 
 
 @lru_cache(maxsize=1)
 def host_features() -> dict[str, bool]:
-    """The features of this CPU by LLVM's names, and whether it has them; empty where nothing tells them."""
+    """The features of this CPU by LLVM's names, and whether programs can use them; empty where nothing tells them."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # the threads pause in inline assembly
@@ -66,7 +70,7 @@ def host_features() -> dict[str, bool]:
         features = dict(llvm.get_host_cpu_features())
     except RuntimeError:  # LLVM does not know this system
         features = {}
-    return {**features, **arm_features()} if is_arm() else features
+    return {**features, **arm_features()} if is_arm() else amx.usable(features)
 
 
 def instruction_sets(features: Mapping[str, bool] | None = None, scalable_bits: int | None = None) -> list[str]:
