@@ -14,6 +14,7 @@ KERNELS: dict[str, str] = {
     "llvm.direct_bf16": "seqtune.kernels.llvm.direct_bf16:KERNEL",
     "llvm.depthwise_bf16": "seqtune.kernels.llvm.depthwise_bf16:KERNEL",
     "llvm.gemm_bf16": "seqtune.kernels.llvm.gemm_bf16:KERNEL",
+    "llvm.gemm_amx": "seqtune.kernels.llvm.gemm_amx:KERNEL",
     "llvm.gemm_int8": "seqtune.kernels.llvm.gemm_int8:KERNEL",
     "llvm.attention": "seqtune.kernels.llvm.attention:KERNEL",
     "llvm.attention_bf16": "seqtune.kernels.llvm.attention_bf16:KERNEL",

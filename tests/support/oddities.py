@@ -64,7 +64,7 @@ def paper_device(backend: str) -> Device:
         return gpu
     return Device(f"{backend}:paper", backend, "haswell", "avx2", threads=2, compute_units=80, vector_bits=256,
                   vector_registers=64, local_memory=48 << 10, max_work_group=1024, l1_bytes=32 << 10, l2_bytes=1 << 20,
-                  l3_bytes=8 << 20, extra=(("bf16_dots", 1),) if backend == "llvm" else ())
+                  l3_bytes=8 << 20, extra=(("bf16_dots", 1), ("amx_bf16", 1)) if backend == "llvm" else ())
 
 
 def solved_problem(family: Kernel, device: Device) -> Problem:
@@ -88,7 +88,7 @@ def problems_of_equal_constants(family: Kernel, device: Device) -> list[Problem]
 
 def _product(pick: Pick) -> dict[str, int | str]:
     return {"m": pick(1, 2, 7, 13, 33, 65, 100), "n": pick(1, 3, 4, 7, 16, 17, 40, 50, 129),
-            "k": pick(1, 2, 3, 5, 8, 16, 24, 70), "trans_a": ("no", "yes")[pick(0, 1)],
+            "k": pick(1, 2, 3, 5, 8, 16, 24, 32, 64, 70), "trans_a": ("no", "yes")[pick(0, 1)],
             "trans_b": ("no", "yes")[pick(0, 1)]}
 
 

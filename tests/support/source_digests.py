@@ -31,7 +31,7 @@ from tests.support.oddities import odd_problems
 PATH = Path(__file__).with_name("source_digests.json")
 DEVICES = {  # whatever is measured on: the text must not depend on the machine that runs the test
     "llvm": Device("llvm:avx2:2", "llvm", "haswell", "avx2", threads=2, compute_units=2, vector_bits=256,
-                   l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20, extra=(("bf16_dots", 1),)),
+                   l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20, extra=(("bf16_dots", 1), ("amx_bf16", 1))),
     "opencl": Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=80, vector_registers=64,
                      local_memory=48 << 10, max_work_group=1024),
     **{backend: described_gpu(backend, "h100") for backend in BACKENDS},

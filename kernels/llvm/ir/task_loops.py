@@ -36,10 +36,11 @@ _PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 _TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
 # The tile's share of the next panel begins at %ahead; its size is that of a panel, shifted right by %shift.
 _PREFETCH = ", ptr %ahead, i64 %shift"
+TILES = f"call void @seqtune_tiles({_RUN.replace('%tile', '@tile')})"  # of the entry `direct`
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
 define void @direct({ENTRY}) nounwind {{
-  call void @seqtune_tiles({_RUN.replace('%tile', '@tile')})
+  {TILES}
   ret void
 }}
 define void @padded({ENTRY}) nounwind {{
