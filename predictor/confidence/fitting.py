@@ -30,7 +30,7 @@ from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
 from .losses import LEAST_TASKS as LEAST_LEARNED
 from .losses import LossTrees, columns_of
-from .model import ConfidenceModel, RegretModel, fit_regret, signals_of
+from .model import ConfidenceModel, RegretModel, fit_regret, kernel_names, signals_of
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
@@ -79,7 +79,7 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
     known = unseen if len(known) < least else known
     if len(known) < least:
         return None
-    return model_of(known, new if len(new) >= least else [], {identity(measured.device) for measured in tasks},
+    return model_of(known, new if len(new) >= least else [], tasks,
                     CrossFitting(unseen, parts, groups, seed) if len(unseen) >= LEAST_LEARNED else None)
 
 
@@ -111,9 +111,10 @@ class CrossFitting:
                 for trees in [self.fit(group, part)] for task in observed if group(task.task) and part(task.task)]
 
 
-def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals], devices: Iterable[str],
-             losses: CrossFitting | None = None) -> ConfidenceModel:
-    """Fit the model to tasks of known devices and of machines that were left out."""
+def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
+             tasks: Iterable[MeasuredTask], losses: CrossFitting | None = None) -> ConfidenceModel:
+    """Fit the model to proposals for known devices and for machines that were left out; `tasks` are all of training."""
+    tasks = tuple(tasks)
     further: list[ObservedProposals] = []
     if losses is not None:
         own = {task.task.problem.key for task in known}
@@ -122,8 +123,8 @@ def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals
     first = _fitted(known, new, further, slice(1))
     several = any(len(task.regrets) > 1 for task in known)  # not if only one configuration of each task was measured
     other = _fitted(known, new, further, slice(1, None)) if several else first
-    return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)),
-                           losses=None if losses is None else losses.fit())
+    return ConfidenceModel(first=first, other=other, devices=tuple(sorted({identity(task.device) for task in tasks})),
+                           kernels=tuple(sorted(kernel_names(tasks))), losses=None if losses is None else losses.fit())
 
 
 def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],

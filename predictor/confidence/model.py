@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.task import Floats
+from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..candidate import Confidence
 from ..device_identity import LONGEST_IDENTITY, identity
@@ -45,9 +45,11 @@ MOST_SCALED, HALVINGS = 2.0, 12  # the largest change of all quantiles by one fa
 ROUNDS = 4  # in which scales and coefficients are fitted in turns; they change by less than 1 % after that
 RIDGE = 0.02  # of the coefficients, relative to the signals' mean squares
 MOST_DEVICES = 100_000
+MOST_KERNELS = 10_000
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
 _Identity = Annotated[str, Field(max_length=LONGEST_IDENTITY)]
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class RegretModel(BaseModel):
@@ -95,6 +97,7 @@ class ConfidenceModel(BaseModel):
     other: RegretModel
     losses: LossTrees | None = None  # None with few problems, and in older checkpoints
     devices: tuple[_Identity, ...] = Field(max_length=MOST_DEVICES)  # `identity`
+    kernels: tuple[_Name, ...] = Field(default=(), max_length=MOST_KERNELS)  # measured ones; older checkpoints: empty
 
     @model_validator(mode="after")
     def _loss_is_known(self) -> ConfidenceModel:
@@ -106,14 +109,22 @@ class ConfidenceModel(BaseModel):
         """Return whether the training data hold measurements of the device."""
         return identity(device) in self.devices
 
-    def with_devices(self, devices: Iterable[Device]) -> ConfidenceModel:
-        """The same model for training data that hold these devices, too."""
-        added = {*self.devices, *map(identity, devices)}
-        return self.model_copy(update={"devices": tuple(sorted(added))})
+    def with_tasks(self, tasks: Iterable[MeasuredTask]) -> ConfidenceModel:
+        """The same model for training data that hold these measured tasks, too."""
+        tasks = tuple(tasks)
+        devices = {*self.devices, *(identity(measured.device) for measured in tasks)}
+        kernels = {*self.kernels, *kernel_names(tasks)} if self.kernels else ()
+        return self.model_copy(update={"devices": tuple(sorted(devices)), "kernels": tuple(sorted(kernels))})
 
     def confidences(self, proposals: Proposals, count: int | None = None) -> list[Confidence] | None:
-        """The confidence of the first `count` ordered proposals (None: of all); None if a slowness is unknown (NaN)."""
+        """The confidence of the first `count` ordered proposals (None: of all).
+
+        None if a slowness is unknown (NaN), or if no time of one of the task's kernels was learned: another tuner's
+        choices do not tell how far the others are from the best.
+        """
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
+            return None
+        if self.kernels and any(kernel.name not in self.kernels for kernel in proposals.task.kernels):
             return None
         signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
         if self.losses is not None:
@@ -124,6 +135,11 @@ class ConfidenceModel(BaseModel):
         """The confidence of each of the ordered proposals from their signals (proposal, signal)."""
         known, name = self.knows(device), identity(device)
         return [*self.first.confidences(signals[:1], known, name), *self.other.confidences(signals[1:], known, name)]
+
+
+def kernel_names(tasks: Iterable[MeasuredTask]) -> set[str]:
+    """The names of the kernels of measured tasks."""
+    return {kernel.name for measured in tasks for kernel in measured.task.kernels}
 
 
 @lru_cache(maxsize=64)

@@ -124,7 +124,10 @@ def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen() -> None
     assert model.knows(tasks[0].device)
     stranger = replace(tasks[0].device, l2_bytes=12345)
     assert not model.knows(stranger)
-    assert model.with_devices([stranger]).knows(stranger)
+    moved = [replace(measured, task=replace(measured.task, device=stranger)) for measured in tasks[:1]]
+    assert model.with_tasks(moved).knows(stranger)
+    assert model.kernels == model.with_tasks(moved).kernels == tuple(sorted(
+        {kernel.name for measured in tasks for kernel in measured.task.kernels}))
 
 
 def model_of(device: str = "") -> ConfidenceModel:
@@ -147,6 +150,9 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
     assert known.confidences(proposals, 2) == sure[:2]
     assert unsure[0].share < sure[0].share
     assert known.confidences(replace(proposals, slowness=np.full(4, np.nan))) is None
+    (kernel,) = measured.task.kernels
+    assert known.model_copy(update={"kernels": (kernel.name,)}).confidences(proposals) == sure
+    assert known.model_copy(update={"kernels": ("of another",)}).confidences(proposals) is None
 
 
 def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
                 deadline=time.monotonic() + deadline.left - SLACK * evaluating)
     estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
-        estimator = estimator.with_devices(measured.device for measured in fresh)
+        estimator = estimator.with_tasks(fresh)
     after = replace(Checkpoint.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
                     mixture=_mixture(start, selection, teacher), former=former,
