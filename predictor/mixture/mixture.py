@@ -44,7 +44,7 @@ class MixtureFields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     weights: Weights
-    unseen: Weights | None = None  # on devices without data of their own; None: the prior's
+    unseen: Weights | None = None  # on devices without data of their own, and see `_weights`; None: the prior's
     groups: tuple[GroupFields, ...] = Field(min_length=1, max_length=MOST_GROUPS)
     processes: tuple[ProcessFields, ...] = Field(default=(), max_length=MOST_GROUPS)
 
@@ -92,7 +92,7 @@ class Mixture:
 
     winners: Winners = field(default_factory=Winners)
     weights: Weights = FIXED_MEAN
-    unseen: Weights = FIXED_MEAN  # on devices without measurements or choices in the training data
+    unseen: Weights = FIXED_MEAN  # on devices without measurements or choices in the training data; see `_weights`
     processes: Processes = field(default_factory=Processes)  # of a training with few measurements
 
     @classmethod
@@ -162,7 +162,7 @@ class Mixture:
     def mixed(self, candidates: Candidates) -> Mixed:
         """Mix the opinions on candidates."""
         opinions, neighbours, members = self.opinions(candidates), candidates.neighbours, candidates.members
-        weights = self.weights if neighbours is None or neighbours.known else self.unseen
+        weights = self._weights(neighbours)
         slowness = np.full(len(candidates.numbers), np.nan) if members is None else members.mean(axis=1)
         counted = weights.of(opinions, candidates.nearness)
         if opinions:
@@ -177,6 +177,16 @@ class Mixture:
         if len(before):
             scaled += np.logaddexp.reduce(before) - np.logaddexp.reduce(scaled)
         return Mixed(slowness, members, scaled, opinions, counted)
+
+    def _weights(self, neighbours: Neighbours | None) -> Weights:
+        """The weights for a task with these neighbours.
+
+        Weights for devices that were left out, where such were learned, count beyond the training problems as well:
+        trees go on there with the value of the last split, and the experts that generalise best are the same.
+        """
+        if neighbours is None or neighbours.known and (neighbours.covered or self.unseen == PRIOR):
+            return self.weights
+        return self.unseen
 
     def opinions(self, candidates: Candidates) -> Opinions:
         """The opinions on all candidates, without those of experts that do not know one of them.

@@ -78,6 +78,7 @@ class Neighbours:
     weights: Floats
     nearness: float  # from 0, far from every training problem, to 1, equal to one
     known: bool  # whether the task's device is one of the table's
+    covered: bool  # whether each number of the problem is within the table's, and each of its words is one of these
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +126,19 @@ class Group:
     def fact_scale(self) -> NDArray[np.float32]:
         """The standard deviation of each fact over the devices; 1 where it is always the same. (fact,)"""
         return _or_one(self.facts.std(axis=0))
+
+    @cached_property
+    def _limits(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[frozenset[int]]]:
+        """The least and the greatest of each number over the entries, and the set of each word's values."""
+        points, words = self.points[~self.is_portfolio], self.words[~self.is_portfolio]
+        return (np.fmin.reduce(points, axis=0), np.fmax.reduce(points, axis=0),
+                [frozenset(column.tolist()) for column in words.T])
+
+    def _covers(self, point: NDArray[np.float32], words: NDArray[np.uint32]) -> bool:
+        """Whether a problem lies among those of the entries; numbers that it or they do not have count as within."""
+        low, high, values = self._limits
+        return not ((point < low) | (point > high)).any() and all(
+            word in known for word, known in zip(words.tolist(), values, strict=True))
 
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
@@ -192,15 +206,17 @@ class Group:
     def neighbours(self, problem: Problem, device: Device) -> Neighbours:
         """The entries nearest to a problem on a device, and the weights of their opinions."""
         seen = self._seen_from(device)
-        squares = self._squares(*_point(problem, self.about)) + seen.squares
+        point, words = _point(problem, self.about)
+        squares = self._squares(point, words) + seen.squares
         nearest = np.argpartition(squares, min(NEIGHBOURS, len(squares)) - 1)[:NEIGHBOURS]
         nearest = nearest[np.isfinite(squares[nearest])]
         nearest = nearest[np.lexsort((nearest, squares[nearest]))]
         away = np.sqrt(squares[nearest].astype(np.float64)) / self.about.unit
         if not len(nearest):
-            return Neighbours(nearest, away, 0.0, seen.known)
+            return Neighbours(nearest, away, 0.0, seen.known, covered=False)
         weights = np.exp((away[0] - away) / REACH)
-        return Neighbours(nearest, weights / weights.sum(), float(np.exp(-away[0])), seen.known)
+        return Neighbours(nearest, weights / weights.sum(), float(np.exp(-away[0])), seen.known,
+                          self._covers(point, words))
 
     def portfolio(self, device: Device) -> Numbers:
         """The entry of a device's portfolio; without one those of devices of its name, or else all. (entry,)"""

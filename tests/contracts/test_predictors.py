@@ -12,8 +12,10 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.libraries.table import library_in_use
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
+from seqtune.predictor.answering import answering
 from seqtune.predictor.checkpoint_folder import find, model_type
 from seqtune.predictor.learning.times.baselines import BASELINES
 from seqtune.predictor.learning.times.recipe import Recipe
@@ -29,7 +31,7 @@ from seqtune.predictor.model import (
     untrained_predictor,
 )
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-from tests.support.devices import device_of, operations_of, usual
+from tests.support.devices import described_gpu, device_of, operations_of, usual
 from tests.support.synthetic import data, registered
 
 PROBLEMS = (Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1),
@@ -132,6 +134,15 @@ def test_the_checkpoint_for_gpus_is_small_and_has_its_recipe() -> None:
     recipe = Recipe.read("gpu")
     assert recipe.needs_data
     assert recipe.options.seed == cached_model("gpu").provenance["options"]["seed"]
+
+
+@pytest.mark.parametrize(("words", "is_sure"), [
+    ("gemm m=512 n=512 k=512 dtype=bf16", True),
+    ("fused_moe tokens=16 experts=8 top_k=2 hidden=1024 intermediate=512 dtype=bf16", False)])
+def test_only_kernels_of_which_times_were_learned_have_an_expected_share(words: str, is_sure: bool) -> None:
+    asked = answering(parse_problem(words), described_gpu("triton", "h100"))
+    assert asked.name == "gpu"
+    assert {candidate.confidence is not None for candidate in asked.propose(3).values()} == {is_sure}
 
 
 def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:

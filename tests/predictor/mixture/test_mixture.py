@@ -11,6 +11,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.mixture.mixture import UNLEARNED, Candidates, Mixture
@@ -77,6 +78,20 @@ def test_experts_add_valid_and_distinct_candidates(checkpoint: Checkpoint) -> No
             "trees", "judge", "nearest", "fixed", "gaussian_process"}
         default = measured.task.number(measured.task.default)
         assert default in numbers
+
+
+def test_learned_weights_for_new_devices_count_beyond_the_training_problems_too(checkpoint: Checkpoint) -> None:
+    inside = TRAINING[0].task
+    features = dict(inside.problem.features)
+    beyond = Task.of(Problem.make(inside.problem.type, **{**features, "k": 64 * int(features["k"])}), inside.device)
+    nearest = PRIOR.model_copy(update={"base": {**PRIOR.base, "nearest": 20.0}})
+    other = replace(checkpoint, mixture=replace(checkpoint.mixture, unseen=nearest))
+    neighbours = [checkpoint.mixture.neighbours(task) for task in (inside, beyond)]
+    assert [each is not None and each.covered for each in neighbours] == [True, False]
+    assert other.propose([inside], 5) == checkpoint.propose([inside], 5)
+    assert other.propose([beyond], 5) != checkpoint.propose([beyond], 5)
+    (candidates,) = checkpoint.proposer().consulted([beyond], 4)
+    assert checkpoint.mixture.mixed(candidates).weights != other.mixture.mixed(candidates).weights
 
 
 def test_a_new_device_gets_the_priors_weights(checkpoint: Checkpoint) -> None:

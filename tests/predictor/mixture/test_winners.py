@@ -42,10 +42,20 @@ def test_a_training_problem_is_its_own_nearest_and_its_winner_comes_first(measur
     group = group_of(measured)
     neighbours = group.neighbours(measured.problem, measured.device)
     assert neighbours.known
+    assert neighbours.covered
     assert neighbours.nearness == 1.0
     assert neighbours.weights.sum() == pytest.approx(1)
     first = group.preferences(measured.task, neighbours.entries[:1], 3)
     assert first[0] == int(np.nanargmin(measured.seconds))
+
+
+def test_a_problem_with_a_greater_number_or_a_new_word_is_not_covered() -> None:
+    group, (problem, device) = group_of(TASKS[0]), (TASKS[0].problem, TASKS[0].device)
+    greatest = {name: max(dict(task.problem.features)[name] for task in TASKS) for name in ("c", "h", "w", "k")}
+    assert not group.neighbours(Problem.make(problem.type, **{**dict(problem.features), "k": greatest["k"] + 1}),
+                                device).covered
+    assert not group.neighbours(Problem.make(problem.type, **{**dict(problem.features), "layout": "NHWC"}),
+                                device).covered
 
 
 def test_an_entry_says_of_its_own_configurations_what_was_measured() -> None:
