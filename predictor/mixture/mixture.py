@@ -184,7 +184,7 @@ class Mixture:
         Weights for devices that were left out, where such were learned, count beyond the training problems as well:
         trees go on there with the value of the last split, and the experts that generalise best are the same.
         """
-        if neighbours is None or neighbours.known and (neighbours.covered or self.unseen == PRIOR):
+        if neighbours is None or (neighbours.known and (neighbours.covered or self.unseen == PRIOR)):
             return self.weights
         return self.unseen
 
