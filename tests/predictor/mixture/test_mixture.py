@@ -82,8 +82,8 @@ def test_experts_add_valid_and_distinct_candidates(checkpoint: Checkpoint) -> No
 
 def test_learned_weights_for_new_devices_count_beyond_the_training_problems_too(checkpoint: Checkpoint) -> None:
     inside = TRAINING[0].task
-    features = dict(inside.problem.features)
-    beyond = Task.of(Problem.make(inside.problem.type, **{**features, "k": 64 * int(features["k"])}), inside.device)
+    larger = {**dict(inside.problem.features), "k": 4096}
+    beyond = Task.of(Problem.make(inside.problem.type, **larger), inside.device)
     nearest = PRIOR.model_copy(update={"base": {**PRIOR.base, "nearest": 20.0}})
     other = replace(checkpoint, mixture=replace(checkpoint.mixture, unseen=nearest))
     neighbours = [checkpoint.mixture.neighbours(task) for task in (inside, beyond)]
