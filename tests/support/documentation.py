@@ -32,6 +32,7 @@ DOCS = ROOT / "docs"
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
 COMPILED = ("cc", "./call")  # the C compiler, and what a tutorial makes of its file
+FOREIGN = ("cp", "kubectl", "mkdir", "ray", "scp", "sh", "torchrun")  # what no test runs, except by `shown by`
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)
@@ -75,7 +76,7 @@ def snippets(page: str) -> list[Snippet]:
 
 def commands(snippet: Snippet) -> Iterator[list[str]]:
     """Command lines of a shell block as words, without comments; of a transcript only what follows a prompt."""
-    lines = snippet.text.splitlines()
+    lines = snippet.text.replace("\\\n", " ").splitlines()
     if snippet.language == "console":
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     for line in lines:
@@ -152,12 +153,15 @@ def check_command(words: Sequence[str]) -> None:
     elif program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
         assert arguments[0] in targets
-    elif program == "python":
+    elif program in ("python", "python3"):
         assert arguments[0] == "-m"
         assert importlib.util.find_spec(arguments[1]) is not None, arguments[1]
     elif program == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
+    elif program in FOREIGN:
+        if "seqtune" in arguments:
+            parse(arguments[arguments.index("seqtune") + 1:])
     else:
         assert program in ("printf", "cd", "git", "export", *COMPILED), program
 
