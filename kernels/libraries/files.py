@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from seqtune.errors import FormatError
@@ -11,6 +13,7 @@ from seqtune.errors import FormatError
 from ..files import reason
 
 LARGEST_SOURCE = 1_000_000  # bytes
+_LOOP = "a link leads to itself"
 
 
 def read_regular(path: Path, most: int) -> bytes:
@@ -59,11 +62,13 @@ def _resolved(folder: Path | None, name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()):
             raise FormatError(f"{name!r:.80} leads out of the library's folder")
-        path.exists()  # may fail, too, for a name that is too long
-    except RuntimeError:
-        raise FormatError(f"cannot find {name!r:.80}: a link leads to itself") from None
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
+    except RuntimeError:  # before Python 3.13, resolve finds a link that leads to itself
+        raise FormatError(f"cannot find {name!r:.80}: {_LOOP}") from None
     except OSError as error:  # for example, a name that is too long
-        raise FormatError(f"cannot find {name!r:.80}: {reason(error)}") from None
+        cause = _LOOP if error.errno == errno.ELOOP else reason(error)
+        raise FormatError(f"cannot find {name!r:.80}: {cause}") from None
     return path
 
 

@@ -34,20 +34,21 @@ import seqtune.triton as st  # noqa: E402
 
 needs_listener = pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"),
                                     reason="this Triton has no listener for autotuning")
+TIMES_ONE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 8)  # also times the one that is left by pruning
 PROGRAM = ROOT / "tests" / "support" / "triton" / "interpreted_matmul.py"
 HALVES = np.zeros(2, np.float16)
 ARGUMENTS = {"a": HALVES, "M": 512, "N": 1024, "K": 256}
 
 
 @needs("torch")
-def test_with_prune_triton_benchmarks_nothing_and_without_a_gpu_it_tunes_as_it_would_without_us() -> None:
+def test_with_prune_triton_compares_nothing_and_without_a_gpu_it_tunes_as_it_would_without_us() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", str(PROGRAM)], cwd=ROOT, timeout=120, check=False, text=True,
                           capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     answer, unhelped = json.loads(done.stdout)
-    assert answer["benchmarks"] == 0
+    assert answer["benchmarks"] == TIMES_ONE
     assert answer["error"] < 0.05
-    assert answer["hooks"] == 2
+    assert answer["hooks"] == 2 + TIMES_ONE
     assert answer["best"]["SCALE"] == 2
     assert answer["warnings"] == []
     assert unhelped["benchmarks"] == len(st.space("gemm"))

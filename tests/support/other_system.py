@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from docs.generate.import_arrows import FLOORS, sources
+from seqtune.errors import MissingPackageError
 from tests.contracts.test_house import name_of
 
 PLATFORMS = {"Darwin": "darwin", "Windows": "win32"}
@@ -42,6 +43,8 @@ def loadable(names: list[str]) -> list[str]:
         try:
             importlib.import_module(name)
             loaded.append(name)
+        except MissingPackageError:
+            continue
         except ImportError as error:
             if str(error.name).startswith("seqtune"):
                 raise

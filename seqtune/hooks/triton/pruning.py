@@ -1,8 +1,8 @@
 """Pruning: the dictionary for triton.autotune's `prune_configs_by`, which asks a predictor instead of the clock.
 
 triton.autotune calls `early_config_prune` once for every new key. It returns the predicted configurations: with one,
-Triton benchmarks nothing. Where no prediction is possible, it issues one line as a SeqtuneWarning and returns the
-user's configurations, so that Triton tunes as it would without seqtune.
+Triton benchmarks nothing (before 3.8 it times this one). Where no prediction is possible, it issues one line as a
+SeqtuneWarning and returns the user's configurations, so that Triton tunes as it would without seqtune.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A kernel's records are of the problem `recorded kernel=FUNCTION ...`, as `seqtune import triton` reads them from disk:
 the features are the key's, numbered or by the names given. Triton's listener is not called where nothing was
-benchmarked: for a key that it knows, for one configuration, and with a prediction of one.
+benchmarked: for a key that it knows, for one configuration, and from Triton 3.8 on with a prediction of one.
 """
 
 from __future__ import annotations
