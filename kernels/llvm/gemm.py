@@ -24,6 +24,7 @@ from .launch import Launch, Phase
 from .matrix_views import MatrixViews
 from .text.elements import FP32, Element
 from .text.formula import Formula
+from .text.quads import FLOATS, multiplies_by_lane
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
@@ -97,7 +98,9 @@ class LLVMGemm:
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=y, other=elements.other,
-            prefetches=fusion.chained and _tiling(problem, device, configuration).visits > 1).source()
+            prefetches=fusion.chained and _tiling(problem, device, configuration).visits > 1,
+            quads=problem["trans_a"] == "no" and problem.size("k") % FLOATS == 0 and elements.x == FP32
+            and multiplies_by_lane(device, configuration.number("vector"))).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""

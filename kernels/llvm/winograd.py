@@ -23,6 +23,7 @@ from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
 from .launch import Launch, Phase
 from .text.elements import X86
+from .text.quads import FLOATS, at_once, declare_quads, multiplies_by_lane, multiply_quads
 from .text.writer import ENTRY, Writer, declarations, in_order
 
 PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few tiles read the filter only once
@@ -128,7 +129,7 @@ class Winograd:
         vector, vectors, group, unroll = (configuration.number(name) for name in names)
         block = RegisterBlock(vector, vectors, group, unroll)
         if device.instruction_set not in X86:
-            block = block.on_arm(problem.size("c"), device.vector_registers)
+            block = block.on_arm(problem.size("c"), device)
         around = stages(configuration.number("m"), vector, last, problem["bias"] == "yes", fusion.formula(problem),
                         fusion.x_pitch is not None)
         return KernelSource(_source(block), (around,))
@@ -205,8 +206,9 @@ def _apart(floats: int) -> int:
 class RegisterBlock:
     """The numbers that determine the text of a register block.
 
-    ARM multiplies with one lane of a register. Its blocks read V by vectors of four channels, if that leaves enough
-    registers, and have four channels in the body, if these divide the channels, whatever `unroll` says.
+    ARM multiplies with one lane of a register. Its blocks read V by vectors of four channels, or by quads of longer
+    ones, if that leaves enough registers, and have four channels in the body, if these divide the channels, whatever
+    `unroll` says.
     """
 
     vector: int
@@ -215,13 +217,17 @@ class RegisterBlock:
     unroll: int  # input channels in the body
     by_vector: bool = False  # the body has the channels of one vector of V, and reads them at once
     in_order: bool = False  # no channel is read before the one before it was multiplied
+    quads: bool = False  # the body reads four channels of V as a quad
 
-    def on_arm(self, channels: int, registers: int) -> RegisterBlock:
+    def on_arm(self, channels: int, device: Device) -> RegisterBlock:
         """The same block for ARM."""
+        if channels % FLOATS == 0 and multiplies_by_lane(device, self.vector) and at_once(self.group, self.vectors):
+            return replace(self, unroll=FLOATS, quads=True)
         if self.vector != 4 or channels % 4:
             return replace(self, in_order=True)
         needed = self.group * self.vectors + self.group + self.vectors
-        return replace(self, unroll=4, by_vector=needed < registers, in_order=needed >= registers)
+        return replace(self, unroll=4, by_vector=needed < device.vector_registers,
+                       in_order=needed >= device.vector_registers)
 
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
@@ -240,10 +246,17 @@ def _source(block: RegisterBlock) -> str:
     place_of_phis = len(write.lines)
     sums = list(carried)
     whole = [write.load(kind, write.at("%v", tile * vector)) for tile in range(group)] if block.by_vector else []
-    for step in range(unroll):
+
+    def filters(step: int) -> list[str]:
+        """The vectors of a channel of the filter."""
+        return [write.load(kind, write.at("%u", (step * vectors + column) * vector)) for column in range(vectors)]
+
+    if block.quads:
+        sums = multiply_quads(write, vector, [write.at("%v", tile * vector) for tile in range(group)], filters, sums)
+    for step in range(0 if block.quads else unroll):
         if step and block.in_order:
             write.do(_IN_ORDER)
-        loaded = [write.load(kind, write.at("%u", (step * vectors + column) * vector)) for column in range(vectors)]
+        loaded = filters(step)
         for tile in range(group):
             value = (write.shuffle(vector, whole[tile], "poison", [step] * vector) if whole
                      else write.splat(vector, write.load("float", write.at("%v", tile * vector + step))))
@@ -271,7 +284,8 @@ def _source(block: RegisterBlock) -> str:
         write.store(kind, value, write.at("%to", index * vector))
     multiply = write.function("internal void @multiply(ptr %to, ptr %from, ptr %filter, ptr %a) noinline")
     return "\n".join([
-        declarations(vector), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", multiply,
+        declarations(vector), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        *([declare_quads(vector)] if block.quads else []), multiply,
         f"declare void @seqtune_winograd({RUN})",
         f"define void @winograd({ENTRY}) nounwind {{",
         f"  call void @seqtune_winograd({RUN.replace('%multiply', '@multiply')})", "  ret void", "}"])

@@ -18,7 +18,7 @@ twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -26,6 +26,7 @@ from itertools import groupby
 from ...launches.implementation import KernelSource
 from ..text.elements import FP32, Element, WordProducts
 from ..text.formula import Formula
+from ..text.quads import FLOATS, at_once, declare_quads, multiply_quads
 from ..text.writer import Writer
 from .borders import Borders, Taps
 from .epilogue import Store, declare_epilogue
@@ -57,6 +58,7 @@ class Tile:
     y: Element = FP32
     other: Element = FP32
     prefetches: bool = False  # each tile prefetches its share of the next panel (`Tiling.visits`)
+    quads: bool = False  # SVE: 4 divides the channels, which are neighbours in memory, so that a quad can be read
 
     def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
@@ -74,9 +76,15 @@ class Tile:
         return self.x.dtype == "bf16"
 
     @property
+    def in_quads(self) -> bool:
+        """Whether the innermost loop's body reads four channels of a pixel at once, even if `body` has fewer."""
+        return self.quads and self.body.startswith("c") and at_once(self.tile_h * self.tile_w, self.vectors) > 0
+
+    @property
     def each(self) -> int:
         """The number of channels of one tap in the innermost loop's body."""
-        return int(self.body[1:]) if self.body.startswith("c") else 1
+        channels = int(self.body[1:]) if self.body.startswith("c") else 1
+        return max(channels, FLOATS) if self.in_quads else channels
 
     def taps_by_position(self) -> tuple[Taps, Taps, Taps]:
         """Taps of a tile at the left end of a row, inside it, and at its right end."""
@@ -120,6 +128,7 @@ def _tile(tile: Tile) -> str:
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
         declare_epilogue(tile.formula, tile.vector, y=tile.y),
         *(["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] if tile.prefetches else []),
+        *([declare_quads(tile.vector)] if tile.in_quads else []),
         write.function(f"internal void @tile({signature(with_other, tile.prefetches)}) noinline")])
 
 
@@ -216,6 +225,10 @@ class _Reduction:
 
         def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
             def channels(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+                if tile.in_quads:
+                    for channel in range(0, tile.each, FLOATS):
+                        sums = self._quads(pixels, write.at(x, channel), write.at(w, channel * tile.lanes), sums)
+                    return self._x(x, advance), write.at(w, tile.each * tile.lanes), sums
                 pointer = x
                 for channel in range(tile.each):
                     pointer = self._x(pointer, step["x_channel"]) if channel else pointer
@@ -251,16 +264,10 @@ class _Reduction:
     def _multiply(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
         """Add one tap of one channel to the sums of `pixels`: their inputs times every vector of weights."""
         write, tile, kind = self.write, self.tile, self.kind
-        loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
-        if tile.prefetches:
-            self._prefetch(w)
+        loaded = self._weights(w)
         weights_of = [self.words.factor(vector) for vector in loaded] if self.words is not None else []
         new_sums: list[str] = []
-        above, row = 0, x
-        for i, j in (divmod(pixel, tile.tile_w) for pixel in pixels):
-            while above < i:
-                row, above = self._x(row, self.step["x_row"]), above + 1
-            pointer = self._x(row, j * tile.pixel_step)
+        for pointer in self._inputs(pixels, x):
             if self.words is not None:
                 factor = self.words.factor(self.words.broadcast(pointer))
                 new_sums += [self.words.added(sums[len(new_sums) + vector], factor, weights)
@@ -272,6 +279,27 @@ class _Reduction:
             new_sums += [self._fma(splat, weights, sums[len(new_sums) + vector])
                          for vector, weights in enumerate(loaded)]
         return new_sums
+
+    def _quads(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
+        """Add one tap of four neighbouring channels to the sums of `pixels`."""
+        return multiply_quads(self.write, self.tile.vector, list(self._inputs(pixels, x)),
+                              lambda channel: self._weights(self.write.at(w, channel * self.tile.lanes)), sums)
+
+    def _weights(self, w: str) -> list[str]:
+        """The vectors of weights of one channel."""
+        tile = self.tile
+        loaded = [self.write.load(self.kind, self.write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
+        if tile.prefetches:
+            self._prefetch(w)
+        return loaded
+
+    def _inputs(self, pixels: Sequence[int], x: str) -> Iterator[str]:
+        """Pointers to the inputs of `pixels`."""
+        above, row = 0, x
+        for i, j in (divmod(pixel, self.tile.tile_w) for pixel in pixels):
+            while above < i:
+                row, above = self._x(row, self.step["x_row"]), above + 1
+            yield self._x(row, j * self.tile.pixel_step)
 
     def _prefetch(self, w: str) -> None:
         """Prefetch the next panel, as far into the tile's share of it as `w` is in this panel."""

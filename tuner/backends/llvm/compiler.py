@@ -58,6 +58,16 @@ _CAPABILITIES = {
     "avx2": {"int8_dots": "avxvnni", "avx_vnni": "avxvnni"},
     "sve512": _ARM, "sve256": _ARM, "neon": _ARM}
 _DEFINITION = re.compile(r"^(define [^{\n]*)\{$", re.MULTILINE)
+# A float from memory in all lanes of a vector.
+_BROADCAST = re.compile(
+    r"^(  (%\S+) = load float, .*\n)"
+    r"  (%\S+) = insertelement <(\d+) x float> poison, float \2, i32 0\n"
+    r"  (%\S+) = shufflevector <\4 x float> \3, <\4 x float> poison, <\4 x i32> "
+    r"(?:zeroinitializer|<i32 0(?:, i32 0)*>)$", re.MULTILINE)
+_WHOLE_NUMBER = r"""\1  \2w = bitcast float \2 to i32
+  \3 = insertelement <\4 x i32> poison, i32 \2w, i32 0
+  \3w = shufflevector <\4 x i32> \3, <\4 x i32> poison, <\4 x i32> zeroinitializer
+  \5 = bitcast <\4 x i32> \3w to <\4 x float>"""
 
 
 @lru_cache(maxsize=1)
@@ -103,12 +113,14 @@ def text_for(instruction_set: str, text: str) -> str:
     """The text of a module as LLVM compiles it for an instruction set.
 
     LLVM computes vectors of one length in scalable registers only in functions that state the registers' length, in
-    units of 128 bits, and in pieces of 128 bits elsewhere.
+    units of 128 bits, and in pieces of 128 bits elsewhere. It loads a whole number into all lanes with one instruction
+    (LD1RW), and a float with two: therefore floats become whole numbers on their way.
     """
     entry = INSTRUCTION_SETS[instruction_set]
     if not entry.scalable:
         return text
     units = entry.vector_bits // 128
+    text = _BROADCAST.sub(_WHOLE_NUMBER, text)
     return _DEFINITION.sub(rf"\1vscale_range({units},{units}) {{", text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.steps.pointwise import pointwise
@@ -74,6 +77,40 @@ def test_a_register_block_of_winograd_loads_each_number_once(core: str, group: i
     loop = loop_of(configuration, words, find(f"llvm:{core}"))
     assert loop is not None
     assert min(TileShape.of(configuration).shares(loop)) >= BAR
+
+
+@pytest.mark.parametrize("core", ["neoverse-v1", "a64fx"])
+@pytest.mark.parametrize(("words", "settings"), [
+    ("gemm m=128 n=768 k=768", {"vectors_n": 3, "tile_m": 4, "unroll_k": 4, "chunk": 0}),
+    ("gemm m=128 n=768 k=768", {"vectors_n": 2, "tile_m": 8, "unroll_k": 1, "chunk": 1}),
+    ("conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1 layout=NHWC", {
+        "borders": "copy", "vectors_k": 3, "tile_w": 5, "tile_h": 1, "body": "c4", "chunk": 1}),
+    ("conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1", {
+        "m": 4, "vectors_k": 2, "group": 7, "block_rows": 1, "split": 0, "unroll": 1})])
+def test_sve_reads_four_channels_at_once_and_multiplies_by_lane(core: str, words: str, settings: dict[str, int | str],
+                                                                ) -> None:
+    compiler = compiler_for(core)
+    family = {"gemm": "llvm.gemm", "conv2d": "llvm.winograd" if "m" in settings else "llvm.direct"}[words.split()[0]]
+    configuration = Configuration.of(family, {"vector": compiler.device.vector_floats, **settings})
+    loop = loop_of(configuration, words, compiler.device)
+    assert loop is not None
+    assert min(TileShape.of(configuration).shares(loop)) >= BAR
+    source = llvm_implementation(kernel(family)).source(parse_problem(words.split()), compiler.device, configuration)
+    text = compiler.assembly(source)
+    assert "\tld1rqw\t" in text
+    assert re.search(r"\tfmla\tz\d+\.s, z\d+\.s, z[0-7]\.s\[3\]", text)
+
+
+@pytest.mark.parametrize("core", ["neoverse-v1", "a64fx"])
+def test_sve_loads_a_number_into_all_lanes_with_one_instruction(core: str) -> None:
+    compiler = compiler_for(core)
+    configuration = Configuration.of("llvm.gemm", {
+        "vector": compiler.device.vector_floats, "vectors_n": 3, "tile_m": 4, "unroll_k": 1, "chunk": 0})
+    source = llvm_implementation(kernel("llvm.gemm")).source(
+        Problem.make("gemm", m=128, n=768, k=768, trans_a="yes"), compiler.device, configuration)
+    text = compiler.assembly(source)
+    assert text.count("\tld1rw\t") == 4
+    assert not re.search(r"\tmov\tz\d+\.s, s\d", text)
 
 
 def test_the_files_are_for_the_machine_of_the_device() -> None:
