@@ -1,4 +1,4 @@
-"""Files of every released version: a journal, a data set, a library and a checkpoint are read as they were written."""
+"""Files of every released version are read as they were written, and its program in C compiles with today's files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,32 @@ from seqtune.data.journal.journal import Journal
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
+from seqtune.predictor.c_source.file import c_file
 from seqtune.predictor.model import load_model
 from tests.support import released_files
 from tests.support.installation.optional import needs
-from tests.support.released_files import CHECKPOINT, DATASET, JOURNAL, LARGEST, LIBRARY, RELEASED
+from tests.support.learning.c_programs import library_checkpoint, needs_compiler, run_program
+from tests.support.libraries.stencil import write
+from tests.support.released_files import (
+    ASKED,
+    CALLER,
+    CHECKPOINT,
+    DATASET,
+    JOURNAL,
+    LARGEST,
+    LIBRARY,
+    NEW_CALLER,
+    PROPOSALS,
+    RELEASED,
+    TEXT,
+)
 from tests.support.synthetic import WIDE
 
 VERSIONS = sorted(path.name for path in RELEASED.iterdir())
+CALLERS = [version for version in VERSIONS if (RELEASED / version / CALLER).exists()]  # 0.1.0 has none
 
 
 def bytes_of(folder: Path) -> int:
@@ -54,6 +71,23 @@ def test_a_checkpoint_proposes_configurations_of_the_library(folder: Path) -> No
     assert set(proposed) <= set(task)
 
 
+@needs_compiler
+@pytest.mark.parametrize("version", [*CALLERS, "new"])
+def test_a_caller_of_a_c_file_compiles_and_prints_the_proposals_of_python(version: str, tmp_path: Path) -> None:
+    released = RELEASED / version
+    library = read_library(write(tmp_path, TEXT if version == "new" else (released / LIBRARY).read_text()))
+    use(library)
+    checkpoint = library_checkpoint(library, WIDE)  # the small ones of releases have layers that C cannot hold
+    written = c_file(checkpoint)
+    (tmp_path / "predictor.h").write_text(written.header)
+    (tmp_path / "predictor.c").write_text(written.source)
+    source = Path(shutil.copy(NEW_CALLER if version == "new" else released / CALLER, tmp_path / CALLER))
+    printed = run_program(source, "-O0", str(tmp_path / "predictor.c"))
+    proposed = [candidate.configuration
+                for candidate in checkpoint.propose([Task.of(parse_problem(ASKED), WIDE)], PROPOSALS)[0]]
+    assert printed.splitlines() == [f"{configuration.kernel} {configuration.brief()}" for configuration in proposed]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_files_of_a_release_are_small(version: str) -> None:
     assert bytes_of(RELEASED / version) < LARGEST
@@ -62,7 +96,7 @@ def test_the_files_of_a_release_are_small(version: str) -> None:
 @needs("torch")
 def test_this_version_writes_files_that_the_next_one_can_be_tested_with(tmp_path: Path) -> None:
     released_files.write_files(tmp_path / "new")
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {LIBRARY, JOURNAL, DATASET, CHECKPOINT}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {LIBRARY, JOURNAL, DATASET, CHECKPOINT, CALLER}
     assert bytes_of(tmp_path / "new") < LARGEST
 
 

@@ -1,12 +1,14 @@
 """Small files as this version writes them. `python -m tests.support.released_files` adds them to those of releases.
 
 A release runs it once, before its tag; tests of later versions open its files (`tests/data/test_released_files.py`).
-The files hold a library, times that a formula gives, and a tiny checkpoint that learned from them.
+The files hold a library, times that a formula gives, a tiny checkpoint that learned from them, and a program in C that
+asks an exported predictor of the library's kernel.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,14 +23,20 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.version import VERSION
 from seqtune.predictor.trees.cost_trees import TreesOptions
-from tests.support.libraries.stencil import write
+from tests.support.libraries.stencil import STENCIL, write
 from tests.support.paths import ROOT
 from tests.support.synthetic import WIDE
 
 RELEASED = ROOT / "tests" / "data" / "released"  # a folder for each version
 LIBRARY, JOURNAL, DATASET, CHECKPOINT = "library.toml", "journal.sqlite", "records.parquet", "checkpoint"
+CALLER = "caller.c"  # prints the PROPOSALS best configurations for ASKED on WIDE
+NEW_CALLER = Path(__file__).with_name("released_caller.c")
 SIZES = (32, 64, 192)
+ASKED = "stencil n=256 border=wrap"
+PROPOSALS = 5
 LARGEST = 100_000  # bytes of all files of a version
+FEATURE = 'border = {meaning = "beyond the grid", choices = ["zero", "wrap"], default = "zero"}'
+TEXT = STENCIL.replace("features = {", f"features = {{{FEATURE}, ")  # so that C has constants of a feature's choices
 
 
 def records() -> list[Record]:
@@ -46,12 +54,12 @@ def records() -> list[Record]:
 
 
 def write_files(folder: Path) -> None:
-    """Write a library, a journal, a data set and a checkpoint into a new folder."""
+    """Write a library, a journal, a data set, a checkpoint and a caller of exported C files into a new folder."""
     from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.learning.times.training import train_model
 
     folder.mkdir(parents=True)
-    use(read_library(write(folder)))
+    use(read_library(write(folder, TEXT)))
     with Journal(folder / JOURNAL) as journal:
         journal.add_device(WIDE)
         journal.add_all(records())
@@ -62,6 +70,7 @@ def write_files(folder: Path) -> None:
         validation=0.4, threads=1, trees=TreesOptions(rounds=5, models=1))
     checkpoint, _ = train_model(measured_tasks(data, held_out=False), [], options)
     checkpoint.save(folder / CHECKPOINT)
+    shutil.copyfile(NEW_CALLER, folder / CALLER)
 
 
 def main() -> int:
