@@ -270,10 +270,10 @@ def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) ->
             binder.bind(problem, configuration, weights, None, fusion)
 
 
-def test_a_family_that_knows_no_fusion_refuses_it(binder: KernelBinder, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = PRODUCTS["product"]
-    configuration, weights = next(choices(binder, problem, 0)), given(problem)[0]["weights"]
-    monkeypatch.delattr(LLVMGemm, "fusions")
-    binder.bind(problem, configuration, weights, None)
+def test_a_family_that_knows_no_fusion_refuses_it(binder: KernelBinder) -> None:
+    problem = Problem.make("attention", heads=2, q_len=5, kv_len=7, head_dim=8, value_dim=8)
+    configuration = next(choices(binder, problem, 0))
+    packed = binder.pack(problem, configuration, make_operands(problem, seed=3)["k"])
+    binder.bind_packed(problem, configuration, packed, None)
     with pytest.raises(KernelError, match="knows no fusion"):
-        binder.bind(problem, configuration, weights, None, Fusion(IDENTITY))
+        binder.bind_packed(problem, configuration, packed, None, Fusion(IDENTITY))
