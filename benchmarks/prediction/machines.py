@@ -2,10 +2,10 @@
 
 For each machine (or runtime) a predictor is trained on all other devices of the data set and evaluated on the one
 left out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`,
-replayed on recorded configurations of other problems), and after `seqtune retrain` with a few of its problems. The
-methods choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems; in the row
-over all devices of a machine, the devices of a problem are drawn together. The other devices are not evaluated again
-after the retraining: the retrained checkpoint keeps the one that it began from for them.
+replayed on recorded configurations of other problems), after `seqtune retrain` with a few of its problems, and after
+both. The methods choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems;
+in the row over all devices of a machine, the devices of a problem are drawn together. The other devices are not
+evaluated again after the retraining: the retrained checkpoint keeps the one that it began from for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.model import Predictor
     from seqtune.predictor.training.loop import Progress
 
-NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
+NEVER, CALIBRATED, FEW, BOTH = "no data of it", "after calibrate", "after retrain", "after retrain and calibrate"
 
 
 def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
@@ -74,6 +74,10 @@ def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row]
         few = split.with_few(given.few, given.seed)
         adapted, training["retraining"] = adapted_to(given, predictor, few, split.old)
         rows += evaluated_rows(held_out, methods(adapted), {**about, "setting": FEW})
+        ranker = adapted if isinstance(adapted, Ranker) else adapted.ranker
+        assert ranker is not None
+        corrected, _ = calibrated(adapted, ranker, probed, given.seed)
+        rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": BOTH})
     return rows, training
 
 
@@ -157,7 +161,7 @@ def claim(rows: Sequence[Row]) -> str:
     parts = []
     for group in dict.fromkeys(row["left_out"] for row in rows):
         figures = []
-        for setting in (NEVER, CALIBRATED, FEW):
+        for setting in (NEVER, CALIBRATED, FEW, BOTH):
             own = [row for row in rows if (row["left_out"], row["method"], row["setting"]) == (group, best, setting)]
             devices = {row["device"] for row in own}
             by_count = {row["measured"]: row for row in own if row["device"] in ({ALL} if ALL in devices else devices)}
@@ -182,7 +186,7 @@ def page(results: Results) -> Page:
         "seqtune. "
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
         f"replayed from recorded configurations of other problems. "
-        + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine." if few else ""),
+        + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine; `{BOTH}`: with both." if few else ""),
         (f"One training for each machine or runtime, with seed {results['seed']}.", *other_devices(results),
          "The methods choose among measured configurations. Single times measured on virtual machines are noisy; the "
          "ceiling, where there are repeated builds, is what an oracle reaches whose choice is measured again."))
@@ -191,7 +195,8 @@ def page(results: Results) -> Page:
 def command(results: Results) -> str:
     """The command that makes these results."""
     leave = " ".join(dict.fromkeys(row["left_out"] for row in results["rows"]))
-    return f"python -m benchmarks machines --leave {leave} --epochs {results['epochs']} --out docs"
+    options = f"--epochs {results['epochs']} --extra {results['extra']}"
+    return f"python -m benchmarks machines --leave {leave} {options} --out docs"
 
 
 def other_devices(results: Results) -> list[str]:
@@ -247,7 +252,7 @@ def run(given: argparse.Namespace) -> None:
         own, trainings[name] = evaluate_group(given, left_out(data, name, given.seed))
         rows += own
         say(table(own))
-    results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs,
+    results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs, "extra": given.extra,
                "trees_only": given.trees_only, "trainings": trainings, "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")

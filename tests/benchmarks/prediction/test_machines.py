@@ -88,19 +88,19 @@ def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data
 def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
     given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
     rows, training = machines.evaluate_group(given, left_out(data, "stone"))
-    assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW}
+    assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW, machines.BOTH}
     assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {"trees", "default", "random"}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
     assert training["calibration"][DEVICE.name]["problems"] > 1
-    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "rows": rows,
+    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "extra": 3000, "rows": rows,
                           "trainings": {"stone": training}})
     assert page.command.startswith("python -m benchmarks machines --leave stone --epochs 30")
     assert page.claim.startswith("Trees reach, of the best known speed (first proposal / best of 5)")
-    assert page.tables.count("| stone |") == 3 + 1 + 1
+    assert page.tables.count("| stone |") == 3 + 1 + 1 + 1
 
 
 def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
-    about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "rows": []}
+    about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "extra": 3000, "rows": []}
     training = {"retraining": {"unchanged": ["a"], "changed": []}}
     (sentence,) = machines.other_devices({**about, "trainings": {"stone": training}})
     assert sentence.endswith("which the retrained one keeps for it.")
