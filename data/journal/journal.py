@@ -243,12 +243,12 @@ class Journal:
     def measured(self, device: str) -> frozenset[str]:
         """The keys of the problems that have a record of a device (its key)."""
         # a search in two indices for each problem: a journal has some hundred problems, and many more records
-        of_device = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE problem = problems.id AND device = ?1)"
+        of_device = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE problem = problems.id AND device = :device)"
                                 for table in ("trials", "repeats"))
         with self._reading():
             number = self._connection.execute("SELECT id FROM devices WHERE key = ?", (device,)).fetchone()
             return frozenset() if number is None else frozenset(str(key) for (key,) in self._connection.execute(
-                f"SELECT key FROM problems WHERE {of_device}", number))
+                f"SELECT key FROM problems WHERE {of_device}", {"device": number[0]}))
 
     def unknown_operations(self) -> str | None:
         """A note on the records that are left out because no library in use declares their operations, or None."""
