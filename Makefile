@@ -3,7 +3,7 @@
 #   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
 #   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
 #   make test-arm     the kernels, the commands and the core tests on an emulated ARM machine, in build/arm; needs no root
-#   make develop      installs what all tests, `make check` and `make docs` need
+#   make develop      installs what all tests, `make check`, `make docs` and `make dist` need
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
 #   make dist         the source distribution and the wheel made from it, in dist; checked by twine and pyroma, too
