@@ -42,7 +42,11 @@ MARKERS = {"platform_machine": "aarch64", "platform_system": "Linux", "sys_platf
            "platform_python_implementation": "CPython", "extra": ""}
 DEFAULT_CPU = "neoverse-n1"
 SLOWDOWN = 10  # by how much the emulator is slower: a measuring worker starts in 6 s, where a machine takes 0.6 s
+# The emulator keeps a table of every page of addresses, also of those that are only reserved around buffers, for ever:
+# without a limit, 0.8 GB for each kernel that runs.
+MOST_ADDRESSES = 16 << 20  # KiB
 _PYTHON = """#!/bin/sh
+ulimit -v {addresses}
 exec '{tools}/usr/bin/qemu-aarch64-static' -cpu "${{QEMU_CPU:-{cpu}}}" -L '{root}' -0 '{home}/bin/{name}' \\
   '{root}/usr/bin/python3.11' "$@"
 """
@@ -161,7 +165,8 @@ class EmulatedMachine:
     def _scripts(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         (self.folder / "pyvenv.cfg").write_text(f"home = {self.root}/usr/bin\n")
-        facts = {"tools": self.tools, "root": self.root, "home": self.folder, "cpu": DEFAULT_CPU}
+        facts = {"tools": self.tools, "root": self.root, "home": self.folder, "cpu": DEFAULT_CPU,
+                 "addresses": MOST_ADDRESSES}
         texts = {**{name: _PYTHON.format(**facts, name=name) for name in ("python", "python3", "python3.11")},
                  **{name: _COMPILER.format(**facts) for name in ("cc", "gcc")}}
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""llvm.gemm_amx on any CPU: its instructions are replaced by functions of the same meaning, with registers in memory.
+"""llvm.gemm_amx on any x86-64 CPU: its instructions are replaced by functions of the same meaning, with registers in memory.
 
 The functions follow Intel's description of AMX: TDPBF16PS adds the products of the pairs along k, one pair after the
 other. Shapes that do not fit each other, or registers that were released, give NaN.
@@ -6,6 +6,7 @@ other. Shapes that do not fit each other, or registers that were released, give 
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,8 @@ def _emulation() -> str:
 
 
 EMULATION = _emulation()
+# They call the C library, and the linker of LLVM ends the process where it lies too far away, as on ARM.
+needs_x86 = pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the functions need x86-64")
 
 
 class Emulated(LLVMGemmAmx):
@@ -130,6 +133,7 @@ class Emulated(LLVMGemmAmx):
 
 
 @needs_llvm
+@needs_x86
 @pytest.mark.parametrize("problem", PROBLEMS, ids=Problem.brief)
 def test_every_tile_computes_the_product(problem: Problem) -> None:
     space = SearchSpace(FAMILY, problem, ABLE)
@@ -143,6 +147,7 @@ def test_every_tile_computes_the_product(problem: Problem) -> None:
 
 
 @needs_llvm
+@needs_x86
 def test_a_second_operand_is_added_where_rows_lie_apart() -> None:
     problem, implementation = PROBLEMS[1], Emulated()
     fusion = Fusion(Formula.of("add", 0, 1), x_pitch=160, y_pitch=96, other_pitch=80, other_element="fp32")
