@@ -1,4 +1,4 @@
-"""llvm.gemm_amx on any x86-64 CPU: its instructions are replaced by functions of the same meaning, with registers in memory.
+"""llvm.gemm_amx on any x86-64 CPU: functions of the same meaning replace its instructions, with registers in memory.
 
 The functions follow Intel's description of AMX: TDPBF16PS adds the products of the pairs along k, one pair after the
 other. Shapes that do not fit each other, or registers that were released, give NaN.
