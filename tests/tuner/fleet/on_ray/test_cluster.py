@@ -52,6 +52,23 @@ def test_nobody_at_an_address_is_one_line() -> None:
         head_probe.probe_head(f"ray://127.0.0.1:{port}")
 
 
+@pytest.mark.parametrize("prefix", ["", "ray://"])
+def test_nobody_at_the_address_of_the_environment_is_one_line(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"{prefix}127.0.0.1:{listening.getsockname()[1]}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(MisuseError, match=f"nobody answers at {address} "):
+        ray_cluster.check_address(FleetAddress("auto"))
+    with server(b"SSH-2.0-OpenSSH_9.6\r\n") as listening_address:
+        monkeypatch.setenv("RAY_ADDRESS", listening_address.removeprefix("ray://"))
+        with pytest.raises(MisuseError, match="is not the port of a Ray cluster's head"):
+            ray_cluster.check_address(FleetAddress("auto"))
+    for text in ("auto", "local", ""):
+        monkeypatch.setenv("RAY_ADDRESS", text)
+        ray_cluster.check_address(FleetAddress("auto"))
+
+
 @pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9)])
 def test_a_port_of_something_else_is_one_line(words: bytes) -> None:
     with server(words) as address, pytest.raises(MisuseError, match="is not the port of a Ray client server"):
