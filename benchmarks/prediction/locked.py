@@ -92,7 +92,7 @@ def page(results: Results) -> Page:
     rows = results["rows"]
     cells = by_columns(rows, "group", "method")
     ours = cells[ALL, OURS]
-    alone = [f"{method} alone {share_cell(cells[ALL, method][0])}" for method in ("transformer", "trees")]
+    alone = [f"the {method} alone reaches {share_cell(cells[ALL, method][0])}" for method in ("transformer", "trees")]
     part = f" --problems {results['every']}" if results["every"] > 1 else ""
     looks = "; ".join(f"{look['date']} ({look['device']}, seqtune {look['seqtune']}, checkpoint {look['checkpoint']})"
                       for look in results["looked"])
@@ -100,7 +100,7 @@ def page(results: Results) -> Page:
         "locked", "The locked test set",
         f"On {ours[0]['problems']} problems that no training and no choice has used, seqtune's first proposal reaches "
         f"{share_cell(ours[0])} of the best speed found on {results['device']}, the best of 3 {ours[3]['share']:.3f} "
-        f"and of 5 {ours[5]['share']:.3f}. Of its parts, the {' and the '.join(alone)} with the first.",
+        f"and of 5 {ours[5]['share']:.3f}. The first proposal of {' and that of '.join(alone)}.",
         f"python -m benchmarks locked --device {results['device']} --trials {results['trials']}{part} --out docs",
         f"{table(rows)}\n\n{kinds_table(rows)}", measured_on(results),
         "All proposals of all methods, the best of a search, the default and a random sample run in one contest of "

@@ -186,7 +186,8 @@ def page(results: Results) -> Page:
         "seqtune. "
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
         f"replayed from recorded configurations of other problems. "
-        + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine; `{BOTH}`: with both." if few else ""),
+        + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine; `{BOTH}`: the retrained checkpoint, "
+           "corrected by the same probes." if few else ""),
         (f"One training for each machine or runtime, with seed {results['seed']}.", *other_devices(results),
          "The methods choose among measured configurations. Single times measured on virtual machines are noisy; the "
          "ceiling, where there are repeated builds, is what an oracle reaches whose choice is measured again."))

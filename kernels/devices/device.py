@@ -49,7 +49,7 @@ class Device:
     l2_bytes: int = 0
     l3_bytes: int = 0
     local_memory: int = 0  # bytes a work-group can share
-    max_work_group: int = 0  # work-items
+    max_work_group: int = 0  # work-items that every kernel may have; a Mali's driver allows small kernels more
     peak_gflops: float = 0.0  # measured fp32, all threads
     bandwidth_gbs: float = 0.0  # measured, from memory
     l1_gbs: float = 0.0  # measured reads of all threads, each from its own first-level cache; 0: not known

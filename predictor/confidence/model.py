@@ -119,8 +119,8 @@ class ConfidenceModel(BaseModel):
     def confidences(self, proposals: Proposals, count: int | None = None) -> list[Confidence] | None:
         """The confidence of the first `count` ordered proposals (None: of all).
 
-        None if a slowness is unknown (NaN), or if no time of one of the task's kernels was learned: another tuner's
-        choices do not tell how far the others are from the best.
+        None if a slowness is unknown (NaN), or if no times were learned of one of the task's kernels: choices do
+        not tell how much slower other configurations are.
         """
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None

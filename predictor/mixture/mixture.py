@@ -181,8 +181,9 @@ class Mixture:
     def _weights(self, neighbours: Neighbours | None) -> Weights:
         """The weights for a task with these neighbours.
 
-        Weights for devices that were left out, where such were learned, count beyond the training problems as well:
-        trees go on there with the value of the last split, and the experts that generalise best are the same.
+        The weights that were learned for devices left out also apply beyond the training problems: there a tree
+        returns the value of its outermost leaf, and the same experts generalise best. Without such weights (`unseen`
+        is the prior) the usual ones apply.
         """
         if neighbours is None or (neighbours.known and (neighbours.covered or self.unseen == PRIOR)):
             return self.weights

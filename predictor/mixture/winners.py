@@ -78,7 +78,7 @@ class Neighbours:
     weights: Floats
     nearness: float  # from 0, far from every training problem, to 1, equal to one
     known: bool  # whether the task's device is one of the table's
-    covered: bool  # whether each number of the problem is within the table's, and each of its words is one of these
+    covered: bool  # whether every number lies between the table's least and greatest, and every word occurs in it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,10 @@ class Group:
                 [frozenset(column.tolist()) for column in words.T])
 
     def _covers(self, point: NDArray[np.float32], words: NDArray[np.uint32]) -> bool:
-        """Whether a problem lies among those of the entries; numbers that it or they do not have count as within."""
+        """Whether a problem lies within the entries': numbers between their extremes, words among theirs.
+
+        A missing number (NaN) counts as within.
+        """
         low, high, values = self._limits
         return not ((point < low) | (point > high)).any() and all(
             word in known for word, known in zip(words.tolist(), values, strict=True))

@@ -2,8 +2,8 @@
 
 TDPBF16PS multiplies a register of A, up to 16 rows of 16 pairs along k, by a register of B, 16 pairs along k of 16
 columns, and adds both products of each pair to sums in fp32. A is read as it lies, and B from panels of pairs
-(`tiling.pack_pairs`). The first of the eight registers hold sums, which begin with the bias, the next ones B, and the
-rest take turns with A. A loop over the sums in memory finishes and stores them (`epilogue.Grid`).
+(`tiling.pack_pairs`). The first of the eight registers hold the sums, which begin with the bias; the next ones hold B;
+the blocks of A take turns in the rest. A loop over the sums in memory finishes and stores them (`epilogue.Grid`).
 
 The registers' shapes are set by each thread before its tasks, and the registers are free again after them.
 """

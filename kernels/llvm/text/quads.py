@@ -13,7 +13,7 @@ from ...devices.device import Device
 from .writer import Writer
 
 FLOATS = 4
-REGISTERS = 32  # of which FMLA reads quads from the first eight: LLVM keeps few quads there beside sums
+REGISTERS = 32  # FMLA by lane takes its quad from the first eight only, so few quads are held beside the sums
 PIXELS = 2  # whose quads are in registers at once: with one, a sum would wait longer for its last product
 _WIDE = f"<vscale x {FLOATS} x float>"
 
@@ -24,7 +24,7 @@ def multiplies_by_lane(device: Device, vector: int) -> bool:
 
 
 def at_once(pixels: int, vectors: int) -> int:
-    """The channels of a quad whose weights fit into registers beside the sums of a tile and its quads; 0: too few."""
+    """How many channels of a quad (4 or 2) have their weights in registers beside a tile's sums and quads; or 0."""
     return next((channels for channels in (FLOATS, 2) if (pixels + channels) * vectors + PIXELS <= REGISTERS), 0)
 
 

@@ -191,9 +191,9 @@ def test_devices_without_amx_have_the_same_spaces_and_proposals_are_the_same_wit
 
 
 def test_amx_is_told_where_the_system_lets_programs_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amx, "permitted", lambda: True)
+    monkeypatch.setattr(amx, "request_permission", lambda: True)
     assert dict(capabilities("avx512", amx.usable(FEATURES))) == dict.fromkeys(
         ("bf16_dots", "int8_dots", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"), 1)
     assert dict(capabilities("avx2", amx.usable(FEATURES))) == {"int8_dots": 1, "avx_vnni": 1}
-    monkeypatch.setattr(amx, "permitted", lambda: False)
+    monkeypatch.setattr(amx, "request_permission", lambda: False)
     assert {fact for fact, _ in capabilities("avx512", amx.usable(FEATURES))} == {"bf16_dots", "int8_dots", "avx_vnni"}

@@ -1,5 +1,7 @@
-"""Permission for AMX: Linux lets only those processes use tile registers that ask for them, since they take 8 KiB of
-memory for each thread. Threads and processes that are started later inherit the permission."""
+"""Permission for AMX, whose registers take 8 KiB of each thread: Linux lets a process use them after it asked.
+
+Threads and forked processes inherit the permission; a new program asks again, as every `Compiler` does.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from collections.abc import Mapping
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 
 
-def permitted() -> bool:
-    """Ask for the permission. Returns whether this process may use tile registers now."""
+def request_permission() -> bool:
+    """Ask Linux for the tile registers. Returns whether this process may use them."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, ctypes.c_ulong(_TILE_DATA)) == 0)
@@ -20,6 +22,6 @@ def permitted() -> bool:
 
 def usable(features: Mapping[str, bool]) -> dict[str, bool]:
     """The features of this CPU by LLVM's names, without AMX where this process may not use it."""
-    if not features.get("amx-tile") or permitted():
+    if not features.get("amx-tile") or request_permission():
         return dict(features)
     return {name: has and not name.startswith("amx") for name, has in features.items()}

@@ -40,7 +40,7 @@ MOST_LOCAL = 64  # members on this machine: each is a process of about 150 MB
 FORMS = "local:2 (members on this machine), auto (the Ray cluster of this machine) or ray://HOST:PORT"
 
 _REMOTE = re.compile(r"ray://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})", re.ASCII)
-_NAMED = re.compile(r"(?:ray://)?[^/]+:([0-9]{1,5})", re.ASCII)  # what RAY_ADDRESS may be, besides names of Ray's
+_NAMED = re.compile(r"(?:ray://)?[^/]+:([0-9]{1,5})", re.ASCII)  # Ray resolves what else RAY_ADDRESS may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,11 @@ def check_address(address: FleetAddress) -> None:
     """Find out what is wrong before Ray does, which takes longer and says less. Raises MisuseError."""
     if not address.local:
         check_token()
-        text = address.text if address.text.startswith("ray://") else os.environ.get("RAY_ADDRESS", "")
+        by_variable = not address.text.startswith("ray://")
+        text = os.environ.get("RAY_ADDRESS", "") if by_variable else address.text
         named = _NAMED.fullmatch(text)
         if named is not None and 0 < int(named[1]) < 65536:
-            probe_head(text)
+            probe_head(text, "RAY_ADDRESS: " if by_variable else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,23 @@ _HEADER_BYTES = 9  # of a frame: length (3), type, flags, stream (4)
 _SETTINGS = 4
 
 
-def probe_head(address: str) -> None:
-    """Raise MisuseError if nobody listens at `ray://HOST:PORT` or `HOST:PORT`, or something without gRPC."""
+def probe_head(address: str, source: str = "") -> None:
+    """Raise MisuseError if nobody listens at `ray://HOST:PORT` or `HOST:PORT`, or something without gRPC.
+
+    `source` begins the message: where an address comes from that the user did not type.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as connection:
             connection.settimeout(ANSWER_SECONDS)
             if os.environ.get("RAY_USE_TLS", "0") in ("0", "") and not _speaks_grpc(connection):
                 raise MisuseError(
-                    f"{address} is not the port of a Ray client server, which is {PORT} unless ray start was given "
-                    "--ray-client-server-port" if address.startswith("ray://") else
-                    f"{address} is not the port of a Ray cluster's head, which ray start prints")
+                    f"{source}{address} is not the port of a Ray client server, which is {PORT} unless ray start was "
+                    "given --ray-client-server-port" if address.startswith("ray://") else
+                    f"{source}{address} is not the port of a Ray cluster's head, which ray start prints")
     except OSError as error:
-        raise MisuseError(f"nobody answers at {address} ({error.strerror or error}); start the head there (ray start "
-                          "--head), or check host and port") from None
+        raise MisuseError(f"{source}nobody answers at {address} ({error.strerror or error}); start the head there "
+                          "(ray start --head), or check host and port") from None
 
 
 def _speaks_grpc(connection: socket.socket) -> bool:

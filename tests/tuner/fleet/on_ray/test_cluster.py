@@ -58,7 +58,7 @@ def test_nobody_at_the_address_of_the_environment_is_one_line(prefix: str, monke
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"{prefix}127.0.0.1:{listening.getsockname()[1]}"
     monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(MisuseError, match=f"nobody answers at {address} "):
+    with pytest.raises(MisuseError, match=f"RAY_ADDRESS: nobody answers at {address} "):
         ray_cluster.check_address(FleetAddress("auto"))
     with server(b"SSH-2.0-OpenSSH_9.6\r\n") as listening_address:
         monkeypatch.setenv("RAY_ADDRESS", listening_address.removeprefix("ray://"))
