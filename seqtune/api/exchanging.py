@@ -92,21 +92,32 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         if not code:  # `code_writer` checks the name itself
             check_ending(Path(out), FORMATS[form].meaning, *FORMATS[form].endings)
         check_free(Path(out), force)
+    answered: dict[str, str] = {}
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
-        lambda: cached_model(checkpoint or "miopen").tables, serving, _proposer(checkpoint),
-        _driver_facts, force)
-    return Written(Path(out), chosen.write(request, Path(out)))
+        lambda: cached_model(checkpoint or "miopen").tables, serving,
+        _proposer(checkpoint, answered), _driver_facts, force)
+    report = dict(chosen.write(request, Path(out)))
+    if answered:
+        report["predictor"] = " and ".join(answered)
+    if notes := [note for note in answered.values() if note]:
+        report["note"] = "; ".join(notes)
+    return Written(Path(out), report)
 
 
-def _proposer(checkpoint: str | Path | None) -> Propose:
-    """The proposals of a checkpoint, or of the predictor that answers for a device, as formats call them."""
+def _proposer(checkpoint: str | Path | None, answered: dict[str, str]) -> Propose:
+    """The proposals of a checkpoint, or of the predictor that answers for a device, as formats call them.
+
+    `answered` gets the name of each predictor that answered, with its note on the device or an empty one.
+    """
     from seqtune.kernels.task import Task
     from seqtune.predictor.answering import Answering
 
     def proposals(problem: Problem, device: Device, count: int) -> Mapping[Configuration, float | None]:
-        candidates = Answering.of(Task.of(problem, device), checkpoint).propose(count)
+        asked = Answering.of(Task.of(problem, device), checkpoint)
+        answered[str(asked.name)] = asked.note
+        candidates = asked.propose(count)
         return {configuration: None if candidate.confidence is None else candidate.confidence.share
                 for configuration, candidate in candidates.items()}
 
