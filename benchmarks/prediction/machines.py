@@ -60,25 +60,28 @@ def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row]
 
     held_out = measured_tasks(split.own, held_out=True)
     predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
-    ranker = predictor if isinstance(predictor, Ranker) else predictor.ranker
-    assert ranker is not None
     about: dict[str, Any] = {"left_out": split.name}
     first = {**methods(predictor), "default": Default()}
     rows = evaluated_rows(held_out, first, {**about, "setting": NEVER}, ("random",))
     probed = measured_tasks(split.own, held_out=False)
-    corrected, fits = calibrated(predictor, ranker, probed, given.seed)
-    name = "trees" if predictor is ranker else OURS
+    corrected, fits = calibrated(predictor, ranker_of(predictor), probed, given.seed)
+    name = "trees" if isinstance(predictor, Ranker) else OURS
     rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": CALIBRATED})
     training["calibration"] = {device: asdict(fit) for device, fit in fits.items()}
     if given.few:
         few = split.with_few(given.few, given.seed)
         adapted, training["retraining"] = adapted_to(given, predictor, few, split.old)
         rows += evaluated_rows(held_out, methods(adapted), {**about, "setting": FEW})
-        ranker = adapted if isinstance(adapted, Ranker) else adapted.ranker
-        assert ranker is not None
-        corrected, _ = calibrated(adapted, ranker, probed, given.seed)
+        corrected, _ = calibrated(adapted, ranker_of(adapted), probed, given.seed)
         rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": BOTH})
     return rows, training
+
+
+def ranker_of(predictor: Checkpoint | Ranker) -> Ranker:
+    """The trees of a predictor; a checkpoint that was trained here has them."""
+    ranker = predictor if isinstance(predictor, Ranker) else predictor.ranker
+    assert ranker is not None
+    return ranker
 
 
 def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:

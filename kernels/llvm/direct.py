@@ -17,8 +17,7 @@ from .ir.task_loops import arguments
 from .ir.tile import BODIES, Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs
 from .launch import Launch, Phase
-from .text.elements import FP32
-from .text.quads import FLOATS, multiplies_by_lane
+from .text.quads import reads_quads
 
 # The multiply-adds in the innermost loop's body, times the number of such loops in the text.
 _UNROLLED = "accumulators * (s if body == 'row' else r * s if body == 'filter' else channels_unrolled) * loops"
@@ -136,8 +135,8 @@ class LLVMDirect:
             borders=_borders(size, tile_w) if peeled else None,
             pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other,
             prefetches=fusion.chained and _tiling(problem, size, device, configuration).visits > 1,
-            quads=last and size["c_per_group"] % FLOATS == 0 and elements.x == FP32
-            and multiplies_by_lane(device, configuration.number("vector"))).source()
+            quads=last and reads_quads(
+                device, configuration.number("vector"), size["c_per_group"], elements.x)).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""

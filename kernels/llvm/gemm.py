@@ -24,7 +24,7 @@ from .launch import Launch, Phase
 from .matrix_views import MatrixViews
 from .text.elements import FP32, Element
 from .text.formula import Formula
-from .text.quads import FLOATS, multiplies_by_lane
+from .text.quads import reads_quads
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
@@ -99,8 +99,8 @@ class LLVMGemm:
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=y, other=elements.other,
             prefetches=fusion.chained and _tiling(problem, device, configuration).visits > 1,
-            quads=problem["trans_a"] == "no" and problem.size("k") % FLOATS == 0 and elements.x == FP32
-            and multiplies_by_lane(device, configuration.number("vector"))).source()
+            quads=problem["trans_a"] == "no" and reads_quads(
+                device, configuration.number("vector"), problem.size("k"), elements.x)).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""

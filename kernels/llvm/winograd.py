@@ -22,8 +22,8 @@ from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
 from .launch import Launch, Phase
-from .text.elements import X86
-from .text.quads import FLOATS, at_once, declare_quads, multiplies_by_lane, multiply_quads
+from .text.elements import FP32, X86
+from .text.quads import FLOATS, at_once, declare_quads, multiply_quads, reads_quads
 from .text.writer import ENTRY, Writer, declarations, in_order
 
 PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few tiles read the filter only once
@@ -221,7 +221,7 @@ class RegisterBlock:
 
     def on_arm(self, channels: int, device: Device) -> RegisterBlock:
         """The same block for ARM."""
-        if channels % FLOATS == 0 and multiplies_by_lane(device, self.vector) and at_once(self.group, self.vectors):
+        if reads_quads(device, self.vector, channels, FP32) and at_once(self.group, self.vectors):
             return replace(self, unroll=FLOATS, quads=True)
         if self.vector != 4 or channels % 4:
             return replace(self, in_order=True)

@@ -57,7 +57,7 @@ class AmxTile:
         return _source(self)
 
     def shapes(self) -> bytes:
-        """What `ldtilecfg` reads: palette 1, the bytes of a row of each register, and its rows."""
+        """The 64 bytes that `ldtilecfg` reads: palette 1, the bytes of a row of each register, and its rows."""
         own = self.rows // self.blocks
         b = range(self.sums, self.sums + self.vectors)
         rows = [ROWS if register in b else own for register in range(REGISTERS)]

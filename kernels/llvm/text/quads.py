@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...devices.device import Device
+from .elements import FP32, Element
 from .writer import Writer
 
 FLOATS = 4
@@ -18,9 +19,13 @@ PIXELS = 2  # whose quads are in registers at once: with one, a sum would wait l
 _WIDE = f"<vscale x {FLOATS} x float>"
 
 
-def multiplies_by_lane(device: Device, vector: int) -> bool:
-    """Whether vectors of so many floats are those of a device with SVE, so that quads can multiply them."""
-    return device.instruction_set.startswith("sve") and vector == device.vector_floats
+def reads_quads(device: Device, vector: int, channels: int, x: Element) -> bool:
+    """Whether a tile can read quads of `channels` neighbours of `x` and multiply vectors of so many floats by lane.
+
+    The device must have SVE with registers of that size, and the numbers must be fp32.
+    """
+    return (device.instruction_set.startswith("sve") and vector == device.vector_floats
+            and channels % FLOATS == 0 and x == FP32)
 
 
 def at_once(pixels: int, vectors: int) -> int:
