@@ -69,7 +69,7 @@ def _table(names: Sequence[str], *rows: Sequence[str]) -> str:
 
 
 def _section(name: str, command: Any) -> str:
-    context = typer.Context(command, info_name=f"seqtune {name}")
+    context = typer.Context(command, info_name=f"seqtune {name}", terminal_width=80)
     usage = command.get_usage(context).removeprefix("Usage: ").strip()
     rows = []
     for parameter in command.params:

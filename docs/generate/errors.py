@@ -11,6 +11,7 @@ HEAD = """# Errors
 
 Every exception that seqtune raises on purpose comes from one tree. Its text is one line that says what was found and
 what to do. The command line prints that line and ends with the exit code below. Any other exception is a bug.
+This page is generated from the program.
 
 A configuration that fails to build, crashes, runs too long or computes a wrong result raises nothing: it is data, a
 measurement with its [status](../internals/measuring-and-verification.md#statuses).
@@ -135,4 +136,5 @@ def _cures(error: type[SeqtuneError], rows: tuple[tuple[str, str], ...]) -> str:
 def _tree(error: type[SeqtuneError], depth: int = 0) -> Iterator[tuple[type[SeqtuneError], int]]:
     yield error, depth
     for child in error.__subclasses__():
-        yield from _tree(child, depth + 1)
+        if child.__module__ == errors.__name__:  # other modules have private ones
+            yield from _tree(child, depth + 1)

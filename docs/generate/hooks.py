@@ -1,5 +1,5 @@
-"""Hooks of MkDocs: pages that are generated while the site is built, such as those of notebooks, the list of results,
-and the docstring check.
+"""Hooks of MkDocs: the pages of notebooks and the picture of the architecture, which are made while the site is built,
+the list of results, and the docstring check.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-from docs.generate import architecture, command_line, docstrings, errors, kernels, notebooks  # noqa: E402
+from docs.generate import architecture, docstrings, notebooks  # noqa: E402
 from seqtune.errors import SeqtuneError  # noqa: E402
 
 PACKAGE = ROOT / "build" / "package"  # `paths` of mkdocstrings in mkdocs.yml
-GENERATED = {
-    "reference/command-line.md": command_line.page,
-    "reference/kernels.md": kernels.page,
-    "reference/errors.md": errors.page,
-    "internals/architecture.svg": architecture.draw,
-}
+PICTURE = "internals/architecture.svg"
+PLACE = "<!-- architecture.svg -->"  # in the page beside it, which has no picture where the repository is read
 
 
 def on_startup(**_: object) -> None:
@@ -59,9 +55,8 @@ def _results(docs: Path) -> list[Path]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages, and a page for each notebook beside its file. Fails where a notebook does."""
-    for path, make in GENERATED.items():
-        files.append(File.generated(config, path, content=make()))
+    """Add the picture of the architecture, and a page for each notebook. Fails where a notebook does."""
+    files.append(File.generated(config, PICTURE, content=architecture.draw()))
     for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
         uri = Path(notebook.src_uri)
         try:
@@ -72,3 +67,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for name, picture in pictures.items():
             files.append(File.generated(config, uri.with_name(name).as_posix(), content=picture))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Show the picture of the architecture in its page."""
+    title = "Floors and rooms of seqtune with the imports between them"
+    return markdown.replace(PLACE, f"![{title}]({Path(PICTURE).name})")

@@ -26,7 +26,7 @@ def page() -> str:
 
 
 def _section(family: Mapping[str, Any]) -> str:
-    lines = [f"## {family['name']} {{ #{_anchor(family)} }}", "", f"{_sentence(family['meaning'])}", "",
+    lines = [f"## {family['name']}", "", f"{_sentence(family['meaning'])}", "",
              f"Version {family['version']}. {_sentence(_included(family['includes']))}", "",
              "| parameter | values | meaning |", "| :-- | :-- | :-- |"]
     lines += [f"| `{parameter['name']}` | {_words(parameter['values'])} | {_cell(parameter.get('meaning'))} |"
@@ -44,7 +44,7 @@ def _section(family: Mapping[str, Any]) -> str:
 
 
 def _anchor(family: Mapping[str, Any]) -> str:
-    return str(family["name"]).replace(".", "-").replace("_", "-")
+    return str(family["name"]).replace(".", "")  # as GitHub and MkDocs make it of the heading
 
 
 def _included(includes: object) -> str:

@@ -19,7 +19,6 @@ from typing import Any
 
 import typer.main
 
-from docs.generate import command_line, errors
 from seqtune.__main__ import main
 from seqtune.cli import app
 from seqtune.data.dataset import Dataset
@@ -30,7 +29,6 @@ from tests.support.recorded_files import write_cache, write_recorded
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
 COMPILED = ("cc", "./call")  # the C compiler, and what a tutorial makes of its file
 FOREIGN = ("cp", "kubectl", "mkdir", "ray", "scp", "sh", "torchrun")  # what no test runs, except by `shown by`
 SHELL = ("bash", "console", "sh")
@@ -58,15 +56,13 @@ class Snippet:
 
 
 def pages() -> list[str]:
-    """Every page by its path in the repository, generated ones included."""
-    written = [path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md"))]
-    return [*FRONT_PAGES, *written, *(f"docs/{name}" for name in GENERATED)]
+    """Every page by its path in the repository."""
+    return [*FRONT_PAGES, *(path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md")))]
 
 
 def text_of(page: str) -> str:
     """The Markdown of a page."""
-    name = page.removeprefix("docs/")
-    return GENERATED[name]() if name in GENERATED else (ROOT / page).read_text()
+    return (ROOT / page).read_text()
 
 
 def snippets(page: str) -> list[Snippet]:

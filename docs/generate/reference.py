@@ -1,0 +1,34 @@
+"""The pages of the reference that come from the program: `python -m docs.generate.reference` writes them.
+
+They are kept with the other pages, so that links to them work wherever the repository is read. A test fails where a
+page is not what the program says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from . import command_line, errors, kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/command-line.md": command_line.page,
+    "docs/reference/errors.md": errors.page,
+    "docs/reference/kernels.md": kernels.page,
+}
+
+
+def text(page: str) -> str:
+    """The Markdown of a page of `PAGES`, with one line end behind it."""
+    return PAGES[page]().rstrip("\n") + "\n"
+
+
+def main() -> None:
+    """Write every page."""
+    for page in PAGES:
+        (ROOT / page).write_text(text(page))
+
+
+if __name__ == "__main__":
+    main()
