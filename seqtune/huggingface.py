@@ -9,7 +9,7 @@
     configurations, = sentences.configurations(sequences)
 
 `generate` is constrained by the search spaces and gives the beams of `seqtune predict` before its trees reorder them.
-Needs `pip install seqtune[huggingface]`.
+It needs `pip install 'seqtune[huggingface]'`.
 """
 
 from .hooks.huggingface import Sentences, TranslatorConfig, TranslatorModel, sentences
