@@ -12,7 +12,8 @@ from seqtune.kernels.kernel import Configuration
 class Confidence:
     """The expected speed of a configuration as a share of the best one's, from 0 to 1, with an interval of 80 %.
 
-    The share is above `low` in 90 % of all cases, and above `high` in 10 %.
+    The share is above `low` in 90 % of all cases, and above `high` in 10 %. Where an interval was extended to the width
+    of an earlier one, these are at least 90 % and at most 10 %.
     """
 
     share: float

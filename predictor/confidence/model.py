@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..candidate import Confidence
@@ -109,6 +110,10 @@ class ConfidenceModel(BaseModel):
         """Return whether the training data hold measurements of the device."""
         return identity(device) in self.devices
 
+    def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether no time was learned of one of these kernels, so that their shares are unknown."""
+        return bool(self.kernels) and any(kernel.name not in self.kernels for kernel in kernels)
+
     def with_tasks(self, tasks: Iterable[MeasuredTask]) -> ConfidenceModel:
         """The same model for training data that hold these measured tasks, too."""
         tasks = tuple(tasks)
@@ -124,7 +129,7 @@ class ConfidenceModel(BaseModel):
         """
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
-        if self.kernels and any(kernel.name not in self.kernels for kernel in proposals.task.kernels):
+        if self.lacks_times(proposals.task.kernels):
             return None
         signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
         if self.losses is not None:
@@ -132,9 +137,30 @@ class ConfidenceModel(BaseModel):
         return self.confidences_of(signals[:count], proposals.task.device)
 
     def confidences_of(self, signals: Floats, device: Device) -> list[Confidence]:
-        """The confidence of each of the ordered proposals from their signals (proposal, signal)."""
+        """The confidence of each of the ordered proposals from their signals (proposal, signal).
+
+        On a device that the training data lack, no interval is narrower than that of a proposal before it.
+        """
         known, name = self.knows(device), identity(device)
-        return [*self.first.confidences(signals[:1], known, name), *self.other.confidences(signals[1:], known, name)]
+        confidences = [*self.first.confidences(signals[:1], known, name),
+                       *self.other.confidences(signals[1:], known, name)]
+        return confidences if known else never_narrower(confidences)
+
+
+def never_narrower(confidences: Iterable[Confidence]) -> list[Confidence]:
+    """The confidences of ordered proposals, with intervals extended to the width of each one before them.
+
+    All shares refer to the same best time. Where it is not known well, it is as unknown for a later proposal as for the
+    first, but the models of both learned their signals apart, on other devices. An interval is extended downwards, and
+    also upwards where it would end below 0: it contains the one that was given, so it holds at least as many shares.
+    """
+    widest = 0.0
+    extended = []
+    for given in confidences:
+        low, high = max(0.0, min(given.low, given.high - widest)), max(given.high, widest)
+        extended.append(Confidence(given.share, low, high))
+        widest = max(widest, high - low)
+    return extended
 
 
 def kernel_names(tasks: Iterable[MeasuredTask]) -> set[str]:

@@ -155,6 +155,26 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
     assert known.model_copy(update={"kernels": ("of another",)}).confidences(proposals) is None
 
 
+@pytest.mark.parametrize("worst", [0.3, 3.0])
+def test_on_a_new_device_no_interval_is_narrower_than_that_of_a_proposal_before_it(worst: float) -> None:
+    device = replace(WIDE, l2_bytes=12345)
+    model = ConfidenceModel(first=fit_regret(drawn(100, 5, worst * 10), []), other=fit_regret(drawn(100, 7), []),
+                            devices=(identity(WIDE),))
+    slowness = np.array([0.0, 0.01, 0.2, 0.02, 0.4])
+    signals = signals_of(slowness, slowness[:, None].repeat(2, axis=1))
+    apart = model.confidences_of(signals, WIDE)
+    assert apart[1].high - apart[1].low < apart[0].high - apart[0].low, "this test needs a narrower interval"
+    given = [*model.first.confidences(signals[:1], False), *model.other.confidences(signals[1:], False)]
+    extended = model.confidences_of(signals, device)
+    widths = [confidence.high - confidence.low for confidence in extended]
+    assert np.diff(widths).min() > -1e-12
+    for before, after in zip(given, extended, strict=True):
+        assert after.share == before.share
+        assert 0 <= after.low <= before.low <= before.high <= after.high <= 1
+    assert extended[0] == given[0]
+    assert model.confidences_of(signals[:3], device) == extended[:3], "later proposals change nothing"
+
+
 def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Path) -> None:
     folder = untrained.save(tmp_path / "plain")
     plain = Checkpoint.load(folder)
