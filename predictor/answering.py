@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SEEDS = 8  # proposals of the predictor with which a search begins
 MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
 NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
+CHOICES_ON_CHIP = "it has learned choices and no times on GPUs of this chip: expected shares rest on other GPUs"
+CHOICES_OF_KERNELS = "it has learned choices and no times of these kernels, so no share of the best speed is expected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,21 @@ class Answering:
         return _answering(task, predictor_for(task.device, chosen), chosen, named=name is not None)
 
     @property
-    def note(self) -> str:
-        """A warning where no measurement of the GPU was used, by an untrained predictor or on a new GPU; else empty."""
+    def notes(self) -> tuple[str, ...]:
+        """What to know where no measurement of the GPU or of the kernels was used: a warning each, or none."""
         if self.name in UNTRAINED:
-            return UNTRAINED[str(self.name)].note
-        return NEW_GPU if self.predictor.is_new(self.task.device) else ""
+            return (UNTRAINED[str(self.name)].note,)
+        notes = [NEW_GPU] if self.predictor.is_new(self.task.device) else []
+        if self.predictor.lacks_times(self.task.kernels):
+            notes.append(CHOICES_OF_KERNELS)
+        elif self.predictor.lacks_times_on(self.task.device):
+            notes.append(CHOICES_ON_CHIP)
+        return tuple(notes)
+
+    @property
+    def note(self) -> str:
+        """The notes in one line; empty without any."""
+        return "; ".join(self.notes)
 
     def check_kernels(self) -> None:
         """Check that the predictor knows the task's kernels. Raises CheckpointError."""

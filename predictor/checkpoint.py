@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -252,7 +252,18 @@ class Checkpoint:
     def is_new(self, device: Device) -> bool:
         """Return whether the device is a GPU of whose chip, by the provenance, this layer has learned nothing."""
         return (device.backend in BACKENDS and device.key not in self.retrained_for
-                and device.name not in self._trained_on and chip_of(device) not in self._chips)
+                and device.name not in self._trained_on and chip_of(device) not in _chips(self._trained_on))
+
+    def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether only choices of one of these kernels were learned; False where no share is ever expected."""
+        return isinstance(self.estimator, ConfidenceModel) and self.estimator.lacks_times(kernels)
+
+    def lacks_times_on(self, device: Device) -> bool:
+        """Return whether this layer has learned choices on GPUs of the device's chip, and times only of other GPUs."""
+        if not isinstance(self.estimator, ConfidenceModel) or device.backend not in BACKENDS or self.is_new(device):
+            return False
+        timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
+        return device.name not in timed and chip_of(device) not in _chips(timed)
 
     @cached_property
     def _trained_on(self) -> frozenset[str]:
@@ -260,11 +271,6 @@ class Checkpoint:
         about = self.provenance.get("trained_on")
         names = about.get("devices") if isinstance(about, dict) else None
         return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
-
-    @cached_property
-    def _chips(self) -> frozenset[str]:
-        """The chips of the GPUs among these devices that the table of accelerators knows."""
-        return frozenset(ACCELERATORS[key].chip for key in map(find, self._trained_on) if key is not None)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.
@@ -340,6 +346,12 @@ class Checkpoint:
     def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
         """The safe default of a task as a candidate, with the confidence of the layer that answers for the task."""
         return self.on(task.device, task.kernels).proposer(evidence).safe_default(task)
+
+
+@lru_cache(maxsize=64)
+def _chips(names: frozenset[str]) -> frozenset[str]:
+    """The chips of the GPUs with these names of devices that the table of accelerators knows."""
+    return frozenset(ACCELERATORS[key].chip for key in map(find, names) if key is not None)
 
 
 def _weights(folder: CheckpointFolder[_About]) -> dict[str, NDArray[Any]]:

@@ -109,6 +109,14 @@ class TaskPredictor(Predictor, Protocol):
         """Return whether the device is a GPU of whose chip it has learned from no measurement and no choice."""
         ...
 
+    def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether it has learned only choices of one of these kernels, which it knows: it expects no share."""
+        ...
+
+    def lacks_times_on(self, device: Device) -> bool:
+        """Return whether the device is a GPU of whose chip it has learned choices, and times only of other GPUs."""
+        ...
+
     @property
     def ranker(self) -> Ranker | None:
         """The boosted trees that expect times, which measurements of a device correct; None if it has none."""

@@ -47,6 +47,14 @@ class UntrainedPredictor:
         """Return True for any device: it has learned from none."""
         return True
 
+    def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
+        """Return False for any kernels: it has learned no choices."""
+        return False
+
+    def lacks_times_on(self, device: Device) -> bool:
+        """Return False for any device: it has learned no choices."""
+        return False
+
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)

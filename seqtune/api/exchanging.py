@@ -92,7 +92,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         if not code:  # `code_writer` checks the name itself
             check_ending(Path(out), FORMATS[form].meaning, *FORMATS[form].endings)
         check_free(Path(out), force)
-    answered: dict[str, str] = {}
+    answered: dict[str, dict[str, None]] = {}
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
@@ -101,22 +101,22 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     report = dict(chosen.write(request, Path(out)))
     if answered:
         report["predictor"] = " and ".join(answered)
-    if notes := [note for note in answered.values() if note]:
+    if notes := dict.fromkeys(note for said in answered.values() for note in said):
         report["note"] = "; ".join(notes)
     return Written(Path(out), report)
 
 
-def _proposer(checkpoint: str | Path | None, answered: dict[str, str]) -> Propose:
+def _proposer(checkpoint: str | Path | None, answered: dict[str, dict[str, None]]) -> Propose:
     """The proposals of a checkpoint, or of the predictor that answers for a device, as formats call them.
 
-    `answered` gets the name of each predictor that answered, with its note on the device or an empty one.
+    `answered` gets the name of each predictor that answered, with its notes.
     """
     from seqtune.kernels.task import Task
     from seqtune.predictor.answering import Answering
 
     def proposals(problem: Problem, device: Device, count: int) -> Mapping[Configuration, float | None]:
         asked = Answering.of(Task.of(problem, device), checkpoint)
-        answered[str(asked.name)] = asked.note
+        answered.setdefault(str(asked.name), {}).update(dict.fromkeys(asked.notes))
         candidates = asked.propose(count)
         return {configuration: None if candidate.confidence is None else candidate.confidence.share
                 for configuration, candidate in candidates.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.predictor.answering import NEW_GPU
+from seqtune.predictor.answering import CHOICES_OF_KERNELS, NEW_GPU
 from tests.support.command_line import Refused, Run
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
@@ -98,14 +98,14 @@ def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: 
         assert 0 < binary.metadata.shared <= device.local_memory
 
 
-@pytest.mark.parametrize(("gpu", "is_new"), [("h200", False), ("mi250x", True)])
-def test_the_answer_names_the_predictor_and_says_if_the_gpu_is_new_to_it(
-        gpu: str, is_new: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("gpu", "notes"), [("h200", ()), ("mi250x", (NEW_GPU,))])
+def test_the_answer_names_the_predictor_and_says_what_it_has_not_learned(
+        gpu: str, notes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = write_model(tmp_path, "mixtral")
     assert main(["export", "--format", "vllm", "--model-config", str(model), "--device", gpu, "--tp", "2",
                  "--tokens", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["predictor"], report.get("note")) == ("gpu", NEW_GPU if is_new else None)
+    assert (report["predictor"], report["note"]) == ("gpu", "; ".join([*notes, CHOICES_OF_KERNELS]))
 
 
 @pytest.mark.parametrize("project", ["vllm", "sglang"])

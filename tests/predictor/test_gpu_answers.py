@@ -17,7 +17,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.predictor.answering import NEW_GPU, Answering, answering, seeds_for
+from seqtune.predictor.answering import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Answering, answering, seeds_for
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.learning import LearnedProblems
 from seqtune.predictor.mixture import mixture
@@ -105,6 +105,22 @@ class TestShippedForGpus:
         assert json.loads(capsys.readouterr().out)["predictor"] == NAME
         assert main(words) == 0
         assert f"predictor {NAME}: {NEW_GPU}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("kernels", "name", "note", "has_share"), [
+    ("gemm", "triton:h100", "", True), ("gemm", "triton:a100", CHOICES_ON_CHIP, True),
+    ("gemm", "triton:mi250x", NEW_GPU, True), ("experts", "triton:h100", CHOICES_OF_KERNELS, False),
+    ("experts", "triton:mi250x", f"{NEW_GPU}; {CHOICES_OF_KERNELS}", False)])
+def test_an_answer_says_if_only_choices_of_its_chip_or_its_kernels_were_learned(
+        kernels: str, name: str, note: str, has_share: bool) -> None:
+    problem = HALF if kernels == "gemm" else Problem.make(
+        "fused_moe", tokens=16, experts=8, top_k=2, hidden=4096, intermediate=3584, half="up", dtype="bf16")
+    answer = seqtune.predict(problem, name, top=1)
+    (many,) = predict_many([problem], name)
+    assert (answer.predictor, answer.note, many.note) == (NAME, note, note)
+    assert (answer.confidence is not None) == has_share
+    assert answer.to_json().get("note", "") == note
+    assert answer.remarks() == ([f"predictor {NAME}: {note}"] if note else [])
 
 
 @pytest.mark.slow
