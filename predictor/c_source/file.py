@@ -29,6 +29,7 @@ from .kernel import CKernel
 from .library import CLibrary
 from .network_tables import network_tables
 from .processes import CProcesses
+from .public_names import PREFIX, check_prefix, with_prefix
 from .trees import CTrees, ranker_in_c
 from .weights import BASE, OFFSET, PANEL, STRING
 from .winners import CWinners, mixture_in_c, words_of
@@ -66,12 +67,14 @@ class CFile:
     checkpoint: Checkpoint  # what answers as the file does
 
 
-def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Dataset] | None = None) -> CFile:
+def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Dataset] | None = None,
+           prefix: str = PREFIX) -> CFile:
     """Write what `in_c` leaves of a checkpoint; `libraries` are those whose kernels are wanted, by default all.
 
-    With a data set, which is read last, the file says by how much its answers differ from the checkpoint's. Raises
-    MisuseError, CheckpointError, ExpressionError, FormatError.
+    With a data set, which is read last, the file says by how much its answers differ from the checkpoint's. The names
+    that the header declares begin with `prefix`. Raises MisuseError, CheckpointError, ExpressionError, FormatError.
     """
+    check_prefix(prefix)
     if not isinstance(model, Checkpoint):
         raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
     size = model.size
@@ -114,9 +117,9 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
              weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *trees.lines, *winners.lines,
              *processes.lines, *map(runtime, pieces)]
-    source = "\n\n".join(part.strip() for part in parts) + "\n"
-    return CFile(source, interface + "\n", {**report, "bytes": len(source)}, tuple(library.operations),
-                 library.extras, library.parameters, written)
+    source = with_prefix("\n\n".join(part.strip() for part in parts) + "\n", interface, prefix)
+    return CFile(source, with_prefix(interface, interface, prefix) + "\n", {**report, "bytes": len(source)},
+                 tuple(library.operations), library.extras, library.parameters, written)
 
 
 def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:

@@ -55,22 +55,24 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
 def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
            data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
            problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path | None = None,
-           serving: ServingRequest | None = None, libraries: Sequence[str] = (), force: bool = False) -> Written:
+           serving: ServingRequest | None = None, libraries: Sequence[str] = (), prefix: str | None = None,
+           force: bool = False) -> Written:
     """Write the records of a journal (None: the default one) or of a data set in another format.
 
     `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
     printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
     SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
     predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a checkpoint as code, with the
-    kernels of `libraries` alone, if any are named, and compare it with the checkpoint on problems of `data`. Raises
-    MisuseError for arguments that the format does not take.
+    kernels of `libraries` alone, if any are named, and compare it with the checkpoint on problems of `data`; the names
+    that the code declares begin with `prefix` (None: seqtune). Raises MisuseError for arguments that the format does
+    not take.
     """
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
 
     code = form in CODE
-    chosen = (Format((), write=code_writer(checkpoint, libraries, force), takes=("data",)) if code
+    chosen = (Format((), write=code_writer(checkpoint, libraries, prefix, force), takes=("data",)) if code
               else format_of(form, "write"))
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
@@ -80,8 +82,10 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
                   if (value := getattr(serving or defaults, part.name)) != getattr(defaults, part.name)}
     for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(map(_option, (*chosen.takes, *(("checkpoint", "library") if code else ()))))
+            taken = ", ".join(map(_option, (*chosen.takes, *(("checkpoint", "library", "prefix") if code else ()))))
             raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
+    if prefix is not None and not code:
+        raise MisuseError(f"--prefix is for the names of C code, not for --format {form}")
     source = None
     if "journal" in chosen.takes and data is None:
         source = default_path() if journal is None else Path(journal)

@@ -24,25 +24,26 @@ def described_code() -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in CODE.items())
 
 
-def code_writer(checkpoint: str | Path | None, libraries: Sequence[str],
+def code_writer(checkpoint: str | Path | None, libraries: Sequence[str], prefix: str | None,
                 force: bool) -> Callable[[ExportRequest, Path], dict[str, Any]]:
     """The function that writes a checkpoint to a path.
 
     Without a checkpoint it writes that of the library, or else the shipped one. Only the kernels of `libraries` are
-    written, if any are named. The request's data set, or else the shipped one, has the problems on which the code is
-    compared with the checkpoint.
+    written, if any are named. The code's public names begin with `prefix` (None: seqtune). The request's data set, or
+    else the shipped one, has the problems on which the code is compared with the checkpoint.
     """
     def write(request: ExportRequest, out: Path) -> dict[str, Any]:
-        return _write_c(checkpoint or _default_checkpoint(libraries), libraries, out, force, request.data)
+        return _write_c(checkpoint or _default_checkpoint(libraries), libraries, out, prefix, force, request.data)
 
     return write
 
 
-def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool,
+def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, prefix: str | None, force: bool,
              data: Path | None) -> dict[str, Any]:
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.kernels.files import write_together
     from seqtune.predictor.c_source.file import c_file
+    from seqtune.predictor.c_source.public_names import PREFIX
     from seqtune.predictor.model import cached_model
 
     from .inputs import check_free
@@ -51,7 +52,8 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
         raise MisuseError(f"{out} is not the name of a C file; choose one that ends with .c")
     header = out.with_suffix(".h")
     check_free(header, force)
-    written = c_file(cached_model(checkpoint), libraries, lambda: read_dataset(data))
+    written = c_file(cached_model(checkpoint), libraries, lambda: read_dataset(data),
+                     PREFIX if prefix is None else prefix)
     write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}
 

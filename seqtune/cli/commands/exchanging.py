@@ -85,6 +85,10 @@ def export(
         "--min-confidence", metavar="SHARE", show_default=False,
         help="vLLM, SGLang: leave out files with a prediction that is not expected to reach this share of the best "
              "speed (0.8).")] = None,
+    prefix: Annotated[str | None, typer.Option(
+        "--prefix", metavar="NAME", show_default=False,
+        help="For c: what the public names begin with, so that one program can link several files.  "
+             "[default: seqtune]")] = None,
     force: Force = False,
     as_json: AsJson = False,
     libraries: tuple[str, ...] = (),
@@ -100,5 +104,5 @@ def export(
                              min_confidence)
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
                         hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, libraries=libraries,
-                        force=force).to_json()
+                        prefix=prefix, force=force).to_json()
     answer(report) if as_json else console.fields(report)

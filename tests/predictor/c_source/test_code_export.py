@@ -45,7 +45,8 @@ def test_a_checkpoint_becomes_a_c_file_with_its_header(folder: Path, data: Path,
     assert "seqtune_predict(" in header
     with pytest.raises(MisuseError, match="exists"):
         seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, data=data)
-    seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, data=data, force=True)
+    seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, data=data, prefix="mine", force=True)
+    assert "mine_predict(" in (tmp_path / "predictor.h").read_text()
 
 
 def test_an_export_says_how_much_it_differs_from_python_on_held_out_problems(folder: Path, data: Path,
