@@ -205,12 +205,15 @@ def draw(results: Results, path: Path) -> None:
     figure, axis = panel((5.4, 3.4))
     for width in sorted({row["width"] for row in rows}):
         own = sorted((row for row in rows if row["width"] == width), key=lambda row: int(row["extra"]))
-        counts = [max(row["extra"], 1000) for row in own]  # none is drawn at 1,000
+        counts = [row["extra"] for row in own]
         line = axis.plot(counts, [row["agreement"] for row in own], marker="o", markersize=4)[0]
         axis.plot(counts, [row["shortlist"] for row in own], linestyle=":", color=line.get_color())
         axis.annotate(f"width {width}", (counts[-1], own[-1]["agreement"]), xytext=(6, 0),
                       textcoords="offset points", va="center", color=line.get_color())
-    axis.set_xscale("log")
+    numbers = sorted({row["extra"] for row in rows})
+    axis.set_xscale("symlog", linthresh=min(filter(None, numbers), default=1), linscale=0.5)  # 0 has a place, too
+    axis.set_xticks(numbers, [f"{number:,}" for number in numbers])
+    axis.set_xticks([], minor=True)
     axis.set_xlabel(f"sampled problems (dotted: the best of {SHORTLIST} proposals)", loc="left")
     axis.set_ylabel("share of the teacher's best speed")
     save(figure, path)
