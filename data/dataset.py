@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -56,6 +56,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .dataset_facts import VERSION, DatasetFacts, dataset_errors, held_out_elsewhere, read_facts
+from .hold_out import held_out_keys, note_empty
 from .journal.batches import JournalBatch, LeftOut, columns_of_machines
 from .journal.journal import REPEATED, Journal
 from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
@@ -205,6 +206,15 @@ class Dataset:
             again |= rows[~rows["run"].isin(REPEATED)].duplicated(trial).reindex(rows.index, fill_value=False)
             rows = rows[~again].reset_index(drop=True)
         return replace(merged, rows=rows)
+
+    def holding_out(self, names: Sequence[str], warn: Callable[[str], None]) -> Dataset:
+        """The same data set without the problems of these names for learning (see `held_out_keys`, also for errors).
+
+        `warn` receives a line for each name that none of its problems has.
+        """
+        named = held_out_keys(self.known_problems.values(), names)
+        note_empty(named, self.known_problems, warn)
+        return replace(self, held_out=self.held_out.union(*named.values()))
 
     def on(self, device: str) -> Dataset:
         """The same data set with only the rows of a device (its key)."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from seqtune.errors import FormatError, MisuseError, SeqtuneWarning
+from seqtune.errors import FormatError, MisuseError, warned
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import new_folder
 from seqtune.kernels.miopen.solver import BACKEND
-from seqtune.kernels.problem_sets.parse import problem_set
 
 from ..dataset import MOST_ROWS, Dataset
+from ..hold_out import held_out_keys, note_empty
 from ..journal.journal import REPEATED, Journal
 from ..shards.files import LIMITS, ShardFiles, ShardLimits
 from ..shards.sampled_dataset import Sampling, read_sampled
@@ -79,15 +78,16 @@ def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
     More than `most_rows` records, which no reader takes in one file, become a folder of files with `batches` batches
-    each. A SeqtuneWarning names each held-out set of which the journal has no record.
+    each. A SeqtuneWarning names each name of held-out problems of which the journal has no record.
     """
     assert request.journal is not None
-    sets = {name: {problem.key for problem in problem_set(name)} for name in request.hold_out}
     report: Report = {"records": 0, "measured_again": 0}
-    problems, devices, held_out = set[str](), set[str](), frozenset[str](set().union(*sets.values()))
+    problems, devices = set[str](), set[str]()
     with Journal(request.journal) as journal, ExitStack() as stack:
         if not journal.count():
             raise MisuseError(f"the journal {request.journal} holds no trials")
+        named = held_out_keys(journal.problems(), request.hold_out)
+        held_out = frozenset[str]().union(*named.values())
         several = journal.count() > most_rows
         folder = stack.enter_context(new_folder(out)) if several else None
         parts = Dataset.parts_of_journal(journal, batches if several else None,
@@ -102,9 +102,7 @@ def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS
             devices |= set(part.devices)
             if several:
                 report["files"] = number + 1
-    for name, keys in sets.items():
-        if keys.isdisjoint(problems):
-            warnings.warn(f"no record of {name}: it holds out nothing", SeqtuneWarning, stacklevel=2)
+    note_empty(named, problems, warned)
     return {**report, "problems": len(problems), "held_out": len(problems & held_out), "devices": sorted(devices)}
 
 

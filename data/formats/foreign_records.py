@@ -55,7 +55,7 @@ class ForeignRecord(NamedTuple):
 class ForeignRecords:
     """The measurements of one kernel on one device in one file."""
 
-    source: str
+    source: str  # the file's name
     kernel: str
     device: str
     parameters: dict[str, list[Setting]]  # name -> listed values; rows may have others
@@ -67,11 +67,13 @@ class ForeignRecords:
     features: Mapping[str, Value] = field(default_factory=dict)  # features of the problem in addition to `sizes`
     rows: list[ForeignRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
+    path: str = ""  # where many files have the same name
 
     def report(self) -> dict[str, Any]:
-        """The report of this file that the user gets, as JSON."""
-        return {"path": self.source, "device": _plain(self.device), "kernel": plain_word(self.kernel),
-                "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
+        """The report of this file that the user gets, as JSON; where files share names, with the `problem`."""
+        problem = {"problem": " ".join(f"{name}={value}" for name, value in self.features.items())} if self.path else {}
+        return {"path": self.path or self.source, "device": _plain(self.device), "kernel": plain_word(self.kernel),
+                **problem, "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
 

@@ -53,7 +53,8 @@ def read_autotune(path: Path, keys: Sequence[str] = ()) -> ForeignRecords:
     key, listed = content.get("key"), content.get("configs_timings")
     if not isinstance(key, list) or not isinstance(listed, list) or len(key) > MOST_KEYS:
         raise FormatError(f"{path} is no result of triton.autotune: it needs key and configs_timings")
-    records = ForeignRecords(path.name, path.name.partition(".")[0], "", {}, features=key_features(key, keys))
+    records = ForeignRecords(path.name, path.name.partition(".")[0], "", {}, features=key_features(key, keys),
+                             path=str(path))
     rows: list[tuple[dict[str, Setting], ForeignRecord]] = []
     for entry in listed:
         outcome = _row(entry)

@@ -105,17 +105,17 @@ def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
     """
     work = _operation_of(given) if kind is None else operation(kind)
     if work.is_open:
-        return Problem.make(work.name, **{name: _value(name, value) for name, value in given.items()})
+        return Problem.make(work.name, **{name: feature_value(name, value) for name, value in given.items()})
     values: dict[str, Value] = {}
     specific: dict[str, Value] = {}
     for written, value in given.items():
         name = written.lower()
         if name in work.shorthands:
-            values.update(dict.fromkeys(work.shorthands[name], _value(name, value)))
+            values.update(dict.fromkeys(work.shorthands[name], feature_value(name, value)))
         elif name == "relu" and name not in work.by_name:
             specific["activation"] = _activation(value)
         else:
-            feature, read = work.by_name.get(name), _value(name, value)
+            feature, read = work.by_name.get(name), feature_value(name, value)
             specific[name] = _yes_no(read) if feature is not None and "yes" in feature.choices else read
     values.update(specific)
     for name, other in work.repeated.items():
@@ -135,13 +135,14 @@ def _operation_of(given: Mapping[str, object]) -> Operation:
 
 def _activation(value: object) -> str:
     """The value of the feature `activation` that `relu=yes` or `relu=no` means."""
-    wanted = _yes_no(_value("relu", value))
+    wanted = _yes_no(feature_value("relu", value))
     if wanted not in ("yes", "no"):
         raise ProblemError(f"relu={str(value)[:40]!r} is not one of yes, no")
     return "relu" if wanted == "yes" else "none"
 
 
-def _value(name: str, value: object) -> Value:
+def feature_value(name: str, value: object) -> Value:
+    """The value of a feature as users write it: a number, a word, or None for unknown. Raises ProblemError."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or isinstance(value, int | float):

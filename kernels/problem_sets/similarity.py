@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ..operations.feature import Value
 from ..operations.table import operation
 from ..problem import Problem
@@ -40,6 +42,27 @@ class SimilarityIndex:
             return False
         sizes = _sizes(problem)
         return any(_sizes_near(sizes, other) for other in others)
+
+
+def near_groups(problems: Iterable[Problem]) -> list[list[Problem]]:
+    """Split problems into groups: one that is near another is in the group of that one, and so on from near to near."""
+    by_kind: dict[tuple[object, ...], list[Problem]] = {}
+    for problem in problems:
+        by_kind.setdefault(_kind(problem), []).append(problem)
+    groups: list[list[Problem]] = []
+    for members in by_kind.values():
+        rows = [[np.nan if size is None else size for size in _sizes(problem)] for problem in members]
+        sizes = np.array(rows, np.float64).reshape(len(members), -1)  # (problem, size)
+        left = np.arange(len(members))
+        while len(left):
+            group, waiting, left = [int(left[0])], [int(left[0])], left[1:]
+            while waiting and len(left):
+                own, others = sizes[waiting.pop()], sizes[left]
+                is_near = ~(np.maximum(own, others) > NEAR * np.minimum(own, others)).any(axis=1)  # NaN is near
+                found = left[is_near].tolist()
+                group, waiting, left = group + found, waiting + found, left[~is_near]
+            groups.append([members[index] for index in sorted(group)])
+    return groups
 
 
 def _kind(problem: Problem) -> tuple[object, ...]:

@@ -77,9 +77,14 @@ class Calibrated:
         """Some lines about the gain."""
         if not self.probes and self.before is None:
             return (f"no probe could be measured on {self.device.name}: the time ended while measuring was prepared; "
-                    "give more (--seconds)")
+                    f"give more (--seconds; {CALIBRATION:g} by default)")
         if self.before is None or self.after is None:
-            return f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions"
+            return (f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions "
+                    f"(`seqtune report {self.journal} --out report.html` lists the failures)")
+        if self.problems == 1:
+            return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of one problem now "
+                    f"correct its predictions; to reach others and see the gain, run the same command again or give "
+                    f"more (--seconds; {CALIBRATION:g} by default)\njournal: {self.journal}")
         return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
                 f"problems now correct its predictions\nfirst proposals reach {self.before:.3f} of the best measured "
                 f"speed without them and {self.after:.3f} with them (each problem corrected by the others)\n"

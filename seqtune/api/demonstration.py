@@ -7,7 +7,7 @@ from pathlib import Path
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.answering import named_predictor
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.deadline import SECONDS
 
@@ -23,7 +23,7 @@ def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, jour
     """Predict and verify two ResNet-18 layers on every device found."""
     check_positive("seconds", seconds)
     if checkpoint is not None:
-        cached_model(checkpoint)
+        named_predictor(checkpoint)
     listing = devices()
     unavailable = dict(listing.unavailable)
     predictions = []

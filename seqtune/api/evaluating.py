@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
-from seqtune.predictor.model import EvaluationRequest, cached_model, learning_of, shipped_learner
+from seqtune.predictor.model import UNTRAINED, EvaluationRequest, cached_model, learning_of, shipped_learner
 from seqtune.predictor.say import Say, silent
 
 from ..errors import DeviceError, MisuseError, warned
@@ -40,6 +40,9 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
+    if isinstance(checkpoint, str) and checkpoint in UNTRAINED:
+        raise MisuseError(f"{checkpoint} is no trained checkpoint; an evaluation compares one with the methods "
+                          "`default` and, on GPUs, `analytic` (--methods)")
     dataset = _evaluated_data(data, form, None if live else device, warn)
     model = cached_model(shipped_learner(dataset) if checkpoint is None else checkpoint)
     check_learns(model, dataset, checkpoint, data)

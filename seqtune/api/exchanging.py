@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
-                keys: Sequence[str] = (), force: bool = False, warn: Say = warned) -> Written:
+                keys: Sequence[str] = (), hold_out: str | Sequence[str] = (), force: bool = False,
+               warn: Say = warned) -> Written:
     """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts
     (`gfx1201_32 compute_units=64`). `keys` names the arguments whose values are the key of a file of triton, or the
-    features of problems in Kernel Tuner's caches. Raises MisuseError, FormatError.
+    features of problems in Kernel Tuner's caches. `hold_out` names problems that no model may learn from: a set or a
+    file, a condition such as `experts=64`, or a share such as `20%`. Raises MisuseError, FormatError.
     """
     form = format_of(source, "read")
     assert form.read is not None
@@ -47,8 +49,10 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
         warn(note)
     if not len(content.data):
         raise MisuseError(f"no usable time was found in {', '.join(map(str, paths))[:200]}{_left_out(content.reports)}")
-    content.data.write(out)
-    return Written(Path(out), {"records": len(content.data), "problems": len(content.data.known_problems),
+    data = content.data.holding_out(_names(hold_out), warn)
+    data.write(out)
+    return Written(Path(out), {"records": len(data), "problems": len(data.known_problems),
+                               "held_out": len(data.held_out.intersection(data.known_problems)),
                                "files": list(content.reports)})
 
 
@@ -59,13 +63,13 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
            force: bool = False) -> Written:
     """Write the records of a journal (None: the default one) or of a data set in another format.
 
-    `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
-    printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
-    SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
-    predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a checkpoint as code, with the
-    kernels of `libraries` alone, if any are named, and compare it with the checkpoint on problems of `data`; the names
-    that the code declares begin with `prefix` (None: seqtune). Raises MisuseError for arguments that the format does
-    not take.
+    `hold_out` names problems that no model may learn from, as for `import_data`. `predictions` is a file of lines that
+    `predict --json` printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers'
+    tables. For vLLM and SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts
+    their content (None: the predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a
+    checkpoint as code, with the kernels of `libraries` alone, if any are named, and compare it with the checkpoint on
+    problems of `data`; the names that the code declares begin with `prefix` (None: seqtune). Raises MisuseError for
+    arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
@@ -99,7 +103,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     answered: dict[str, dict[str, None]] = {}
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
-        None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
+        None if problem is None else as_problem(problem), _names(hold_out),
         lambda: cached_model(checkpoint or "miopen").tables, serving,
         _proposer(checkpoint, answered), _driver_facts, force)
     report = dict(chosen.write(request, Path(out)))
@@ -108,6 +112,10 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     if notes := dict.fromkeys(note for said in answered.values() for note in said):
         report["note"] = "; ".join(notes)
     return Written(Path(out), report)
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _proposer(checkpoint: str | Path | None, answered: dict[str, dict[str, None]]) -> Propose:

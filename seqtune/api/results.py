@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `seqtune "
            "collect` measures data to train from (guide: New hardware)")
 
+ALIKE = 1.1  # factor between two speed-ups of one kernel that look the same beside its times
+
 
 def duration(seconds: float | None) -> str:
     """Seconds as text with a unit; "-" where unknown or infinite.
@@ -117,11 +119,24 @@ class Prediction:
         if measurement is not None:
             text += f", {duration(measurement.seconds)}"
         if self.speedup is not None:
-            text += (f", {self.speedup:.2f}x the default's speed" if self.significant else
+            text += (f", {self.speedup:.2f}x the default's speed{self.speedup_by_times()}" if self.significant else
                      ", the default: no candidate is significantly faster")
         if self.loaded:
             text += " (measured while other work had much of the machine; measure again when it is quiet)"
         return text + (" (from the journal)" if self.cached else "")
+
+    def speedup_by_times(self) -> str:
+        """The speed-up by the times that are shown, in brackets, where it differs from `speedup` by more than ALIKE.
+
+        The times are the shortest samples; the speed-up compares typical samples of the same rounds.
+        """
+        default, winner = self.default.measurement, self.winner.measurement
+        if self.speedup is None or default is None or winner is None or not winner.seconds:
+            return ""
+        by_times = default.seconds / winner.seconds
+        if not math.isfinite(by_times) or 1 / ALIKE <= self.speedup / by_times <= ALIKE:
+            return ""
+        return f" (median of the rounds; {by_times:.2f}x by the shortest times)"
 
     def remarks(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""

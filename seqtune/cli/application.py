@@ -82,6 +82,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON objec
 Checkpoint = Annotated[str | None, typer.Option(
     "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
     help="A trained checkpoint, or `analytic`.  [default: the shipped one for the device or the data]")]
+Trained = Annotated[str | None, typer.Option(
+    "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
+    help="A trained checkpoint.  [default: the shipped one for the device or the data]")]
 JournalPath = Annotated[Path | None, typer.Option(
     "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
 Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="Maximum number of epochs.", show_default=False)]

@@ -123,7 +123,15 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
     result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
     assert count == 0
     assert "no probe could be measured" in result.conclusion()
-    assert "give more (--seconds)" in result.conclusion()
+    assert "give more (--seconds; 180 by default)" in result.conclusion()
+
+
+def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_reach_others(journal: Journal) -> None:
+    result = Calibrated(MIDDLE, journal.path, 15, 15, 1, 0.8, 0.8)
+    assert "15 measurements of one problem" in result.conclusion()
+    assert "give more (--seconds; 180 by default)" in result.conclusion()
+    assert "first proposals reach" not in result.conclusion()
+    assert "first proposals reach" in Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.9).conclusion()
 
 
 def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> None:

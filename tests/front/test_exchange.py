@@ -51,6 +51,24 @@ def test_the_command_line_exports_t4_of_a_journal(tmp_path: Path, run: Run, refu
     assert main(["export", "--problem", "gemm m=9 n=9 k=9", "--out", str(tmp_path / "x.parquet")]) == 2
 
 
+def test_an_import_holds_out_problems(tmp_path: Path, run: Run, refused: Refused,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    files, out = [], tmp_path / "out.parquet"
+    for size in (64, 128, 256, 512, 1024):
+        files.append(write_cache(tmp_path / f"of-{size}.json"))
+        files[-1].write_text(files[-1].read_text().replace("[640, 480]", f"[{size}, 480]"))
+    imports = ["import", "kernel-tuner", *files, "--out", out, "--force"]
+    assert (run(*imports)["held_out"], Dataset.read(out).held_out) == (0, frozenset())
+    for option, sizes in (("size_x=256", {256}), ("40%", None)):
+        assert run(*imports, "--hold-out", option)["held_out"] == (1 if sizes else 2)
+        data = Dataset.read(out)
+        held_out = {data.known_problems[key]["size_x"] for key in data.held_out}
+        assert held_out == sizes or (sizes is None and len(held_out) == 2)
+    assert "no problem has the feature 'm'" in refused(*imports, "--hold-out", "m=1")
+    assert main([*map(str, imports), "--hold-out", "vgg16"]) == 0
+    assert "note: no record of vgg16: it holds out nothing" in capsys.readouterr().err
+
+
 def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.txt").write_text(f"{PROBLEM.brief()}\n")
     write_journal(tmp_path / "j.sqlite", RECORDS[:1])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
 from seqtune.predictor.answering import CHOICES_OF_KERNELS, NEW_GPU
 from tests.support.command_line import Refused, Run
 from tests.support.confidence import expect
@@ -52,6 +53,19 @@ def test_a_file_that_exists_is_kept_and_nothing_else_is_written(
     assert [path.read_text() for path in out.rglob("*.json")] == ["mine"]
     assert export("vllm", model, out, "--tp", "8", "--force") == 0
     assert len(list(out.rglob("*.json"))) == 9
+
+
+def test_an_import_of_choices_holds_out_the_layers_that_a_condition_names(tmp_path: Path, run: Run) -> None:
+    own = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 16, "num_warps": 8,
+           "num_stages": 2}
+    for experts in (8, 64):
+        (tmp_path / f"E={experts},N=3584,device_name=NVIDIA_H200.json").write_text(json.dumps({"64": own}))
+    data = tmp_path / "choices.parquet"
+    report = run("import", "sglang", tmp_path, "--hold-out", "experts=64", "--out", data)
+    assert (report["problems"], report["held_out"]) == (2, 1)
+    (held_out,) = Dataset.read(data).held_out
+    assert "experts=64" in held_out
+
 
 
 def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(

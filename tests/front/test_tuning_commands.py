@@ -19,9 +19,11 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.load import Load, LoadMeter
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
+from tests.support.recorded_files import write_recorded
 
 
 @pytest.mark.slow
@@ -132,3 +134,34 @@ def test_a_budget_that_the_journal_uses_up_is_noted(
     assert main([*words, "--total", "4"]) == 0
     assert "no new trial: the 4 trials in the journal" in capsys.readouterr().out
     assert "remarks" not in run(*words, "--total", "5")
+
+
+def test_a_budget_that_several_problems_use_up_is_counted_for_each_or_for_these_alone(run: Run, tmp_path: Path) -> None:
+    problems = tmp_path / "problems.txt"
+    problems.write_text("gemm m=8 n=8 k=8\ngemm m=16 n=16 k=16\n")
+    words = ["--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
+    run("tune", "gemm", "m=32", "n=32", "k=32", "--trials", "5", *words)  # another problem of the journal
+    for option, number, counted in (("--trials", "3", "3 trials of each problem"),
+                                    ("--total", "6", "6 trials of these 2 problems")):
+        run("tune", "--problems", problems, option, number, *words)
+        [remark] = run("tune", "--problems", problems, option, number, *words)["remarks"]
+        assert remark.startswith(f"no new trial: the {counted} in the journal count towards {option} {number}, which")
+
+
+def test_other_work_on_the_machine_is_noted_at_the_beginning_and_at_the_end(
+        run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    loads = iter([Load(others=0.5), Load(), Load(), Load(others=0.5), Load(), Load()])
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: next(loads))
+    words = ["tune", "gemm", "m=8", "n=8", "k=8", "--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
+    assert main([*words, "--trials", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "note: other processes had 50% of the CPUs: the times of trials will be doubtful" in shown.err
+    assert "measured while other work" not in shown.out
+    result = run(*words, "--trials", "4")
+    assert result["loaded"] is True
+    [remark] = result["remarks"]
+    assert "measured while other work had much of the machine" in remark
+    assert "loaded" not in run(*words, "--trials", "4"), "nothing was measured"
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: pytest.fail("a replay measures nothing"))
+    run("tune", "recorded kernel=toy size_x=640 size_y=480", "--strategy", "random", "--trials", "1", "--replay",
+        write_recorded(tmp_path / "recorded"), "--device", "fast")

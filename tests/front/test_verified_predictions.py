@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api.results import Prediction, Proposal
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
@@ -42,6 +45,19 @@ def test_a_verified_prediction_says_what_was_measured(run: Run, checkpoint: Path
     with Journal(journal) as kept:
         measured = {record.configuration for record in kept.records(run="verify")}
     assert len(measured) == len({json.dumps(one["configuration"]) for one in [*found["candidates"], found["default"]]})
+
+
+def test_a_speed_up_that_the_shown_times_contradict_names_both() -> None:
+    device, problem = find("llvm:0"), Problem.make("gemm", m=64, n=64, k=64)
+    default, winner = islice(SearchSpace(kernel("llvm.gemm"), problem, device), 2)
+    slow = Proposal(default, measurement=Measurement(Status.CORRECT, (31e-3, 57e-3, 57e-3)))
+    fast = Proposal(winner, measurement=Measurement(Status.CORRECT, (1e-3, 1e-3, 1e-3)))
+    answer = Prediction(problem, device, (fast,), slow, fast, True, 57.0, True)
+    assert answer.conclusion().endswith(
+        ", 57.00x the default's speed (median of the rounds; 31.00x by the shortest times)")
+    alike = replace(answer, speedup=33.0)
+    assert alike.conclusion().endswith(", 33.00x the default's speed")
+    assert not replace(answer, default=Proposal(slow.configuration)).speedup_by_times()
 
 
 def test_a_verified_prediction_is_remembered(run: Run, checkpoint: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def rows(results: Sequence[Outcome], draws: int = DRAWS, seed: int = 0) -> list[
             if method == OURS:
                 if count == 0 and ("fixed", 0) in columns:
                     fixed_regret = -math.expm1(columns["fixed", 0].mean())
-                    ratio = -math.expm1(logs.mean()) / fixed_regret if fixed_regret > 0 else None
+                    ratio = max(0.0, -math.expm1(logs.mean()) / fixed_regret) if fixed_regret > 0 else None
             elif (OURS, count) in columns:
                 low, high = bootstrap(columns[OURS, count], logs, draws, seed)
             table.append(EvaluationRow(

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from seqtune.tuner.run.result import TuningResult
 
 
+LOADED = ("measured while other work had much of the machine, so the fastest may have been missed; tune into another "
+          "journal (--journal) when it is quiet")
+
+
 @dataclass(frozen=True, slots=True)
 class FailureCount:
     """Failed trials of one status."""
@@ -121,8 +125,9 @@ class TuningReport:
     replayed: str | None = None  # the data set that answered in a replay
     interrupted: bool = False  # whether Ctrl-C stopped the run: the results are those of the trials so far
     unprepared: int = 0  # problems of `skipped` that kernels solve and that could not be measured
-    spent: str = ""  # the option whose trials were all in the journal before the run, as the command line writes it
+    spent: str = ""  # the trials in the journal that used up the budget before the run, and its option, as text
     fleet: str = ""  # the address of the fleet; empty without one
+    loaded: bool = False  # whether other work had much of this machine while trials were made
 
     def with_results(self, results: Sequence[Tuned], skipped: Sequence[Skipped], budget: Budget) -> TuningReport:
         """The report with these results, and with the problems that the run has skipped."""
@@ -133,25 +138,30 @@ class TuningReport:
 
     def remarks(self) -> list[str]:
         """Lines about the whole run, but for the problems that were skipped."""
-        trials = sum(result.trials for result in self.results)
-        return [f"no new trial: the {trials} trials in the journal count towards {self.spent}, which they use up; a "
-                "larger number goes on"] if self.spent and not self.interrupted else []
+        remarks = [f"no new trial: {self.spent}, which they use up; a larger number goes on"] if (
+            self.spent and not self.interrupted) else []
+        return [*remarks, LOADED] if self.loaded else remarks
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object, with `interrupted` after Ctrl-C."""
+        """A JSON object, with `interrupted` after Ctrl-C and `loaded` where other work disturbed the trials."""
         remarks = self.remarks()
         return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
                 "replayed": self.replayed, "results": [result.to_json() for result in self.results],
                 "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped],
-                **({"interrupted": True} if self.interrupted else {}), **({"remarks": remarks} if remarks else {}),
-                **({"fleet": self.fleet} if self.fleet else {})}
+                **({"interrupted": True} if self.interrupted else {}), **({"loaded": True} if self.loaded else {}),
+                **({"remarks": remarks} if remarks else {}), **({"fleet": self.fleet} if self.fleet else {})}
 
 
 def _spent(results: Sequence[Tuned], budget: Budget) -> str:
-    """The option whose trials were all in the journal, as the command line writes it; empty if there is none."""
+    """The trials in the journal that used up the budget, and its option as the command line writes it; else empty."""
     if not results or any(result.measured for result in results):
         return ""
+    several = len(results) > 1
     if budget.total is not None:
-        return f"--total {budget.total}" if sum(result.trials for result in results) >= budget.total else ""
-    trials = budget.trials
-    return f"--trials {trials}" if trials is not None and all(result.trials >= trials for result in results) else ""
+        trials = sum(result.trials for result in results)
+        return (f"the {trials} trials{f' of these {len(results)} problems' if several else ''} in the journal count "
+                f"towards --total {budget.total}") if trials >= budget.total else ""
+    if budget.trials is None or any(result.trials < budget.trials for result in results):
+        return ""
+    return (f"the {budget.trials} trials{' of each problem' if several else ''} in the journal count towards --trials "
+            f"{budget.trials}")

@@ -14,15 +14,17 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
+from seqtune.predictor.say import Say
 from seqtune.tuner.backends import discovery
 
-from ...errors import InterruptedTuning, MisuseError, shown
+from ...errors import InterruptedTuning, MisuseError, shown, warned
 from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_positive
 from .results import Tuned, TuningReport
 
 if TYPE_CHECKING:
     from seqtune.tuner.fleet.options import FleetProgress
+    from seqtune.tuner.load import LoadMeter
     from seqtune.tuner.run.members import Run
     from seqtune.tuner.run.plan import Budget, Plan, TuningProgress
 
@@ -35,7 +37,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
          trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
          fleet: str | None = None, progress: Callable[[TuningProgress], None] | None = None,
-         fleet_progress: Callable[[FleetProgress], None] | None = None) -> TuningReport:
+         fleet_progress: Callable[[FleetProgress], None] | None = None, warn: Say = warned) -> TuningReport:
     """Search the best configurations of one problem, several, or a named set by measuring.
 
     `trials` and `seconds` are budgets for each problem. A budget of `total` trials is shared by all problems and spent
@@ -44,8 +46,9 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
     (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`, `ray://HOST:PORT`), all its
     members that have the device measure, `fleet_progress` is called about once a second, and measurements are in the
-    journal after the member's next control. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or
-    SIGTERM; its `report` has the best so far.
+    journal after the member's next control. On this machine `warn` receives a line if other work has much of it now,
+    and the report tells whether it had meanwhile. Raises MisuseError for wrong arguments, and InterruptedTuning on
+    Ctrl-C or SIGTERM; its `report` has the best so far.
     """
     from seqtune.tuner.run.plan import Budget
     from seqtune.tuner.stop_request import interrupted_by_sigterm
@@ -54,7 +57,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     _check(budget, seed, strategy, journal, replay, fleet)
     plan = make_plan(wanted, budget, strategy, seed, retry_failed, progress)
     with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress) as (run, report):
-        return _completed(report, run, plan.budget)
+        return _completed(report, run, plan.budget, _open_meter(warn) if fleet is None and replay is None else None)
 
 
 def _check(budget: Budget, seed: int, strategy: str, journal: str | Path | None, replay: str | Path | None,
@@ -141,14 +144,33 @@ def _check_solvable(plan: Plan, device: Device) -> None:
         plan.task_of(plan.problems[0], device)
 
 
-def _completed(report: TuningReport, run: Run, budget: Budget) -> TuningReport:
-    """Run to the end, and return the report with all results. InterruptedTuning gets the report of those so far."""
+def _open_meter(warn: Say) -> LoadMeter:
+    """Begin to measure the load of this machine, after half a second of it; `warn` of other work that has much."""
+    from seqtune.tuner.load import LoadMeter
+
+    load = LoadMeter().well_known_load()  # the worker opens its backend meanwhile
+    if load.heavy:
+        warn(f"{load}: the times of trials will be doubtful, and the fastest may be missed; Ctrl-C stops, and the same "
+             "command goes on when the machine is quiet")
+    return LoadMeter()
+
+
+def _completed(report: TuningReport, run: Run, budget: Budget, meter: LoadMeter | None) -> TuningReport:
+    """Run to the end, and return the report with all results. InterruptedTuning gets the report of those so far.
+
+    `meter` measures the load of this machine; None if others measure, or nothing does.
+    """
+    def finished() -> TuningReport:
+        complete = report.with_results(results, run.skipped, budget)
+        loaded = meter is not None and any(result.measured for result in results) and meter.load().heavy
+        return replace(complete, loaded=loaded)
+
     results: list[Tuned] = []
     try:
         for result in run.results():
             results.append(Tuned.of(result))  # one by one: those before an interruption count
     except InterruptedTuning as stop:
         results.extend(Tuned.of(result).unfinished() for result in stop.results)
-        stop.report = replace(report.with_results(results, run.skipped, budget), interrupted=True)
+        stop.report = replace(finished(), interrupted=True)
         raise
-    return report.with_results(results, run.skipped, budget)
+    return finished()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..application import AsJson, Checkpoint, Force, Seed, answer, app
+from ..application import AsJson, Force, Seed, Trained, answer, app
 from ..arguments import evaluated, numbers, parts
 
 
@@ -22,7 +22,7 @@ def evaluate(
         help="Files of the format, or folders of them; --device adds facts of a device.")] = None,
     by: Annotated[bool, typer.Option(
         "--by", help="For another tuner's choices: also by direction and data type.")] = False,
-    checkpoint: Checkpoint = None,
+    checkpoint: Trained = None,
     methods: Annotated[str | None, typer.Option(
         "--methods", help="Methods to compare, separated by commas: seqtune, transformer, trees, fixed, nearest, "
                           "random, default, and on GPUs analytic.")] = None,

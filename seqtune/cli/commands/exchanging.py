@@ -13,6 +13,11 @@ from ...api.predictor_code import described_code
 from ..application import AsJson, Force, JournalPath, answer, app
 from ..arguments import parts
 
+HoldOut = Annotated[list[str] | None, typer.Option(
+    "--hold-out", metavar="SET_OR_FILE", show_default=False,
+    help="Problems that no model may learn from: a named set, a file, a condition (experts=64), or a share (20%) drawn "
+         "so that none is near another problem. May be repeated.")]
+
 
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
 def import_(
@@ -28,6 +33,7 @@ def import_(
         "--keys", metavar="NAME,...", show_default=False,
         help="For triton: the names of the autotuner's key arguments, in order. For kernel-tuner: parameters with one "
              "value, or entries of the caches, that are features of the problem.")] = None,
+    hold_out: HoldOut = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -36,8 +42,8 @@ def import_(
     from .. import progress
     from ..tables import learning as tables
 
-    report = api.import_data(source, paths, out, devices=device or (), keys=parts(keys), force=force,
-                             warn=progress.note).to_json()
+    report = api.import_data(source, paths, out, devices=device or (), keys=parts(keys),
+                             hold_out=hold_out or (), force=force, warn=progress.note).to_json()
     answer(report) if as_json else tables.imported(report)
 
 
@@ -64,8 +70,7 @@ def export(
              "[default: miopen; the one that answers for the GPU; default]", show_default=False)] = None,
     problem: Annotated[str | None, typer.Option(
         "--problem", help="For T4 and CLBlast: the problem of the trials, in quotes.", show_default=False)] = None,
-    hold_out: Annotated[list[str] | None, typer.Option(
-        "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
+    hold_out: HoldOut = None,
     model_config: Annotated[Path | None, typer.Option(
         "--model-config", help="vLLM, SGLang: the model's config.json.", show_default=False)] = None,
     missing_from: Annotated[Path | None, typer.Option(

@@ -55,7 +55,7 @@ def tune(
 
     wanted = several_problems(words, problems)
     search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
-                     seed=seed, journal=journal, retry_failed=retry_failed, replay=replay)
+                     seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, warn=progress.note)
     show: Callable[[TuningReport], None] = tables.tuned
     stopped = None
     try:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ...errors import printable
 
 WIDTH = 200  # columns where there is no terminal, and none in the variable COLUMNS
+SHORTEST_NAME = 16  # columns that a file's name gets at least where it is broken; with fewer it is hard to read
 _LONG = ("configuration", "problem", "winner", "status", "model", "means")  # columns that may wrap
 
 
@@ -52,16 +55,19 @@ def table_of(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print a table or, where that would break inside a word, each row as lines: a name and a value."""
-    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    needed = 0
-    for column, cells in zip(table.columns, columns, strict=True):
-        column.min_width = max(len(part) for text in cells for part in ([text] if column.no_wrap else text.split()))
-        needed += column.min_width + 2  # two spaces between columns
-    if needed <= out.width:
-        out.print(table)
-        return
-    names, *values = zip(*columns, strict=True)
+    """Print a table in the width that there is, without breaking a word.
+
+    Where it is too wide, columns with one value in all rows become a line above it; then headers break after
+    underscores, and file names after punctuation. A table that is still too wide becomes lines of a name and a value.
+    """
+    columns = [_Column(column, [str(column.header), *map(str, column.cells)]) for column in table.columns]
+    if not _fit(columns):
+        columns = _without_constants(columns)
+    for narrowed in (columns, _with_broken_names(_with_broken_headers(columns))):
+        if _fit(narrowed):
+            out.print(_table(narrowed))
+            return
+    names, *values = zip(*(each.texts for each in columns), strict=True)
     for row in values:
         out.print()
         for index, (name, value) in enumerate(zip(names, row, strict=True)):
@@ -72,15 +78,91 @@ def show(table: Table) -> None:
     out.print()
 
 
-def rows(records: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
-    """Print a table of rows. Numbers are right-aligned, and so are the columns in `right`."""
+@dataclass(frozen=True)
+class _Column:
+    """A column of a table: its form, and its texts, the header first."""
+
+    form: Column
+    texts: list[str]
+
+    @property
+    def needed(self) -> int:
+        """The width without which a word would break."""
+        return max((len(part) for text in self.texts
+                    for part in (text.splitlines() if self.form.no_wrap else text.split())), default=0)
+
+
+def _fit(columns: Sequence[_Column]) -> bool:
+    """Whether a table of the columns, with two spaces between them, is no wider than the console."""
+    return sum(column.needed + 2 for column in columns) <= out.width
+
+
+def _table(columns: Sequence[_Column]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        form = column.form
+        table.add_column(column.texts[0], justify=form.justify, no_wrap=form.no_wrap, overflow=form.overflow,
+                         min_width=column.needed)
+    for row in zip(*(column.texts[1:] for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _without_constants(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns that differ between rows; a line with the others is printed. A single row keeps all."""
+    constant = [column for column in columns if len(column.texts) > 2 and column.texts[0]
+                and len(set(column.texts[1:])) == 1]
+    if not constant or len(constant) == len(columns):
+        return list(columns)
+    out.print()
+    out.print("in all rows: " + " | ".join(f"{column.texts[0]} {column.texts[1]}" for column in constant),
+              markup=False, soft_wrap=True)
+    return [column for column in columns if not any(column is other for other in constant)]
+
+
+def _with_broken_headers(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns, whose headers have a new line after each underscore."""
+    return [replace(column, texts=[column.texts[0].replace("_", "_\n"), *column.texts[1:]]) for column in columns]
+
+
+def _with_broken_names(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns, with file names in several lines where that makes the table fit."""
+    others = sum(column.needed + 2 for column in columns if column.texts[0] != "file")
+    width = out.width - others - 2
+    if width < SHORTEST_NAME:
+        return list(columns)
+    return [replace(column, texts=[_broken(text, width) for text in column.texts]) if column.texts[0] == "file"
+            else column for column in columns]
+
+
+def _broken(name: str, width: int) -> str:
+    """A name in lines of at most `width` characters, which end at punctuation if they can."""
+    lines = [""]
+    for part in re.findall(r"[^,_/=.-]*[,_/=.-]?", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line[begin:begin + width] for line in lines for begin in range(0, len(line), width))
+
+
+def rows(records: Sequence[Mapping[str, Any]], right: Sequence[str] = (), by: str = "") -> None:
+    """Print a table of rows. Numbers are right-aligned, and so are the columns in `right`.
+
+    Where the table is too wide, there is one for each value of the column `by`.
+    """
     if not records:
         return
     columns = list(records[0])
     numbers = [name for name in columns if name in right or isinstance(records[0][name], int | float)]
+    cells = {name: [cell(row[name]) for row in records] for name in columns}
+    groups = list(dict.fromkeys(cells[by])) if by in cells else []
+    if len(groups) > 1 and sum(2 + max(map(len, [name, *texts])) for name, texts in cells.items()) > out.width:
+        for group in groups:
+            rows([row for row in records if cell(row[by]) == group], right)
+        return
     table = table_of(*columns, right=numbers)
-    for row in records:
-        table.add_row(*(cell(row[name]) for name in columns))
+    for texts in zip(*cells.values(), strict=True):
+        table.add_row(*texts)
     show(table)
 
 
@@ -107,4 +189,4 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(str, value))
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    return f"{value:z.4f}" if isinstance(value, float) else str(value)  # z: no minus before a zero

@@ -26,14 +26,20 @@ _RETRAINED = ("before, after: share of the best known speed (geometric mean over
 
 def imported(summary: Mapping[str, Any]) -> None:
     """Print what an import read from each file, and what it left out and why."""
-    rows([{"file": Path(file["path"]).name,
-           **{name: len(value) if name == "solvers" else value for name, value in file.items()
-              if name not in ("path", "skipped")},
-           "left_out": sum(file["skipped"].values())} for file in summary["files"]])
-    for file in summary["files"]:
+    files = summary["files"]
+    names = [Path(file["path"]).name for file in files]
+    if len(set(names)) < len(names) and all("problem" in file for file in files):  # Triton's, in folders with hashes
+        names = [f"{file['kernel']} {file['problem']}" for file in files]
+        labels: list[dict[str, str]] = [{} for _ in files]
+    else:
+        labels = [{"file": name} for name in names]
+    rows([{**label, **{name: len(value) if name == "solvers" else value for name, value in file.items()
+                       if name not in ("path", "skipped")},
+           "left_out": sum(file["skipped"].values())} for label, file in zip(labels, files, strict=True)])
+    for label, file in zip(names, files, strict=True):
         for reason, count in file["skipped"].items():
-            out.print(f"{Path(file['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
-    fields({name: summary[name] for name in ("out", "records", "problems")})
+            out.print(f"{label}: left out {count}: {reason}", markup=False, soft_wrap=True)
+    fields({name: summary[name] for name in ("out", "records", "problems", "held_out")})
 
 
 def trained(report: Mapping[str, Any]) -> None:
@@ -81,8 +87,8 @@ def _share(share: float | None) -> str:
 def _change(row: Mapping[str, Any]) -> str:
     if row["difference"] is None:
         return "-"
-    interval = "" if row["low"] is None else f" [{row['low']:+.3f}, {row['high']:+.3f}]"
-    return f"{row['difference']:+.3f}{interval}{' †' if row['falls'] else ''}"
+    interval = "" if row["low"] is None else f" [{row['low']:+z.3f}, {row['high']:+z.3f}]"
+    return f"{row['difference']:+z.3f}{interval}{' †' if row['falls'] else ''}"
 
 
 def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
@@ -98,14 +104,14 @@ def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
             names = {name: own.pop(name) for name in ("device", "solver")}
             scores = {"seqtune": own, **row.get("parts", {})}
             lines += [{**names, "method": method, **score} for method, score in scores.items()]
-    rows(lines)
+    rows(lines, by="device")
     agreed = [{name: value for name, value in row.items() if name != "parameters"} for row in shares if "exact" in row
               and "solver" not in row]
-    rows(agreed)
+    rows(agreed, by="device")
     if agreed:
         out.print(_AGREED, markup=False, soft_wrap=True)
     others = [row for row in shares if "solver" not in row and "exact" not in row]
-    rows(others)
+    rows(others, by="device")
     if any("method" in row for row in others):
         out.print(_EVALUATED, markup=False, soft_wrap=True)
 

@@ -124,6 +124,8 @@ def demo(demonstration: Demonstration) -> None:
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
             "yes" if answer.significant else "no")
     show(table)
+    if any(answer.speedup_by_times() for answer in demonstration.predictions):
+        out.print("default, best: shortest times; speed-up: median of the rounds", markup=False, soft_wrap=True)
     for answer in demonstration.predictions:
         if answer.unverified:
             out.print(f"{answer.problem.brief()} on {answer.device.name} is not verified: {answer.unverified}",

@@ -52,6 +52,25 @@ def test_a_folder_of_results_becomes_a_data_set_of_declared_kernels(tmp_path: Pa
     assert list(data.rows["status"]).count(Status.RUNTIME.value) == 2
 
 
+def test_files_of_one_name_are_told_apart_by_folder_and_problem(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, m in enumerate((512, 777)):
+        write(tmp_path / f"HASH{number}" / "matmul.autotune.json", [m, *KEY[1:]],
+              [[config(64), [0.5]], [config(128), [-1.0]]])
+    words = ["import", "triton", str(tmp_path), "--device", "triton:h200", "--keys", "M,N,K", "--force", "--out",
+             str(tmp_path / "data.parquet")]
+    assert main([*words, "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert [file["path"] for file in files] == [
+        str(tmp_path / f"HASH{number}" / "matmul.autotune.json") for number in (0, 1)]
+    assert [file["problem"] for file in files] == [
+        f"M={m} N=1024 K=256 dtype=float16 dtypes=float16-float16-float32" for m in (512, 777)]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "autotune.json" not in shown
+    assert "matmul M=777 N=1024 K=256 dtype=float16 dtypes=float16-float16-float32: left out 1" in shown
+
+
 def test_entries_without_names_are_numbered() -> None:
     assert key_features([3, True, None, "torch.bfloat16"]) == {
         "key_0": 3, "key_1": "True", "key_2": "None", "dtype": "bfloat16"}
