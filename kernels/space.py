@@ -29,8 +29,9 @@ from .spaces.exclusion import excluding_constraint
 from .spaces.row_cache import KNOWN, Names, RowFinder
 from .spaces.row_values import RowValues
 from .spaces.skeleton import valid_rows
-from .spaces.value_tables import ValueTables, tables_of
+from .spaces.value_tables import ValueTables, layout_of, tables_of
 
+LARGEST_GRID = 1 << 20  # cells of a grid in which distinct rows are found: 8 MB
 FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast
 
 
@@ -239,13 +240,37 @@ class SearchSpace:
         names = [parameter.name for parameter in self.kernel.parameters] + [name for name, _ in self.kernel.derived]
         return {name: values.column(name) for name in names}
 
-    def derived_columns(self, names: tuple[str, ...], rows: Numbers | None = None) -> dict[str, NDArray[Any]]:
+    def derived_columns(self, names: tuple[str, ...], rows: Numbers | None = None,
+                        known: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
         """Columns of parameters and derived quantities over some rows (None: all), by name.
 
-        Only what they need is computed.
+        Only what they need is computed, and nothing that is `known`.
         """
-        values = self._values(self.rows if rows is None else self.rows[rows])
+        values = self._values(self.rows if rows is None else self.rows[rows], known)
         return {name: values.column(name) for name in names}
+
+    def distinct(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers]:
+        """The rows that differ in a parameter which some quantities read, and each row's index among them.
+
+        Two arrays, (distinct row,) and (row,); of rows that are alike the first one counts. Quantities of the same
+        problem and device are equal for rows that are alike.
+        """
+        layout = layout_of(self.kernel)
+        read = sorted({axis for name in names for axis in layout.axes[name]})
+        cells = math.prod(layout.sizes[axis] for axis in read)
+        if len(read) == len(layout.sizes) or cells > LARGEST_GRID:
+            every = np.arange(len(self))
+            return every, every
+        cell = np.zeros(len(self), np.int64)  # of each row
+        for axis in read:
+            cell *= layout.sizes[axis]
+            cell += self.rows[:, axis]
+        first = np.full(cells, -1, np.int64)
+        first[cell[::-1]] = np.arange(len(self))[::-1]
+        present = np.flatnonzero(first >= 0)
+        rows = first[present]
+        first[present] = np.arange(len(present))
+        return rows, first[cell]
 
     @property
     def tables(self) -> ValueTables | None:

@@ -13,6 +13,18 @@ from ..row_index import Rows
 from .value_tables import ValueTables, layout_of
 
 
+class _Indices(dict[int, NDArray[np.intp]]):
+    """The value indices of rows, by the axis of a parameter: (row,). Each is made when it is first read."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def __missing__(self, axis: int) -> NDArray[np.intp]:
+        self[axis] = self.rows[:, axis].astype(np.intp)
+        return self[axis]
+
+
 class RowValues:
     """The values of a kernel's names over rows; `names` are those of problem and device.
 
@@ -23,12 +35,12 @@ class RowValues:
     def __init__(self, kernel: Kernel, names: Mapping[str, Any], rows: Rows, tables: ValueTables | None,
                  known: Mapping[str, NDArray[Any]]) -> None:
         self._layout, self._names, self._tables = layout_of(kernel), names, tables
-        self._indices: NDArray[np.intp] = rows.T.astype(np.intp)  # (parameter, row)
+        self._indices = _Indices(rows)
         self._values: dict[str, Any] = dict(known)
 
     def column(self, name: str) -> NDArray[Any]:
         """The values of a parameter or derived quantity: (row,)."""
-        value, count = self._value(name), self._indices.shape[1]
+        value, count = self._value(name), len(self._indices.rows)
         if isinstance(value, np.ndarray) and value.shape == (count,):
             return value
         return np.broadcast_to(np.asarray(value), count)

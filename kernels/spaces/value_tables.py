@@ -128,8 +128,8 @@ class ValueTables:
             self._values[name], self._bounds[name] = self._evaluated(self.layout.derived[name])
         return name not in self._values or self._values[name] is not None
 
-    def at(self, name: str, indices: NDArray[np.intp]) -> Any:
-        """The values of a derived quantity for value indices (parameter, row): (row,); None if it has no table."""
+    def at(self, name: str, indices: Mapping[int, NDArray[np.intp]]) -> Any:
+        """The values of a derived quantity for value indices, (row,) by axis: (row,); None if it has no table."""
         if name not in self._tables:
             self._tables[name] = self._compact(name)
         compact = self._tables[name]

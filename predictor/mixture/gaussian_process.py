@@ -28,8 +28,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask
 from seqtune.tuner.cost_models.features import features, own_features
 
-from ..sequence.derived_quantities import numeric_quantities
 from ..trees.cost_trees import WORST
+from ..trees.feature_table import feature_table
 
 FITTED = 400  # rows from which the lengths are learned
 STEPS, RATE = 60, 0.15  # of Adam
@@ -63,20 +63,16 @@ class GaussianProcess:
         """The expected log(time / best time) of rows of a space: (M,). Raises CheckpointError."""
         if not len(rows):
             return np.empty(0)
-        step = max(1, AT_ONCE // len(self.rows))
-        return np.concatenate([self._slowness(space, rows[begin:begin + step])
-                               for begin in range(0, len(rows), step)])
-
-    def _slowness(self, space: SearchSpace, rows: Numbers) -> Floats:
-        table = features(space, rows, known=numeric_quantities(space, rows))
+        table = feature_table(space, rows)
         if table.shape[1] != self.features:
             raise CheckpointError(f"the checkpoint's Gaussian process of {space.kernel.name} reads {self.features} "
                                   f"features, this version computes {table.shape[1]}: train the checkpoint again")
         asked = (logarithms(table, self.columns) - self.centre) * self.scale
         own, task = asked[:, :self.rows.shape[1]], asked[:1, self.rows.shape[1]:]
         shares = self.constants[1] + self.constants[2] * _near(task, self.tasks)[0]
-        weights = shares[self.owner] * self.weights
-        return np.asarray(self.constants[0] + (_near(own, self.rows) * weights).sum(axis=1))
+        weights, step = shares[self.owner] * self.weights, max(1, AT_ONCE // len(self.rows))
+        return np.concatenate([self.constants[0] + (_near(own[begin:begin + step], self.rows) * weights).sum(axis=1)
+                               for begin in range(0, len(rows), step)])
 
 
 def _near(asked: Floats, known: NDArray[np.float32]) -> Floats:

@@ -26,6 +26,7 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.analytic import estimates, has_facts
 
 from ..sequence.declaration import Declaration
+from ..sequence.derived_quantities import numeric_quantities
 from ..trees.cost_trees import WORST
 from ..trees.forest import read_arrays
 from .processes import EXPERT, PREFIX, Processes, ProcessFields
@@ -147,7 +148,7 @@ class Mixture:
 
     def _estimated(self, task: Task) -> Floats | None:
         """The analytic model's seconds of every configuration of a task; None where it is no expert."""
-        return estimates(task) if self.is_learned and has_facts(task.device) else None
+        return estimates(task, numeric_quantities) if self.is_learned and has_facts(task.device) else None
 
     def _proposed(self, task: Task, neighbours: Neighbours | None, seconds: Floats | None) -> list[int]:
         """The candidates of the experts beside the beam, distinct."""
@@ -156,7 +157,7 @@ class Mixture:
             *group.preferences(task, neighbours.entries, NEAREST),
             *group.preferences(task, group.portfolio(task.device)[:1], FIXED)]
         if self.is_learned:
-            numbers += [*_default(task), *([] if seconds is None else _fastest(seconds))]
+            numbers += [*_default(task), *([] if seconds is None else fastest_of(seconds))]
         return list(dict.fromkeys(numbers))
 
     def mixed(self, candidates: Candidates) -> Mixed:
@@ -247,7 +248,10 @@ def declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
                     np.int16) if declared else None
 
 
-def _fastest(seconds: Floats) -> list[int]:
+def fastest_of(seconds: Floats) -> list[int]:
     """The configurations with the shortest estimated times (configuration,); none where there is no estimate."""
-    fastest = np.argsort(seconds, kind="stable")[:ANALYTIC]  # NaN come last
-    return [number for number in fastest.tolist() if np.isfinite(seconds[number])]
+    known = np.flatnonzero(np.isfinite(seconds))
+    if len(known) > ANALYTIC:  # then sorting these few is enough
+        known = known[seconds[known] <= np.partition(seconds[known], ANALYTIC - 1)[ANALYTIC - 1]]
+    fastest: list[int] = known[np.argsort(seconds[known], kind="stable")[:ANALYTIC]].tolist()
+    return fastest

@@ -61,11 +61,13 @@ class Processes:
 
         Raises CheckpointError for a process of other features.
         """
+        parts = [(space, part, own) for space, part in task.parts()
+                 if len(own := np.flatnonzero((numbers >= part.start) & (numbers < part.stop)))]
+        if not all(space.kernel.name in self.by_kernel for space, _, _ in parts):
+            return None
         slowness = np.full(len(numbers), np.nan)
-        for space, part in task.parts():
-            own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
-            if len(own) and space.kernel.name in self.by_kernel:
-                slowness[own] = self.by_kernel[space.kernel.name].slowness(space, numbers[own] - part.start)
+        for space, part, own in parts:
+            slowness[own] = self.by_kernel[space.kernel.name].slowness(space, numbers[own] - part.start)
         return slowness if np.isfinite(slowness).all() else None
 
     @property

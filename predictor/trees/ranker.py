@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from seqtune.errors import CheckpointError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
-from seqtune.tuner.cost_models.features import FeatureList, features
+from seqtune.tuner.cost_models.features import FeatureList
 
-from ..sequence.derived_quantities import numeric_quantities
 from .cost_trees import Trees
+from .feature_table import feature_table
 from .forest import Forest, read_arrays, read_forest
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
@@ -96,7 +96,7 @@ class Ranker:
                 indices = ((numbers[number] >= part.start) & (numbers[number] < part.stop)).nonzero()[0]
                 if len(indices) and name in self.forests:
                     rows = numbers[number][indices] - part.start
-                    table = features(space, rows, self.listed, numeric_quantities(space, rows))
+                    table = feature_table(space, rows, self.listed)
                     if table.shape[1] != self.features[name]:
                         raise CheckpointError(
                             f"the checkpoint's trees of {name} have {self.features[name]} features, this version "

@@ -14,17 +14,24 @@ that pass the second-level cache and memory. Sources:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
 from .gpu_rates import GpuRates, missing_fact
-from .product_tiles import TRANSACTION, WORD, ProductTiles, describes_tiles, tiles_of
+from .product_tiles import TRANSACTION, WORD, ProductTiles, declared, describes_tiles, tiles_of
+
+Columns = Mapping[str, NDArray[Any]]  # derived quantities by name, (row,) each
+Quantities = Callable[[SearchSpace, Numbers], Columns]  # the derived quantities of some rows of a space
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
 
@@ -33,7 +40,6 @@ LONGEST = 1e6  # the feature for an infinite time, because trees take no infinit
 class Constants:
     """Numbers of the model that are estimates, and neither a rate of the GPU nor a definition."""
 
-    overlap: float = 3.0  # exponent of the power mean of parts that work at the same time; infinite: perfect overlap
     tail: float = 0.5  # share of the blocks' granularity that counts: units do not run their blocks in lock step
     direct: float = 1.5  # a fragment's load from the first-level cache in loads from shared memory (tags, sectors)
     load_issue: float = 1.5  # instructions of a fragment's load: itself and half an address or loop instruction
@@ -69,44 +75,51 @@ class Terms:
 TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency", "fixed")  # the terms in seconds
 
 
-def terms_of(space: SearchSpace) -> Terms:
-    """The terms of all rows of a space.
+def terms_of(space: SearchSpace, tiles: ProductTiles | None = None) -> Terms:
+    """The terms of all rows of a space, whose tiles may be known.
 
     Raises KernelError if the kernel does not describe its tiles, DeviceError if a fact of the device is not known.
     """
-    tiles, rates = tiles_of(space), GpuRates.of(space.device)
+    tiles, rates = tiles or tiles_of(space), GpuRates.of(space.device)
     registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles, rates))  # the others spill
     resident = blocks_per_unit(space.device, tiles.block_threads, registers, tiles.shared_bytes).astype(float)
     return terms(tiles, resident, rates)
 
 
-def estimates(task: Task) -> Floats:
+def estimates(task: Task, quantities: Quantities | None = None) -> Floats:
     """The estimated seconds of every configuration of a task (number,); nan where there is no estimate.
 
     There is none for kernels that do not describe their tiles, and on devices that are no GPU with known limits.
+    `quantities` gives derived quantities faster than their expressions do (None: these). Configurations that differ
+    only in what no tile depends on are estimated once.
     """
     seconds = np.full(len(task), np.nan)
     if has_facts(task.device):
         for space, part in task.parts():
             if describes_tiles(space.kernel):
-                seconds[part] = terms_of(space).seconds
+                rows, alike = space.distinct(declared(space.kernel))
+                chosen = space if len(rows) == len(space) else space.at(rows)
+                known = None if quantities is None else quantities(chosen, np.arange(len(chosen)))
+                seconds[part] = terms_of(chosen, tiles_of(chosen, known)).seconds[alike]
     return seconds
 
 
-def term_columns(space: SearchSpace) -> list[Floats]:
+def term_columns(space: SearchSpace, known: Columns | None = None) -> list[Floats]:
     """The terms of all rows of a space as features, in the order of Terms; none if tiles are not described.
 
     Seconds are divided by those of the problem's multiply-adds at the GPU's peak, so that they compare between GPUs
-    and problems. All are nan on devices without the facts of a GPU.
+    and problems. All are nan on devices without the facts of a GPU. Derived quantities that are `known` are not
+    computed.
     """
     if not describes_tiles(space.kernel):
         return []
     if not has_facts(space.device):
         return [np.full(len(space), np.nan)] * len(fields(Terms))
-    known, tiles, rates = terms_of(space), tiles_of(space), GpuRates.of(space.device)
+    tiles, rates = tiles_of(space, known), GpuRates.of(space.device)
+    by_name = terms_of(space, tiles)
     work = 2 * tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
     peak = np.where(tiles.tensor > 0, rates.tensor_flop, 2 * rates.lanes) * rates.units * rates.hertz
-    return [np.minimum(getattr(known, field.name) / (work / peak if field.name in TIMES else 1.0), LONGEST)
+    return [np.minimum(getattr(by_name, field.name) / (work / peak if field.name in TIMES else 1.0), LONGEST)
             for field in fields(Terms)]
 
 
@@ -118,7 +131,8 @@ def has_facts(device: Device) -> bool:
 def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates) -> Terms:
     """The terms of tiles, of which a unit holds `resident` blocks (configuration,); 0 gives an infinite time."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
+        known = _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
+    return Terms(*np.broadcast_arrays(*(getattr(known, field.name) for field in fields(Terms))))
 
 
 def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
@@ -133,11 +147,12 @@ def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
     return np.asarray(np.minimum(MOST_REGISTERS - 1, shared))
 
 
-def power_mean(exponent: float, *parts: Floats) -> Floats:
-    """The time of parts that work at the same time, at least the longest: the power mean of their times."""
-    longest = np.maximum.reduce(parts)
-    safe = np.maximum(longest, 1e-30)
-    return np.asarray(longest * sum((part / safe) ** exponent for part in parts) ** (1 / exponent))
+def overlapped(*parts: Floats) -> Floats:
+    """The time of parts that work at the same time, at least the longest: the power mean of their times.
+
+    The exponent is 3; a larger one is a more perfect overlap.
+    """
+    return np.cbrt(sum(part * part * part for part in parts))
 
 
 class _Launch:
@@ -160,12 +175,12 @@ class _Launch:
 
     def terms(self, resident: Floats) -> Terms:
         """All terms; where `resident` is 0 the estimate is infinite."""
-        tiles, rates, overlap = self.tiles, self.rates, CONSTANTS.overlap
+        tiles, rates = self.tiles, self.rates
         arithmetic, issue, shared = self._arithmetic(), self._issue(), self._shared()
         step_bytes = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes
-        busy = power_mean(overlap, arithmetic, issue, shared, step_bytes / CONSTANTS.port)
+        busy = overlapped(arithmetic, issue, shared, step_bytes / CONSTANTS.port)
         alone = self._alone(busy)
-        step = power_mean(overlap, self.resident * busy, alone) / self.resident  # of one block among the resident ones
+        step = overlapped(self.resident * busy, alone) / self.resident  # of one block among the resident ones
         unit_clocks = self.most * (self.steps * step + self._ends() / self.resident)
         cache_bytes, memory_bytes, hit_share = self._traffic(step_bytes)
         cache = cache_bytes / (rates.l2_bytes * rates.units * rates.hertz)
@@ -173,7 +188,7 @@ class _Launch:
         launches = np.where((tiles.split_k > 1) | (tiles.partial_tiles > 0), 2.0, 1.0)
         fixed = rates.launch_seconds * launches + self._reduction()
         running = unit_clocks / rates.hertz
-        seconds = power_mean(overlap, running, cache, memory) * (1 + CONSTANTS.spill * self._spilled()) + fixed
+        seconds = overlapped(running, cache, memory) * (1 + CONSTANTS.spill * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
         useful = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
         padded = self.all_steps * tiles.block_m * tiles.block_n * tiles.block_k

@@ -12,7 +12,7 @@ Shipped forests depend on order and coding bit by bit, so new columns need new c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
-from .analytic import term_columns
+from .analytic import Columns, term_columns
 from .encoding import LARGEST, encode_facts, encode_features, tiling
 from .machine_ratios import cache_bytes, machine_ratios, workers
 from .word_codes import word_codes
@@ -39,7 +39,6 @@ MOST_THREADS = 2  # more threads than any training data has count as these: tree
 
 FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
 Table = NDArray[np.float32]  # (row, feature)
-Columns = Mapping[str, NDArray[Any]]  # by parameter or derived quantity, (row,) each
 
 
 def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios",
@@ -77,7 +76,7 @@ def own_features(space: SearchSpace, columns: Columns) -> Table:
                 table += [column for pair in zip(padded, tiles, strict=True) for column in pair]
             else:
                 table += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
-        table += [values.astype(np.float32) for values in term_columns(space)]
+        table += [values.astype(np.float32) for values in term_columns(space, columns)]
     return np.nan_to_num(np.array(table, np.float32).T, copy=False, nan=UNKNOWN, posinf=LARGEST, neginf=-LARGEST)
 
 

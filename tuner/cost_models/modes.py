@@ -20,18 +20,17 @@ MOST_OTHERS = 3  # other modes that are tried before the second best of any mode
 RING = 3  # stages from which loads are asynchronous
 
 
-def modes(task: Task) -> NDArray[np.int64]:
-    """A number for the mode of each configuration (number,); configurations without described tiles have -1."""
-    labels = np.full((len(task), 5), -1, np.int64)
+def modes(task: Task, numbers: Numbers) -> NDArray[np.int64]:
+    """A number for the mode of each of some configurations (configuration,); -1 where tiles are not described."""
+    labels = np.full(len(numbers), -1, np.int64)
     for index, (space, part) in enumerate(task.parts()):
-        if describes_tiles(space.kernel):
-            tiles = tiles_of(space)
+        own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+        if len(own) and describes_tiles(space.kernel):
+            tiles = tiles_of(space.at(numbers[own] - part.start))
             staged = np.where(tiles.staged_share <= 0, 0, np.where(tiles.staged_share >= 1, 2, 1))
-            columns = (np.full(len(space), index), staged, tiles.tensor, np.minimum(tiles.stages, RING),
-                       tiles.split_k > 1)
-            labels[part] = np.stack(columns, axis=1).astype(np.int64)
-    inverse = np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
-    return np.where(labels[:, 0] < 0, -1, inverse)
+            ring, sliced = np.minimum(tiles.stages, RING), tiles.split_k > 1
+            labels[own] = (((index * 3 + staged) * 3 + tiles.tensor) * (RING + 1) + ring) * 2 + sliced  # tensor: 0 to 2
+    return labels
 
 
 def order(task: Task, seconds: Floats, count: int) -> Numbers:
@@ -41,27 +40,30 @@ def order(task: Task, seconds: Floats, count: int) -> Numbers:
     default come first. Configurations without an estimate (nan) or that do not fit (infinite) come last, the default
     first among them.
     """
-    known = np.isfinite(seconds)
-    ranked = np.lexsort((_changes(task), np.where(known, seconds, np.inf)))[:int(known.sum())]
-    if len(ranked):
-        labels = modes(task)[ranked]
-        near = seconds[ranked] <= NEAR * seconds[ranked[0]]
-        first = np.sort(np.unique(np.where(near, labels, labels[0]), return_index=True)[1])[:1 + MOST_OTHERS]
+    known = np.flatnonzero(np.isfinite(seconds))
+    ranked = known
+    if len(known):
+        near, last = NEAR * seconds[known].min(), min(count, len(known)) - 1
+        ranked = known[seconds[known] <= max(near, np.partition(seconds[known], last)[last])]  # no more are needed
+        ranked = ranked[np.lexsort((_changes(task, ranked), seconds[ranked]))]
+        labels = modes(task, ranked[seconds[ranked] <= near])
+        first = np.sort(np.unique(labels, return_index=True)[1])[:1 + MOST_OTHERS]
         ranked = np.concatenate([ranked[first], np.delete(ranked, first)])
     if len(ranked) < count:
-        rest = np.flatnonzero(~known)
+        rest = np.flatnonzero(~np.isfinite(seconds))
         default = task.number(task.default)
         ranked = np.concatenate([ranked, rest[rest == default], rest[rest != default]])
     return np.asarray(ranked[:count])
 
 
-def _changes(task: Task) -> NDArray[np.int64]:
-    """The number of parameters in which each configuration differs from its kernel's default (number,).
+def _changes(task: Task, numbers: Numbers) -> NDArray[np.int64]:
+    """The number of parameters in which configurations differ from their kernel's default (configuration,).
 
     It is 0 for recorded kernels, whose default is just their first configuration.
     """
-    changes = np.zeros(len(task), np.int64)
+    changes = np.zeros(len(numbers), np.int64)
     for space, part in task.parts():
-        if space.kernel.operation != "recorded":
-            changes[part] = (space.rows != space.rows[space.row(space.default)]).sum(axis=1)
+        own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+        if len(own) and space.kernel.operation != "recorded":
+            changes[own] = (space.rows[numbers[own] - part.start] != space.rows[space.row(space.default)]).sum(axis=1)
     return changes

@@ -9,14 +9,18 @@ conflicts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.spaces.value_tables import layout_of
 from seqtune.kernels.task import Floats
 
 CONTRACT = (
@@ -32,7 +36,7 @@ TRANSACTION = 128  # bytes that shared memory delivers in one transaction: 32 ba
 
 @dataclass(frozen=True, eq=False)
 class ProductTiles:
-    """The tiles of some configurations of one space. Every array is (configuration,)."""
+    """The tiles of some configurations of one space. Every array is (configuration,), or (1,) if all are equal."""
 
     gemm_m: Floats  # sizes of one product; of a convolution: pixels, output channels, taps * input channels
     gemm_n: Floats
@@ -64,22 +68,26 @@ class ProductTiles:
 
 def describes_tiles(kernel: Kernel) -> bool:
     """Whether the kernel declares all names of CONTRACT, so that the analytic model can estimate its times."""
-    return set(CONTRACT) <= {*_declared(kernel)}
+    return set(CONTRACT) <= {*declared(kernel)}
 
 
 @lru_cache(maxsize=256)
-def _declared(kernel: Kernel) -> tuple[str, ...]:
+def declared(kernel: Kernel) -> tuple[str, ...]:
     """The names of CONTRACT and REFINEMENTS that a kernel has."""
     names = {*kernel.by_name, *(name for name, _ in kernel.derived)}
     return tuple(name for name in (*CONTRACT, *REFINEMENTS) if name in names)
 
 
-def tiles_of(space: SearchSpace) -> ProductTiles:
-    """The tiles of all rows of a space. Raises KernelError if the kernel does not describe its tiles."""
+def tiles_of(space: SearchSpace, known: Mapping[str, NDArray[Any]] | None = None) -> ProductTiles:
+    """The tiles of all rows of a space. Columns (row,) that are `known` are not computed.
+
+    Raises KernelError if the kernel does not describe its tiles.
+    """
     if not describes_tiles(space.kernel):
         raise KernelError(f"{space.kernel.name} does not describe its tiles ({', '.join(CONTRACT)})")
-    columns = space.derived_columns(_declared(space.kernel))
-    return ProductTiles(**refined({name: column.astype(float) for name, column in columns.items()}))
+    axes, columns = layout_of(space.kernel).axes, space.derived_columns(declared(space.kernel), known=known)
+    return ProductTiles(**refined({name: (column if axes[name] else column[:1]).astype(float)
+                                   for name, column in columns.items()}))
 
 
 def refined(known: dict[str, Floats]) -> dict[str, Floats]:

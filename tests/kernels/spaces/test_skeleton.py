@@ -89,7 +89,7 @@ def test_integers_of_more_than_64_bits_have_no_table() -> None:
         name="recorded.toy", operation="recorded", meaning="", default={"a": 1},
         parameters=(Parameter("a", (1, 2**40)),), derived=(("cells", "a * a * size"),))
     tables = tables_of(family, (("size", 3),))
-    assert tables.at("cells", np.zeros((1, 2), np.intp)) is None
+    assert tables.at("cells", {0: np.zeros(2, np.intp)}) is None
     without = replace(family, constraints=(Constraint.of("cells > 0", "is something"),))
     assert len(enumerate_rows(without, (("size", 3),))) == 2
 

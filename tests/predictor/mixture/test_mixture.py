@@ -14,7 +14,7 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.mixture.mixture import UNLEARNED, Candidates, Mixture
+from seqtune.predictor.mixture.mixture import ANALYTIC, UNLEARNED, Candidates, Mixture, fastest_of
 from seqtune.predictor.mixture.weights import PRIOR
 from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.model import SHIPPED, load_model
@@ -129,3 +129,12 @@ def _share(measured: MeasuredTask, mixture: Mixture) -> float:
     candidates = Candidates(measured.task, numbers, np.zeros(len(numbers)), mixture.neighbours(measured.task))
     first = int(np.argmin(mixture.opinions(candidates)["nearest"]))
     return float(np.nan_to_num(measured.shares())[first])
+
+
+def test_the_fastest_estimates_are_those_of_a_stable_sort() -> None:
+    generator = np.random.default_rng(0)
+    for count in (0, 1, 3, 4, 5, 60):
+        for _ in range(20):
+            seconds = generator.choice([1.0, 2.0, 3.0, np.inf, np.nan], count)
+            fastest = np.argsort(seconds, kind="stable")[:ANALYTIC].tolist()
+            assert fastest_of(seconds) == [number for number in fastest if np.isfinite(seconds[number])]

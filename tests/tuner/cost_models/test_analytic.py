@@ -13,9 +13,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
+from seqtune.predictor.sequence.derived_quantities import numeric_quantities
 from seqtune.tuner.cost_models.analytic import Terms, estimates, terms, terms_of
 from seqtune.tuner.cost_models.gpu_rates import GpuRates
-from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, describes_tiles, refined, tiles_of
+from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, declared, describes_tiles, refined, tiles_of
 from tests.support.devices import described_gpu, device_of
 
 GPUS = ("rtx-2080-ti", "a100", "h200", "rtx-4090")
@@ -122,7 +123,26 @@ def test_the_tiles_of_some_rows_are_those_of_all() -> None:
     space = SearchSpace(kernel, Problem.make("gemm", m=512, n=512, k=512), gpu)
     whole, part = tiles_of(space), tiles_of(space.at(np.array([3, 1])))
     for field in fields(whole):
-        assert getattr(part, field.name).tolist() == getattr(whole, field.name)[[3, 1]].tolist()
+        column = np.broadcast_to(getattr(whole, field.name), 4)
+        assert np.broadcast_to(getattr(part, field.name), 2).tolist() == column[[3, 1]].tolist()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("triton:mi300x", "bf16"), ("cuda:a100", "fp32"), ("cuda:h100", "bf16")])
+def test_every_row_is_estimated_and_rows_that_are_alike_once(name: str, dtype: str) -> None:
+    backend, _, model = name.partition(":")
+    task = Task.of(Problem.make("gemm", m=96, n=640, k=512, dtype=dtype), described_gpu(backend, model))
+    seconds = estimates(task)
+    assert np.isnan(seconds).sum() == 0
+    assert np.array_equal(estimates(task, numeric_quantities), seconds), "a program gives the same bits"
+    for space, part in task.parts():
+        assert np.array_equal(terms_of(space).seconds, seconds[part])
+        names = declared(space.kernel)
+        rows, alike = space.distinct(names)
+        assert (rows[alike] <= np.arange(len(space))).all()
+        for column in space.derived_columns(names).values():
+            assert np.array_equal(column[rows][alike], column)
+        if backend == "triton":
+            assert len(rows) < len(space) / 2, "some parameters change no tile"
 
 
 def test_persistent_blocks_wait_for_the_one_with_most_tiles_and_equal_shares_do_not() -> None:

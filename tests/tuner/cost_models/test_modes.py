@@ -31,7 +31,7 @@ def task() -> Task:
 
 
 def test_rings_of_any_length_are_one_mode() -> None:
-    labels = modes(task()).reshape(3, 4)
+    labels = modes(task(), np.arange(12)).reshape(3, 4)
     assert len(np.unique(labels[0])) == 1
     assert len(np.unique(labels[1:])) == 1
     assert labels[0, 0] != labels[1, 0]
@@ -44,6 +44,16 @@ def test_the_best_of_a_near_mode_comes_second(apart: float) -> None:
     ordered = order(task(), seconds, 12).tolist()
     assert ordered[:3] == ([4, 0, 5] if apart == 1.0 else [4, 5, 6])
     assert sorted(ordered) == list(range(12))
+
+
+def test_the_first_ones_are_those_of_the_whole_order() -> None:
+    generator, planted = np.random.default_rng(0), task()
+    for _ in range(30):
+        seconds = generator.choice([1.0, 1.1, 1.2, 1.3, 2.0, np.inf, np.nan], 12)
+        whole = order(planted, seconds, 12).tolist()
+        assert sorted(whole) == list(range(12))
+        for count in range(1, 12):
+            assert order(planted, seconds, count).tolist() == whole[:count]
 
 
 def test_configurations_that_do_not_fit_come_last_and_the_default_first_among_them() -> None:
