@@ -14,6 +14,7 @@ import os
 import platform
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 from contextlib import suppress
@@ -22,7 +23,11 @@ from pathlib import Path
 
 from platformdirs import user_cache_dir
 
+from seqtune.errors import is_installed
+
 NAME = "Portable Computing Language"  # the platform's name
+PACKAGE = "pocl_binary_distribution"  # PoCL as pip installs it
+INSTALL = "install a C compiler (Debian and Ubuntu: apt install gcc libc6-dev)"
 
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _DEVICE_BYTES = 1024  # bytes searched for the name; PoCL 3.0's device structure has 1040, then other data follow
@@ -51,9 +56,27 @@ def advice() -> str:
 
 def unavailable() -> str | None:
     """The reason why PoCL cannot run on this machine, or None."""
-    if shutil.which("ld") is None:
-        return "PoCL links its kernels with `ld`, which is not on the PATH: install binutils"
+    linker = shutil.which("ld")
+    if linker is None:
+        return f"PoCL links its kernels with `ld`, which is not on the PATH: {INSTALL}"
+    if is_installed(PACKAGE) and not _finds_libraries(linker):
+        return f"PoCL links its kernels with libgcc and libc, which `ld` does not find: {INSTALL}"
     return None
+
+
+@lru_cache(maxsize=1)
+def _finds_libraries(linker: str) -> bool:
+    """Whether the linker finds the libraries that LLVM 14's driver names for every kernel, in the folders it names.
+
+    Where it does not, PoCL would abort the process.
+    """
+    machine = platform.machine()
+    folders = [path.parent for path in Path("/usr").glob(f"lib*/gcc/{machine}-*/*/libgcc.a")]
+    folders += [Path(name) for name in (f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/lib")]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [linker, "-shared", "-o", f"{folder}/empty.so", *(f"-L{path}" for path in folders),
+                   "-lgcc", "-lgcc_s", "-lc"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import struct
+import sys
 import tempfile
 import types
 from dataclasses import replace
@@ -30,12 +31,12 @@ from tests.support.oddities import CPU, GPU
 from tests.support.phones import ADRENO, MALI
 
 
-def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_ld_the_reason_names_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     monkeypatch.setenv("PATH", str(tmp_path))
     reason = pocl.unavailable()
     assert reason is not None
-    assert "binutils" in reason
+    assert "apt install gcc libc6-dev" in reason
     try:
         platforms = opencl_facts.load().get_platforms()
     except Exception as error:  # pyopencl's own exception, where no platform is installed
@@ -44,6 +45,17 @@ def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, t
         assert opencl.unavailable() == reason
         assert opencl.devices() == []
 
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the linker is a script")
+@pytest.mark.parametrize(("code", "reason"), [(0, None), (1, "libgcc and libc, which `ld` does not find")])
+def test_a_linker_without_its_libraries_is_found_before_pocl_aborts(
+        code: int, reason: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "ld").write_text(f"#!/bin/sh\necho 'cannot find -lgcc' >&2\nexit {code}\n")
+    (tmp_path / "ld").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(pocl, "is_installed", lambda package: True)
+    said = pocl.unavailable()
+    assert said is None if reason is None else reason in (said or "")
 
 @pytest.mark.device
 def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
