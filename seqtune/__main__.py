@@ -16,14 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-import typer.main
-
-from .cli import app as command_line
 from .errors import SeqtuneError, SeqtuneWarning
-
-# The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
-_ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 NEW_OBJECTS = 200_000  # objects between two searches for garbage: imports make nearly as many, all of which stay
 INTERRUPTED = 130  # the exit code for Ctrl-C, of shells and of typer
@@ -31,6 +24,21 @@ INTERRUPTED = 130  # the exit code for Ctrl-C, of shells and of typer
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # perhaps while the command's modules load
+        return _complain("interrupted", INTERRUPTED)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Load the command line, which takes a tenth of a second, and run one command. Raises KeyboardInterrupt."""
+    import typer
+    import typer.main
+
+    from .cli import app as command_line
+
+    # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
+    click_exception: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell, as in `seqtune predict ... >&-`
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
@@ -48,12 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except SeqtuneError as error:
         return _complain(str(error), error.exit_code)
-    except _ClickException as error:
+    except click_exception as error:
         if error.format_message().startswith("Missing command"):
             return _complain("no command given; seqtune --help lists them", 2)
         return _complain(error.format_message(), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", INTERRUPTED)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except BrokenPipeError:  # `seqtune ... | head`
         _discard_output()
         return 1

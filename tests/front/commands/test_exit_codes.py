@@ -40,6 +40,19 @@ def test_2_is_misused_in_one_line(words: list[str], capsys: pytest.CaptureFixtur
     assert len(shown.err.splitlines()) == 1
 
 
+def test_ctrl_c_while_modules_load_is_interrupted_too() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'seqtune.cli.commands.tuning': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from seqtune.__main__ import main\n"
+        "sys.exit(main(['devices']))\n")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "seqtune: interrupted\n")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for other processes")
 def test_130_is_interrupted() -> None:
     """Reading problems from a pipe that stays open, so there is time."""
