@@ -42,6 +42,11 @@ class CompiledGraph:
     tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
     written: tuple[int, ...] = ()  # indices of the operands that a run writes at its end; they must share no memory
 
+    @property
+    def loaded(self) -> bool:
+        """Whether other work had much of the machine while the graph was measured."""
+        return any(report is not None and report.loaded for report in (self.verification, self.verdict))
+
 
 @dataclass(frozen=True, slots=True)
 class GraphCompiler:

@@ -26,6 +26,7 @@ from .module import NetworkModule
 from .nodes import Layer, Node, Pointwise, Product, Tuned
 from .openvino_nodes import by_step, openvino_nodes
 from .optimized import Optimized
+from .parts import UNCOMPILED, left_out
 from .program.device_threads import TURN
 from .verification.layer_times import operands_of
 
@@ -107,6 +108,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
     graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
     kept = [entry for graph in graphs for entry in graph.fallbacks]
+    kept += [(layers, UNCOMPILED) for layers in [left_out(fast.model)] if layers]
     compared = [str(graph.verdict) for graph in graphs if graph.verdict is not None]
     verified = [str(graph.verification) for graph in graphs if graph.verification is not None]
     rest: tuple[tuple[str, float], ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
@@ -18,6 +19,8 @@ from .capture.export import exported
 from .capture.shared_weights import OwnCopy, WatchedWeights, restored_buffers
 from .compiled import Compiled
 from .compiler import CompiledGraph
+
+UNCOMPILED = "in no part of the model that could be compiled"  # of what `left_out` counts
 
 
 def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
@@ -50,6 +53,18 @@ def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
     spec = program.call_spec.out_spec
     assert spec is not None
     return Compiled(module, weights, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
+
+
+def left_out(module: nn.Module) -> str:
+    """The layers with parameters that are in no compiled part, counted by type; empty if there is none."""
+    return ", ".join(f"{count} {name}" for name, count in _left_out(module).items())
+
+
+def _left_out(module: nn.Module) -> Counter[str]:
+    if isinstance(module, Compiled):
+        return Counter()
+    types = Counter({type(module).__name__: 1} if next(module.parameters(recurse=False), None) is not None else {})
+    return sum(map(_left_out, module.children()), types)
 
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:

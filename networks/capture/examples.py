@@ -50,7 +50,10 @@ def check_model(model: object, examples: Sequence[Tensor]) -> None:
         if tensor.device.type != "cpu":
             raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
         if tensor.is_floating_point() and tensor.dtype not in allowed:
-            raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is optimised")
+            reason = (", and no parameter of the model is" if tensor.dtype in NAMES else
+                      f"; only {' and '.join(map(str, NAMES))} are optimised")
+            raise MisuseError(f"the {what} is of {tensor.dtype}{reason}: convert the model and the example input with "
+                              ".float() or .bfloat16()")
 
 
 def result_for(model: nn.Module, operands: Sequence[object], what: str) -> Any:

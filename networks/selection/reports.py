@@ -15,6 +15,7 @@ from seqtune.errors import FormatError
 
 INDUCTOR, EAGER = "inductor", "eager"  # PyTorch's forms of a graph: Inductor's code, its own operations
 COMPARED = (INDUCTOR, EAGER)
+LOADED = "other work had much of the machine meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class NetworkVerification:
     ratio: float | None = None
     spread: float = 0.0  # interquartile range of the rounds' ratios
     note: str = ""
+    loaded: bool = False  # whether other work had much of the machine meanwhile
 
     @property
     def keeps_predicted(self) -> bool:
@@ -52,7 +54,8 @@ class NetworkVerification:
             ratio = None if value["ratio"] is None else float(value["ratio"])
             counts = [int(value[name]) for name in ("layers", "verified", "without_gain")]
             if all(math.isfinite(number) and number >= 0 for number in (budget, used, spread, ratio or 0.0, *counts)):
-                return cls(budget, used, counts[0], counts[1], counts[2], ratio, spread, str(value["note"])[:300])
+                return cls(budget, used, counts[0], counts[1], counts[2], ratio, spread, str(value["note"])[:300],
+                           value.get("loaded") is True)
         raise FormatError(f"{str(value)!r:.60} is no report on the verification of a network")
 
     def __str__(self) -> str:
@@ -65,7 +68,7 @@ class NetworkVerification:
             kept = "so the predicted one is kept" if self.keeps_predicted else "and is kept"
             result = (f"the verified network has {self.ratio:.3f} times the speed of the predicted one "
                       f"(spread {self.spread:.1%}), {kept}")
-        note = f"; {self.note}" if self.note else ""
+        note = _notes(self.note, self.loaded)
         return (f"{self.verified} of {self.layers} layers verified{because} in {self.used:.0f} of {self.budget:.0f} s; "
                 f"{result}{note}")
 
@@ -79,6 +82,7 @@ class GraphVerdict:
     peer_seconds: float
     peer_wins: bool
     note: str = ""  # the reason why Inductor's form is missing
+    loaded: bool = False  # whether other work had much of the machine meanwhile
 
     @classmethod
     def of_json(cls, value: Any) -> GraphVerdict | None:
@@ -87,10 +91,15 @@ class GraphVerdict:
             peer, note = str(value["peer"]), str(value["note"])[:300]
             if peer in COMPARED:
                 return cls(peer, float(value["seconds"]), float(value["peer_seconds"]), value["peer_wins"] is True,
-                           note)
+                           note, value.get("loaded") is True)
         return None
 
     def __str__(self) -> str:
         whose = "Inductor's code" if self.peer == INDUCTOR else "PyTorch's own operations"
-        note = f"; {self.note}" if self.note else ""
+        note = _notes(self.note, self.loaded)
         return f"{self.peer_seconds * 1e3:.3f} ms with {whose}, {self.seconds * 1e3:.3f} ms with our programs{note}"
+
+
+def _notes(note: str, loaded: bool) -> str:
+    """The ends of a report's line."""
+    return "".join(f"; {text}" for text in (note, LOADED if loaded else "") if text)

@@ -111,8 +111,11 @@ class PeerComparison:
         if remembered is not None:
             return remembered
         meter = self.meter()
-        verdict = measure()
-        if verdict is not None and self.memory is not None and not meter.load().heavy:
+        measured = measure()
+        if measured is None:
+            return None
+        verdict = replace(measured, loaded=meter.load().heavy)
+        if self.memory is not None and not verdict.loaded:
             self.memory.keep_answer(name, asdict(verdict))
         return verdict
 

@@ -107,15 +107,16 @@ class NetworkVerifier:
         self._compare(times, compiler.binder)
         result, speed, note = self._faster(compiler, predicted, examples, times.run)
         ratio, spread = (None, 0.0) if speed is None else (speed.ratio, speed.spread)
+        loaded = meter.load().heavy
         report = NetworkVerification(self.deadline.seconds, self.deadline.elapsed, len(self._layers), verified,
-                                     without_gain, ratio, spread, note)
+                                     without_gain, ratio, spread, note, loaded)
         self._say(str(report))
         digest = compiler.digest(result.choices)
         self._selection.reports[digest] = report
         if note:  # the winners of the layers are remembered; the next process compares the networks
             return replace(result, verification=report)
         self._keep(*result.choices)
-        if not meter.load().heavy:
+        if not loaded:
             memory.keep(result.choices)
             memory.keep_answer(f"verification of {digest}", asdict(report))
         return replace(result, verification=report)

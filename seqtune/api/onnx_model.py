@@ -18,6 +18,8 @@ from .bulk import BulkAnswer, predict_many
 from .inputs import as_device
 from .results import Proposal, duration, finite
 
+SHOWN_REASONS = 2  # a reason may name a tensor, and then each node of an operator has another one
+
 
 @dataclass(frozen=True, slots=True)
 class OnnxRow:
@@ -91,8 +93,8 @@ class OnnxPrediction:
         lines += [f"{count} of these nodes: {note}" for note, count in notes.items()]
         if self.absorbed:
             lines.append(f"part of these problems, as bias or activation: {_counted(self.absorbed)}")
-        reasons = Counter((node.operator, node.reason) for node in self.undescribed)
-        lines += [f"left out: {count} {operator} ({reason})" for (operator, reason), count in reasons.items()]
+        lines += [f"left out: {count} {operator} ({_reasons(self.undescribed, operator)})"
+                  for operator, count in Counter(node.operator for node in self.undescribed).items()]
         if self.others:
             lines.append(f"without products: {_counted(self.others)}")
         return lines
@@ -147,6 +149,13 @@ def _sum(values: Iterable[float | None]) -> float | None:
     numbers = list(values)
     known = [number for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None
+
+
+def _reasons(nodes: Iterable[UndescribedNode], operator: str) -> str:
+    """Why nodes of an operator are left out: the first reasons; the JSON object has that of each node."""
+    reasons = list(dict.fromkeys(node.reason for node in nodes if node.operator == operator))
+    more = len(reasons) - SHOWN_REASONS
+    return "; ".join([*reasons[:SHOWN_REASONS], *([f"{more} more reasons, see --json"] if more > 0 else [])])
 
 
 def _counted(operators: Mapping[str, int]) -> str:

@@ -66,6 +66,21 @@ def test_what_no_kernel_solves_has_the_reason_and_exit_code_1(
     assert "left out: 1 ConvTranspose (a transposed convolution)" in shown
 
 
+def test_left_out_nodes_have_one_line_for_each_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quantized = [helper.make_node("MatMul", [f"i{number}", f"w{number}"], [f"y{number}"], f"product{number}")
+                 for number in range(4)]
+    path = write_onnx(
+        tmp_path / "odd.onnx", [*quantized, helper.make_node("ConvTranspose", ["i", "f"], ["z"], "up"),
+                                helper.make_node("ConvTranspose", ["i", "f"], ["u"], "up_again")],
+        {"i": (1, 4, 8, 8), **{f"i{number}": (8, 16 + number) for number in range(4)}},
+        {"f": (4, 4, 2, 2), **{f"w{number}": (30 + number, 8) for number in range(4)}})
+    assert main(["predict", "--onnx", str(path)]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out")]
+    assert lines == [
+        "left out: 4 MatMul (16 columns of A and 30 rows of B do not fit; 17 columns of A and 31 rows of B do not fit; "
+        "2 more reasons, see --json)", "left out: 2 ConvTranspose (a transposed convolution)"]
+
+
 def test_a_model_of_which_no_problem_describes_a_product_has_no_answer_and_exit_code_1(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_onnx(tmp_path / "up.onnx", [helper.make_node("ConvTranspose", ["i", "f"], ["z"])], {"i": (1, 4, 8, 8)},

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
+from seqtune.hooks.pytorch.optimization import Optimizer
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
 from tests.networks.test_networks import InvertedResidual
@@ -108,6 +109,27 @@ def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
     image = torch.randn(1, 3, 20, 20)
     with pytest.raises(MisuseError, match="optimised in parts"):
         explain(quick(Branching().eval(), image), image, openvino=True)
+
+
+class Gate(nn.Module):
+    """A layer with a parameter that cannot be exported, because its code depends on a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale if x.sum().item() < 1e30 else -x
+
+
+def test_layers_of_parts_that_are_not_compiled_are_counted_by_type(checkpoint: Path) -> None:
+    said: list[str] = []
+    x = torch.randn(2, 8)
+    model = nn.Sequential(nn.Linear(8, 8), Gate(), nn.LayerNorm(8), Gate()).eval()
+    fast = Optimizer("llvm:1", verify=False, checkpoint=checkpoint, progress=said.append).optimize(model, x)
+    left = "2 Gate, 1 LayerNorm: in no part of the model that could be compiled"
+    assert f"PyTorch computes {left}" in said
+    assert f"   PyTorch computes {left}\n" in str(explain(fast, x))
 
 
 def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import check_flag, check_own_journal, check_positive
 from ...errors import MisuseError, SeqtuneError, one_line, shown, warned
-from .tools import TOOLS, Tools
+from .tools import TOOLS, Tools, warn_of_load
 
 FALLBACKS = ("inductor", "eager")
 Values = Sequence[Any]
@@ -220,6 +220,8 @@ class ShapedPrograms:
                                           TOLERANCES[self.precision], self._verdict, deadline)
         choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
         compiled = compile_graph(program, tools.binder(device), choose, examples, comparison, self.precision, verifier)
+        if compiled is not None and compiled.loaded:
+            warn_of_load("a graph of torch.compile(backend=\"seqtune\")")
         for oldest in list(self._choices)[:max(0, len(self._choices) - self.limits.choices)]:
             del self._choices[oldest]
         return compiled

@@ -22,7 +22,6 @@ but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuse
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -50,7 +49,7 @@ from seqtune.networks.compiled import Compiled
 from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.optimized import Optimized
-from seqtune.networks.parts import compile_parts
+from seqtune.networks.parts import UNCOMPILED, compile_parts, left_out
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision, has_bf16
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import device_of_pytorch, one_at_a_time
@@ -64,10 +63,10 @@ from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import as_device, check_flag, check_own_journal, check_positive
-from ...errors import FormatError, MisuseError, SeqtuneError, shown, warned
-from .tools import TOOLS, Tools
+from ...errors import FormatError, MisuseError, SeqtuneError, shown
+from .tools import TOOLS, Tools, warn_of_load
 
-BUSY = 5.0  # factor on PyTorch's own time; no kernel is that slow on an idle machine
+INTERRUPTED = "optimize was stopped; the verdicts so far are kept, and the same call goes on from there"
 CompilePart = Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None]
 
 
@@ -88,13 +87,17 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     large networks and is left out if it would take more than half of the time left, or "eager". Verdicts are kept in
     the journal and beside it at once, so a later call continues an interrupted one, and a second call is quick. `saved`
     is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the first prediction
-    of every layer is used unmeasured. `progress` receives one line for each step, with the seconds left, and one for
-    each part that could not be optimised. Raises MisuseError for a model or input that cannot be optimised,
-    UnavailableError for "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by
-    more than TOLERANCES of its largest number.
+    of every layer is used unmeasured. `progress` receives one line for each step, with the seconds left, one for each
+    part that could not be optimised, and one that counts the layers of these parts. A warning says if other work had
+    much of the machine meanwhile. Raises MisuseError for a model or input that cannot be optimised, UnavailableError
+    for "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than
+    TOLERANCES of its largest number. The KeyboardInterrupt of Ctrl-C says in one line that the same call goes on.
     """
-    return Optimizer(device, verify, budget, seconds, checkpoint, journal, saved, precision, compare,
-                     progress).optimize(model, example_input)
+    try:
+        return Optimizer(device, verify, budget, seconds, checkpoint, journal, saved, precision, compare,
+                         progress).optimize(model, example_input)
+    except KeyboardInterrupt:  # without the frames of PyTorch and of the measuring process, which tell users nothing
+        raise KeyboardInterrupt(INTERRUPTED) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +135,20 @@ class Optimizer:
         original = OwnCopy(model)
         expected, written = reference_of(model, examples)
         compile_part = repeating or self._predicting(original.model, binder, precision, tolerance)
-        choices: list[Choice] = []
+        graphs: list[CompiledGraph] = []
 
         def compile_program(*part: Any) -> CompiledGraph | None:
             graph = compile_part(*part)
-            choices.extend(() if graph is None else graph.choices)
+            graphs.extend(() if graph is None else (graph,))
             return graph
 
         result = compile_parts(original, original.model, examples, compile_program, self.progress,
                                {original.model.get_submodule(name) for name in written})
         original.wait()
+        choices = [choice for graph in graphs for choice in graph.choices]
         self._check_choices(model, choices, None if saved is None else len(saved.content["layers"]))
+        if left := left_out(result):
+            self.progress(f"PyTorch computes {left}: {UNCOMPILED}")
         with torch.no_grad(), nullcontext() if isinstance(result, Compiled) else restored_buffers(result):
             error = difference(expected, tensors_of(result(*clones(examples))))
         if not error < tolerance:
@@ -151,6 +157,8 @@ class Optimizer:
                                "is allowed" if finite else "the model's results for the example are not finite, and "
                                "the optimised model's are not so in the same places; take an example with finite "
                                "results")
+        if saved is None and any(graph.loaded for graph in graphs):
+            warn_of_load(f"this {type(model).__name__}")
         return Optimized(result, device, choices, error, precision).eval()
 
     def _check_options(self) -> None:
@@ -208,17 +216,13 @@ class Optimizer:
         return compile_part
 
     def _check_choices(self, model: nn.Module, choices: Sequence[Choice], saved: int | None) -> None:
-        """Raise MisuseError without any choice, FormatError for another number than `saved`; warn of a busy machine."""
+        """Raise MisuseError without any choice, FormatError for another number than `saved`."""
         if not choices:
             raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                               "input, no convolution of images or sequences and no linear layer with constant weights")
         if saved is not None and len(choices) != saved:
             raise FormatError(f"{self.saved} was saved for another model: it has {saved} layers, this one "
                               f"{len(choices)}")
-        disturbed = sum((choice.seconds or 0.0) > BUSY * (choice.pytorch_seconds or math.inf) for choice in choices)
-        if disturbed:
-            warned(f"{disturbed} of {len(choices)} layers took over {BUSY:.0f} times as long as PyTorch's own when "
-                   "they were measured: other programs were busy; optimise again when they are not")
 
 
 def _size(module: nn.Module) -> int:

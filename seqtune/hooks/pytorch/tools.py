@@ -13,6 +13,8 @@ from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.verifier import NetworkVerifier
 
+from ...errors import warned
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -26,3 +28,9 @@ class Tools:
 
 
 TOOLS = Tools()
+
+
+def warn_of_load(what: str) -> None:
+    """Warn that `what` was measured on a machine that other programs used."""
+    warned(f"{what} was measured while other work had much of the machine; what was disturbed is not remembered: "
+           "measure again when it is quiet")

@@ -43,9 +43,11 @@ def test_the_text_says_what_was_done_and_what_it_gained() -> None:
     assert str(NetworkVerification(60.0, 5.0, 2, 2, 0)) == (
         "2 of 2 layers verified in 5 of 60 s; the predicted network computes")
     assert str(replace(REPORT, note="no time")).endswith("; no time")
+    assert str(replace(REPORT, note="no time", loaded=True)).endswith(
+        "; no time; other work had much of the machine meanwhile")
 
 
-@pytest.mark.parametrize("report", [REPORT, replace(REPORT, ratio=None, note="no time")])
+@pytest.mark.parametrize("report", [REPORT, replace(REPORT, ratio=None, note="no time"), replace(REPORT, loaded=True)])
 def test_a_report_comes_back_from_json(report: NetworkVerification) -> None:
     assert NetworkVerification.of_json(json.loads(json.dumps(asdict(report)))) == report
 

@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import pickle
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.peer_graph import PeerGraph
 from seqtune.networks.verification.verifier import NetworkVerifier, VerifierTools
 from seqtune.predictor.answering import Answering, answering
+from seqtune.pytorch import explain
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.timed_calls import time_calls
@@ -64,12 +66,13 @@ class Proposing(LayerPredictor):
 def verified(checkpoint: Path, tmp_path: Path) -> Callable[..., Optimized]:
     """`optimize` with proposals in place of verifications, and with timers of layers and of networks."""
     def made(model: nn.Module, example: Any, layers: Timer = time_calls, networks: Timer = time_calls,
-             meter: Callable[[], LoadMeter] = IdleMeter) -> Optimized:
+             meter: Callable[[], LoadMeter] = IdleMeter,
+             network_meter: Callable[[], LoadMeter] | None = None) -> Optimized:
         tools = VerifierTools(compare_layer=partial(compare_with_pytorch, timer=layers), meter=meter, least_gain=0.0)
         return Optimizer(
             "llvm:1", compare="eager", journal=tmp_path / "journal.sqlite", checkpoint=checkpoint,
             tools=Tools(Proposing, partial(NetworkVerifier, tools=tools), partial(
-                PeerComparison, timer=networks, meter=meter))).optimize(model, example)
+                PeerComparison, timer=networks, meter=network_meter or meter))).optimize(model, example)
 
     return made
 
@@ -118,6 +121,7 @@ def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized]) -> Non
     assert not any(choice.slower for choice in fast.choices)
 
 
+@pytest.mark.filterwarnings("ignore:.* measured while other work:seqtune.errors.SeqtuneWarning")
 @pytest.mark.parametrize("heavy", [False, True])
 def test_a_second_process_measures_only_what_was_disturbed(
         verified: Callable[..., Optimized], heavy: bool) -> None:
@@ -147,16 +151,20 @@ def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
         assert torch.allclose(product(row), linear(row), atol=1e-5)
 
 
-def test_what_was_measured_on_a_busy_machine_is_told() -> None:
-    class Disturbed(LayerPredictor):
-        __slots__ = ()
-
-        def predict(self, problems: Sequence[Problem], device: Device) -> list[Choice]:
-            return [Choice(problem, None, seconds=0.1, pytorch_seconds=0.01) for problem in problems]
-
-    disturbed = Optimizer("llvm:1", verify=False, tools=Tools(Disturbed))
-    with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
-        disturbed.optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+@pytest.mark.parametrize("networks", [False, True])
+def test_what_was_measured_on_a_busy_machine_is_told(
+        networks: bool, verified: Callable[..., Optimized], tmp_path: Path) -> None:
+    """The machine is busy while the layers are verified, or while the networks are compared."""
+    model, x, timer = nn.Linear(8, 4).eval(), torch.randn(3, 8), times_of({"theirs": (1.0,) * 11})
+    with pytest.warns(SeqtuneWarning, match="this Linear was measured while other work had much of the machine"):
+        fast = verified(model, x, timer, timer, *((IdleMeter, BusyMeter) if networks else (BusyMeter, IdleMeter)))
+    assert str(explain(fast, x)).count("other work had much of the machine meanwhile") == 1
+    fast.save(tmp_path / "choice.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SeqtuneWarning)
+        again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")  # measures nothing
+        verified(model, x, timer, timer)
+    assert str(explain(again, x)).count("other work had much of the machine meanwhile") == 1
 
 
 @pytest.mark.parametrize(("model", "example", "says"), [

@@ -264,8 +264,26 @@ def test_a_tensor_of_another_type_is_named(kind: str, dtype: torch.dtype) -> Non
     else:
         norm.running_mean = torch.zeros(8, dtype=dtype)
     name = "weight" if kind == "parameter" else "running_mean"
-    with pytest.raises(MisuseError, match=f"the model's {kind} 1.{name} is of {dtype}; only torch.float32 is"):
+    with pytest.raises(MisuseError, match=f"the model's {kind} 1.{name} is of {dtype}; only torch.float32 and "
+                                          "torch.bfloat16 are optimised"):
         optimize(model, torch.randn(2, 8), device="llvm:1", verify=False)
+
+
+def test_an_interruption_says_in_one_line_that_the_same_call_goes_on() -> None:
+    class Interrupting(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"optimize was stopped; .* the same call goes on") as caught:
+        optimize(Interrupting(8, 8).eval(), torch.randn(2, 8), device="llvm:1", verify=False)
+    assert caught.value.__suppress_context__
+    assert len(caught.traceback) == 2  # the caller, and `optimize`
+
+
+def test_a_bf16_example_of_a_model_without_bf16_parameters_is_refused_with_what_to_convert() -> None:
+    with pytest.raises(MisuseError, match=r"the example input is of torch.bfloat16, and no parameter of the model is: "
+                                          r"convert the model and the example input with .float\(\) or"):
+        optimize(nn.Linear(8, 8).eval(), torch.randn(2, 8).bfloat16(), device="llvm:1", verify=False)
 
 
 @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
