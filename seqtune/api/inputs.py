@@ -39,9 +39,11 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
         return make_problem(kind, {str(name): value for name, value in problem.items() if name != "type"})
     if operation_of(problem) is not None:
         if input_shape is None:
-            raise ProblemError(f"a {type(problem).__name__} needs input_shape=(batch, channels, height, width)")
+            raise ProblemError(f"a {type(problem).__name__} needs input_shape, the shape of its input: (batch, "
+                               "channels, height, width) for an image")
         return from_module(problem, input_shape)
-    raise ProblemError(f"a {type(problem).__name__} is not a problem; give text, a mapping or a torch.nn.Conv2d")
+    raise ProblemError(f"a {type(problem).__name__} is not a problem; give text, a mapping, or a torch.nn.Conv2d or "
+                       "Linear with input_shape. Whole networks are for `predict --onnx` and seqtune.pytorch.optimize")
 
 
 def as_problems(problems: object) -> list[Problem]:

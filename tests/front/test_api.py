@@ -51,7 +51,9 @@ def test_a_linear_layer_is_a_matrix_product() -> None:
 
 
 @pytest.mark.parametrize(("problem", "says"), [
-    (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is not a problem"), (7, "a int is not a problem"),
+    (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is not a problem"),
+    (nn.Sequential(nn.Linear(3, 8)), "Whole networks are for `predict --onnx` and seqtune.pytorch.optimize"),
+    (7, "a int is not a problem"),
     ({"type": 3}, "the type of a problem is a word"), ("", "no problem")])
 def test_an_object_that_is_not_a_problem_is_refused(problem: object, says: str) -> None:
     with pytest.raises(ProblemError, match=says):

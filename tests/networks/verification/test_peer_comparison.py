@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.errors import MisuseError, UnavailableError
+from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
 from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
 from seqtune.hooks.pytorch.optimization import Optimizer
 from seqtune.hooks.pytorch.tools import Tools
@@ -33,7 +33,7 @@ from seqtune.networks.verification.peer_graph import (
 from seqtune.pytorch import explain
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.llvm import needs_llvm
-from tests.support.networks.fakes import Unverified
+from tests.support.networks.fakes import BusyMeter, Unverified
 from tests.support.torch_models import same
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -219,6 +219,17 @@ def test_the_first_shape_decides_for_all_in_torch_compile(
         with torch.no_grad():
             assert same(fast, model, torch.randn(rows, 8))
     assert times.looks == 2
+
+
+def test_torch_compile_warns_of_what_was_measured_on_a_busy_machine(
+        model: nn.Module, checkpoint: Path, tmp_path: Path) -> None:
+    busy = Tools(verifier=Unverified, comparison=partial(PeerComparison, timer=Times(eager=3.0), meter=BusyMeter))
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend=lambda module, inputs: ShapedPrograms(
+        module, inputs, BackendOptions(checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager"),
+        tools=busy))
+    with torch.no_grad(), pytest.warns(SeqtuneWarning, match=r"a graph of torch.compile.* was measured while other"):
+        fast(torch.randn(3, 8))
 
 
 def test_inductor_gets_constant_weights_and_a_copy_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
