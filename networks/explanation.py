@@ -59,6 +59,11 @@ class NetworkExplanation:
     compared: tuple[str, ...] = ()  # the times of the whole network and of PyTorch's forms, where measured
     verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
 
+    @property
+    def measured(self) -> str:
+        """What each line of `verified` and `compared` is about, in words."""
+        return "the whole network" if max(len(self.verified), len(self.compared)) <= 1 else "a part of the network"
+
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
         return asdict(self)
@@ -68,7 +73,7 @@ class NetworkExplanation:
                  f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
-        lines += [f"   the whole network: {line}" for line in (*self.verified, *self.compared)]
+        lines += [f"   {self.measured}: {line}" for line in (*self.verified, *self.compared)]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
                                   f"on {self.device}"])
 
@@ -178,7 +183,7 @@ def _page(explanation: NetworkExplanation) -> str:
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
     total = sum(step.seconds for step in explanation.steps)
-    whole = "".join(f"<p>The whole network: {escape(line)}.</p>"
+    whole = "".join(f"<p>{explanation.measured.capitalize()}: {escape(line)}.</p>"
                     for line in (*explanation.verified, *explanation.compared))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.hooks.pytorch.optimization import Optimizer
+from seqtune.networks.explanation import NetworkExplanation
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
 from tests.networks.test_networks import InvertedResidual
@@ -109,6 +111,13 @@ def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
     image = torch.randn(1, 3, 20, 20)
     with pytest.raises(MisuseError, match="optimised in parts"):
         explain(quick(Branching().eval(), image), image, openvino=True)
+
+
+def test_reports_on_parts_are_not_called_those_of_the_whole_network() -> None:
+    whole = NetworkExplanation("llvm:1", (), (), verified=("1 of 1",), compared=("2 ms",))
+    assert str(whole).splitlines()[:2] == ["   the whole network: 1 of 1", "   the whole network: 2 ms"]
+    parts = replace(whole, verified=("1 of 1", "2 of 2"))
+    assert str(parts).splitlines()[:2] == ["   a part of the network: 1 of 1", "   a part of the network: 2 of 2"]
 
 
 class Gate(nn.Module):
