@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from seqtune.tuner.cost_models.features import features, own_features
 
 from ..trees.cost_trees import WORST
 from ..trees.feature_table import feature_table
+from .distances import KnownPoints
 
 FITTED = 400  # rows from which the lengths are learned
 STEPS, RATE = 60, 0.15  # of Adam
@@ -69,23 +71,18 @@ class GaussianProcess:
                                   f"features, this version computes {table.shape[1]}: train the checkpoint again")
         asked = (logarithms(table, self.columns) - self.centre) * self.scale
         own, task = asked[:, :self.rows.shape[1]], asked[:1, self.rows.shape[1]:]
-        shares = self.constants[1] + self.constants[2] * _near(task, self.tasks)[0]
+        shares = self.constants[1] + self.constants[2] * np.exp(-self._known_tasks.distances(task)[0])
         weights, step = shares[self.owner] * self.weights, max(1, AT_ONCE // len(self.rows))
-        return np.concatenate([self.constants[0] + (_near(own[begin:begin + step], self.rows) * weights).sum(axis=1)
-                               for begin in range(0, len(rows), step)])
+        near = (np.exp(-self._known_rows.distances(own[begin:begin + step])) for begin in range(0, len(rows), step))
+        return np.concatenate([self.constants[0] + (correlations * weights).sum(axis=1) for correlations in near])
 
+    @cached_property
+    def _known_rows(self) -> KnownPoints:
+        return KnownPoints(self.rows)
 
-def _near(asked: Floats, known: NDArray[np.float32]) -> Floats:
-    """The correlations of points (M, coordinate) with known ones (N, coordinate): (M, N)."""
-    # no product goes through BLAS, whose sums are rounded differently on different machines
-    total = np.zeros((len(asked), len(known)))
-    for own, others in zip(asked.T, known.T.astype(np.float64), strict=True):
-        away = own[:, None] - others
-        away *= away
-        total += away
-    np.sqrt(total, out=total)
-    np.negative(total, out=total)
-    return np.exp(total, out=total)
+    @cached_property
+    def _known_tasks(self) -> KnownPoints:
+        return KnownPoints(self.tasks)
 
 
 def logarithms(table: NDArray[np.float32], columns: NDArray[np.int32]) -> Floats:
