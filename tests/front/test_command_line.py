@@ -188,7 +188,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("arguments", [
-    ["predict", *CONV, "--device", "llvm:sse:1", "--journal", "a" * 300], ["train", "a" * 300, "--out", "b"],
+    ["predict", *CONV, "--journal", "a" * 300], ["train", "a" * 300, "--out", "b"],
     ["evaluate", "a" * 300], ["export", "--journal", "a" * 300, "--out", "b.parquet"]])
 def test_a_file_name_that_is_too_long_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     if arguments[0] == "train":

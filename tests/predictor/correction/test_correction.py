@@ -22,7 +22,7 @@ from seqtune.predictor.trees.ranker import Ranker
 from tests.support.synthetic import DIRECT, NARROW, WIDE, problems, seconds
 from tests.support.tasks import task_of
 
-PROBLEMS = problems(40)
+PROBLEMS = problems(72)
 # An odd machine, whose times the trees of WIDE mispredict: large unrolling is what makes kernels fast on it.
 ODD = replace(WIDE, name="fake:odd", architecture="toy2")
 

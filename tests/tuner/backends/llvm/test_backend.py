@@ -113,9 +113,9 @@ def test_spaces_are_worth_searching_and_can_be_exhausted() -> None:
              conv(c=64, h=56, w=56, k=128, r=1, s=1, stride_h=2, stride_w=2, layout="NHWC")]
     for device in DEVICES:
         for problem in usual:
-            assert 300 <= len(SearchSpace(kernel("llvm.direct"), problem, device)) <= 3000
+            assert 300 <= len(SearchSpace(kernel("llvm.direct"), problem, device)) <= 4000
         gemm = Problem.make("gemm", m=512, n=512, k=512)
-        assert 300 <= len(SearchSpace(kernel("llvm.gemm"), gemm, device)) <= 3000
+        assert 300 <= len(SearchSpace(kernel("llvm.gemm"), gemm, device)) <= 4000
 
 
 def test_a_problem_that_the_kernel_does_not_solve_is_refused_with_the_reason() -> None:
@@ -127,8 +127,8 @@ def test_a_problem_that_the_kernel_does_not_solve_is_refused_with_the_reason() -
 
 def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
     family, device = llvm_direct.IMPLEMENTATION, DEVICES[0]
-    first = conv(c=64, h=20, w=20, k=64, r=3, s=3, pad_h=1, pad_w=1)
-    other = conv(n=3, c=32, h=31, w=17, k=96, r=3, s=3, pad_h=2, pad_w=1, dilation_h=2, groups=2)
+    first = conv(c=64, h=20, w=58, k=64, r=3, s=3, pad_h=1, pad_w=1)  # no tile is as wide: that has a source of its own
+    other = conv(n=3, c=32, h=31, w=61, k=96, r=3, s=3, pad_h=2, pad_w=1, dilation_h=2, groups=2)
     space = SearchSpace(kernel("llvm.direct"), first, device)
     for borders in ("copy", "peel"):
         for chosen in with_value(space, "borders", borders, np.random.default_rng(0), 3):
