@@ -139,8 +139,8 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
 
     report = RetrainingReport(
         ("llvm:avx512:2 znver5",), 20, 20, 300, (), comparison_rows("new", outcomes(0.9), outcomes(0.8)), (),
-        {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 5, False,
-        True, 171.2)
+        {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 3, 5,
+        False, True, 171.2)
     monkeypatch.setattr(console.out, "width", 80)
     tables.retrained({"out": "adapted", **report.to_json()})
     printed = capsys.readouterr()
@@ -153,7 +153,8 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
     assert all(device in " ".join(printed.out.split()) for device in report.unchanged)
     assert "ended by the time limit" in " ".join(printed.out.split())
     assert printed.err.splitlines() == [f"note: {remark}" for remark in report.remarks]
-    assert len(report.remarks) == 3
+    assert len(report.remarks) == 4
+    assert "note: 3 of 5 epochs fitted into the time" in printed.err
 
 
 def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path) -> None:

@@ -91,11 +91,16 @@ def make_examples(fitting: Sequence[KnownTask], teacher: Trees | None, vocabular
                          for measured in narrowed])
     examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options)
                 for measured in fitting if isinstance(measured, MeasuredTask)]
+    return Examples(examples, labelled_problems(fitting, teacher, vocabulary, options, avoid))
+
+
+def labelled_problems(fitting: Sequence[KnownTask], teacher: Trees, vocabulary: Vocabulary, options: TrainingOptions,
+                      avoid: Sequence[Problem]) -> LabelledProblems | None:
+    """The choices of the tasks, and `options.extra` sampled problems like theirs and not near `avoid`; None if none."""
     chosen = [task for task in fitting if isinstance(task, ChosenTask)]
     problems = _sampled(fitting, teacher, options, avoid) if options.extra else None
     count = len(chosen) + (0 if problems is None else options.extra)
-    return Examples(examples, LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, count, chosen)
-                    if count else None)
+    return LabelledProblems(problems, Ranker.of(teacher), vocabulary, options.tau, count, chosen) if count else None
 
 
 def _sampled(fitting: Sequence[KnownTask], teacher: Trees, options: TrainingOptions,

@@ -81,14 +81,20 @@ class RetrainingReport:
     unchanged: tuple[str, ...]  # devices of the old records whose answers stay
     new_words: int  # that the vocabulary got
     epochs: int
+    planned_epochs: int
     interrupted: bool
     out_of_time: bool  # whether the time ended the training before its last epoch
     seconds: float
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that the user should see: what fell, what cannot be evaluated, what was left out."""
+        """Sentences that the user should see: what was not learned, fell, cannot be evaluated, or was left out."""
         remarks = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
+        if self.out_of_time:
+            remarks.append(f"{self.epochs or 'none'} of {self.planned_epochs} epochs fitted into the time"
+                           + ("" if self.epochs else ", so the translator is what it was, and only the trees and the "
+                              "table of winners learned the new records")
+                           + "; more time (--minutes) lets it learn more")
         for row in self.evaluated:
             if row.falls:
                 proposals = "first proposal" if row.measured == 0 else f"best of {row.measured}"

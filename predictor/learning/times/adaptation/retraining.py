@@ -38,7 +38,14 @@ from ....trees.boosters import boosters_of
 from ....trees.cost_trees import Trees
 from ....trees.ranker import Ranker
 from ..evaluation import evaluate_tasks
-from ..examples import Examples, held_out_problems, make_examples, problems_of, words_of
+from ..examples import (
+    Examples,
+    held_out_problems,
+    labelled_problems,
+    make_examples,
+    problems_of,
+    words_of,
+)
 from ..options import TrainingOptions
 from ..shares import Outcome
 from ..training import fit, train_model
@@ -109,6 +116,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
     began = time.monotonic()
     selection = Selection.of(new, rehearsal, options)
+    selecting = time.monotonic() - began
     _check_time(promised)
     fresh, old = selection.fresh, selection.old
     former = checkpoint.former_for(measured.device for measured in fresh)
@@ -121,7 +129,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     evaluation_began = time.monotonic()
     before = [_outcomes(checkpoint, tasks) for tasks in (new_held_out, old_held_out)]
     evaluating = time.monotonic() - evaluation_began
-    _check_time(promised, evaluating)
+    _check_time(promised, evaluating + selecting)  # fitting the trees takes longer than finding their problems
     trees_began = time.monotonic()
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
     _check_time(promised, evaluating + JOINING * (time.monotonic() - trees_began))
@@ -162,7 +170,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
                                if key not in changed)),
         new_words=len(vocabulary.targets) - len(start.vocabulary.targets)
         + len(vocabulary.words) - len(start.vocabulary.words),
-        epochs=state.epoch, interrupted=state.interrupted,
+        epochs=state.epoch, planned_epochs=options.epochs, interrupted=state.interrupted,
         out_of_time=state.epoch < options.epochs and not state.interrupted, seconds=seconds)
     content = report.to_json()
     provenance: dict[str, Any] = {**start.provenance, "retrained_on": {
@@ -180,8 +188,8 @@ def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
     """Raise SeqtuneError if the budget does not suffice for `needed` further seconds before or after the training."""
     if deadline.hard.left <= needed:
-        raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ended before the training began; give more "
-                           "(--minutes)")
+        raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ends before the training begins, so nothing was "
+                           f"written; give more (--minutes; {RETRAINING.minutes:g} by default)")
 
 
 def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
@@ -236,7 +244,7 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
     """The examples: the rehearsed tasks with their measured configurations, and the new ones several times.
 
     If their shares of the time are over, there are fewer rehearsed tasks, of all problems and devices alike, and fewer
-    sampled problems.
+    sampled problems. When all of the time is over there are fewer new ones, too: no epoch will read them.
     """
     end = deadline.scaled(REHEARSED)
     rehearsed: dict[int, TrainingExample] = {}  # by their index in `selection.old`
@@ -245,12 +253,18 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
             break
         (example,) = make_examples([selection.old[index]], None, vocabulary, options, []).measured
         rehearsed[index] = replace(example, anchored=options.anchored)
-    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.held_out)
-    if examples.sampled is not None:
-        examples.sampled.label(deadline.scaled(SAMPLED))
-    repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
-    return Examples([*(rehearsed[index] for index in sorted(rehearsed)), *[*examples.measured] * repeats],
-                    examples.sampled)
+    fresh: list[TrainingExample] = []
+    for measured in selection.fresh:
+        if fresh and deadline.is_over:
+            break
+        fresh += make_examples([measured], teacher, vocabulary, replace(options, extra=0), []).measured
+    sampled = None if teacher is None else labelled_problems(
+        selection.fresh, teacher, vocabulary, options, selection.held_out)
+    if sampled is not None:
+        sampled.label(deadline.scaled(SAMPLED))
+    count = len(fresh) + (0 if sampled is None else len(sampled))
+    repeats = min(options.repeats, max(1, round(len(rehearsed) / count)))
+    return Examples([*(rehearsed[index] for index in sorted(rehearsed)), *fresh * repeats], sampled)
 
 
 def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,

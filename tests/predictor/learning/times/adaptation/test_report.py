@@ -13,7 +13,7 @@ from seqtune.kernels.problem_sets.leakage import MOST_NAMED, abridged
 from seqtune.predictor.learning.times.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, comparison_rows
 from seqtune.predictor.learning.times.shares import OURS, Outcome
 
-EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, False, False, 9.0)
+EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, 5, False, False, 9.0)
 
 
 def outcomes(shares: Sequence[float], device: str = "toy:1") -> list[Outcome]:
@@ -33,6 +33,14 @@ def test_before_and_after_are_compared_by_device_and_number_of_proposals() -> No
     assert (first.low, first.high) == pytest.approx((0.1, 0.1)), "the same problems are drawn for both"
     assert (rows[1].difference, rows[1].scratch) == (0.0, None)
     assert comparison_rows(NEW, before, after, scratch=before)[0].scratch == pytest.approx(0.5)
+
+
+def test_a_training_that_its_time_ended_says_how_many_epochs_fitted_and_what_was_learned() -> None:
+    assert EMPTY.remarks == []
+    (some,) = replace(EMPTY, epochs=2, out_of_time=True).remarks
+    assert some == "2 of 5 epochs fitted into the time; more time (--minutes) lets it learn more"
+    (none,) = replace(EMPTY, epochs=0, out_of_time=True).remarks
+    assert "the translator is what it was, and only the trees and the table of winners learned" in none
 
 
 def test_a_fall_on_every_problem_is_warned_of_and_one_within_noise_is_not() -> None:

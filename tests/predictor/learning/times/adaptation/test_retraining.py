@@ -23,10 +23,17 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.times.adaptation.report import NEW, OLD
-from seqtune.predictor.learning.times.adaptation.retraining import RETRAINING, Selection, retrain
+from seqtune.predictor.learning.times.adaptation.retraining import (
+    RETRAINING,
+    Selection,
+    retrain,
+    retraining_examples,
+)
 from seqtune.predictor.learning.times.evaluation import evaluate_tasks
-from seqtune.predictor.learning.times.examples import problems_of
+from seqtune.predictor.learning.times.examples import problems_of, words_of
+from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.training.loop import Progress
+from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
@@ -193,6 +200,8 @@ def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9, extra=10))
     assert report.out_of_time
     assert (report.epochs, report.old_cases) == (0, 1), "examples of the old records are no use without an epoch"
+    assert any(remark.startswith(f"none of {AGAIN.epochs} epochs fitted into the time, so the translator is")
+               for remark in report.remarks)
     assert old.ranker is not None
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
@@ -202,8 +211,20 @@ def test_a_retraining_ends_with_its_time_and_says_so() -> None:
 def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    with pytest.raises(SeqtuneError, match=r"the budget of 1e-09 s ended before the training began; .* \(--minutes\)"):
-        retrain(old, new, DATA, AGAIN, deadline=Deadline(1e-9))
+    for deadline in (Deadline(1e-9), Deadline(1e-3, lambda: 0.0)):  # over, or too short for the trees
+        with pytest.raises(SeqtuneError, match=f"the budget of {deadline.seconds:g} s ends before the training begins, "
+                                               r"so nothing was written; give more \(--minutes; 4.5 by default\)"):
+            retrain(old, new, DATA, AGAIN, deadline=deadline)
+
+
+def test_new_examples_that_no_epoch_would_read_are_not_made() -> None:
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    selection = Selection.of(new, DATA, AGAIN)
+    teacher = Trees([*selection.old, *selection.fresh], AGAIN.trees)
+    vocabulary = Vocabulary.build(*words_of([*selection.fresh, *selection.old]))
+    for seconds, fresh in ((1e-9, 1), (math.inf, len(selection.fresh))):
+        examples = retraining_examples(selection, teacher, vocabulary, replace(AGAIN, repeats=1), Deadline(seconds))
+        assert sum(not example.anchored for example in examples.measured) == fresh > 0
 
 
 def test_each_part_of_a_retraining_ends_with_its_share_of_the_time() -> None:
