@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from seqtune.errors import FormatError, SeqtuneError, one_line
 from seqtune.kernels.declaration import from_json
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import reason
+from seqtune.kernels.files import reason, too_long
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import abridged
@@ -53,10 +54,15 @@ def read_facts(path: Path, file: pq.ParquetFile) -> DatasetFacts:
 
 @contextmanager
 def dataset_errors(path: Path) -> Iterator[None]:
-    """Raise FormatError, which names the file, for any error of a file that is not a data set."""
+    """Raise FormatError, which names the file, for any error of a file that is not a data set.
+
+    A name that is too long raises MisuseError.
+    """
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise too_long(path.name) from None
         raise FormatError(f"cannot read the data set {path}: {reason(error)}") from None
     except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{path} is not a data set of seqtune: {one_line(error, 200)}") from None

@@ -29,9 +29,23 @@ def cannot_write(path: str | Path, error: OSError, kind: str = "") -> SeqtuneErr
     """The error for an output that cannot be written: MisuseError if its name or folder is wrong, else SeqtuneError."""
     path = Path(path)
     if error.errno == errno.ENAMETOOLONG:
-        return MisuseError(f"the file name {path.name:.60}{'...' if len(path.name) > 60 else ''} is too long; choose a "
-                           "shorter one")
+        return too_long(path.name)
     return _fault(error)(f"cannot write {kind}{path}: {reason(error)}")
+
+
+def too_long(name: str) -> MisuseError:
+    """The error for a file's name that is too long for the file system."""
+    return MisuseError(f"the file name {name:.60}{'...' if len(name) > 60 else ''} is too long; choose a shorter one")
+
+
+def check_length(path: str | Path) -> None:
+    """Check that no part of a path is too long for a file system. Raises MisuseError.
+
+    From Python 3.14 on, `Path.exists` says of such a path that there is no such file.
+    """
+    name = next((part for part in Path(path).parts if len(os.fsencode(part)) > LONGEST_NAME), None)
+    if name is not None:
+        raise too_long(name)
 
 
 def _fault(error: OSError) -> type[SeqtuneError]:

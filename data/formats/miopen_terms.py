@@ -65,7 +65,7 @@ def true_terms(columns: Mapping[str, Numbers | Sequence[str]]) -> dict[str, list
         if f"out_{axis}" in columns:
             other_size, is_known = np.where(flat, 1, _numbers(columns, f"out_{axis}")), everywhere
         else:  # MIOpen's own arithmetic, which rounds towards zero; without a stride, the output determines the input
-            steps = np.fix((read + 2 * pad - dilation * (taps - 1) - 1) / np.maximum(stride, 1)).astype(np.int64)
+            steps = np.trunc((read + 2 * pad - dilation * (taps - 1) - 1) / np.maximum(stride, 1)).astype(np.int64)
             other_size = np.where(forward, np.maximum(steps + 1, 1), read + dilation * (taps - 1) - 2 * pad)
             is_known = forward | (stride == 1)
         features[axis] = _where(forward | is_known, np.where(forward, read, other_size))

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from seqtune.errors import FormatError
-from seqtune.kernels.files import replacing
+from seqtune.kernels.files import check_length, replacing
 
 VERSION = 4  # the schema's version; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
@@ -106,7 +106,8 @@ def primary_code(error: sqlite3.OperationalError) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """Check that the path of a journal is a regular file, or free. Raises FormatError."""
+    """Check that the path of a journal is a regular file, or free. Raises FormatError, or MisuseError for its name."""
+    check_length(path)
     if path.is_dir():
         raise FormatError(f"{path} is a folder, not a journal")
     if path.exists() and not path.is_file():

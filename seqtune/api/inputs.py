@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import cannot_write, check_path, check_writable
+from seqtune.kernels.files import cannot_write, check_length, check_path, check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
@@ -107,6 +107,7 @@ def check_share(name: str, value: float | None) -> None:
 
 def check_journal(path: Path) -> None:
     """Check that a journal exists and is not empty, because opening would create it. Raises MisuseError."""
+    check_length(path)
     if not path.exists():
         raise MisuseError(f"no journal {path}; `seqtune tune` makes one")
     if path.is_file() and not path.stat().st_size:
@@ -118,6 +119,7 @@ def _refusing_names(check: Check) -> Check:
     @functools.wraps(check)
     def checked(out: Path, *arguments: Any, **options: Any) -> None:
         try:
+            check_length(out)
             check(out, *arguments, **options)
         except OSError as error:
             raise cannot_write(out, error) from None

@@ -50,6 +50,7 @@ def choice(number: int) -> Configuration:
 
 
 def test_a_recipe_gives_the_data_and_all_options_and_the_checkpoint_names_it(tmp_path: Path) -> None:
+    skip_without("torch")
     written(tmp_path / "layers.parquet", LAYERS, [])
     recipe = tmp_path / "toy.recipe.json"
     recipe.write_text(json.dumps({"data": "layers.parquet", "options": {
@@ -179,6 +180,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
 
 
 def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Path) -> None:
+    skip_without("torch")
     data = tmp_path / "choices.parquet"
     chosen_dataset(sizes=[1024], held_out=[32]).write(data)
     report = learn.train(data, tmp_path / "checkpoint", epochs=2)
