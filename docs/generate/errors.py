@@ -118,7 +118,7 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
 def page() -> str:
     """Markdown: the tree as a table, each level indented, and below it a section of causes and cures for each class."""
     rows = "\n".join(
-        f"| {'&emsp;' * depth}{_link(error)} | {error.exit_code} | {(error.__doc__ or '').splitlines()[0]} |"
+        f"| {'&nbsp;' * 4 * depth}{_link(error)} | {error.exit_code} | {(error.__doc__ or '').splitlines()[0]} |"
         for error, depth in _tree(SeqtuneError))
     return HEAD + rows + EXAMPLE + "".join(_cures(error, CURES[error]) for error in CURES)
 
