@@ -19,7 +19,7 @@ from ...errors import printable
 
 WIDTH = 200  # columns where there is no terminal, and none in the variable COLUMNS
 SHORTEST_NAME = 16  # columns that a file's name gets at least where it is broken; with fewer it is hard to read
-_LONG = ("configuration", "problem", "winner", "status", "model", "means")  # columns that may wrap
+_LONG = ("configuration", "problem", "space", "winner", "status", "model", "means")  # columns that may wrap
 
 
 class _Console(Console):
@@ -61,10 +61,12 @@ def show(table: Table) -> None:
     underscores, and file names after punctuation. A table that is still too wide becomes lines of a name and a value.
     """
     columns = [_Column(column, [str(column.header), *map(str, column.cells)]) for column in table.columns]
-    if not _fit(columns):
-        columns = _without_constants(columns)
-    for narrowed in (columns, _with_broken_names(_with_broken_headers(columns))):
+    differing = [column for column in columns if not column.is_constant] or columns
+    for narrowed in (columns, differing, _with_broken_names(_with_broken_headers(differing))):
         if _fit(narrowed):
+            if len(narrowed) < len(columns):
+                out.print("\nin all rows: " + " | ".join(f"{column.texts[0]} {column.texts[1]}" for column in columns
+                                                         if column.is_constant), markup=False, soft_wrap=True)
             out.print(_table(narrowed))
             return
     names, *values = zip(*(each.texts for each in columns), strict=True)
@@ -91,6 +93,11 @@ class _Column:
         return max((len(part) for text in self.texts
                     for part in (text.splitlines() if self.form.no_wrap else text.split())), default=0)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it has a name and the same text in all rows, of which there are several."""
+        return bool(self.texts[0]) and len(self.texts) > 2 and len(set(self.texts[1:])) == 1
+
 
 def _fit(columns: Sequence[_Column]) -> bool:
     """Whether a table of the columns, with two spaces between them, is no wider than the console."""
@@ -106,18 +113,6 @@ def _table(columns: Sequence[_Column]) -> Table:
     for row in zip(*(column.texts[1:] for column in columns), strict=True):
         table.add_row(*row)
     return table
-
-
-def _without_constants(columns: Sequence[_Column]) -> list[_Column]:
-    """The columns that differ between rows; a line with the others is printed. A single row keeps all."""
-    constant = [column for column in columns if len(column.texts) > 2 and column.texts[0]
-                and len(set(column.texts[1:])) == 1]
-    if not constant or len(constant) == len(columns):
-        return list(columns)
-    out.print()
-    out.print("in all rows: " + " | ".join(f"{column.texts[0]} {column.texts[1]}" for column in constant),
-              markup=False, soft_wrap=True)
-    return [column for column in columns if not any(column is other for other in constant)]
 
 
 def _with_broken_headers(columns: Sequence[_Column]) -> list[_Column]:

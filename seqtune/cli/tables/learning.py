@@ -118,8 +118,8 @@ def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
 
 def replayed(result: Replayed) -> None:
     """Print rows by budget, then the medians, and what they mean."""
-    rows(result.rows())
+    rows(result.rows(), by="device")
     rows([{name: f"{value:g}" if isinstance(value, float) else value for name, value in row.items()}
-          for row in result.medians()], right=("to_95", "to_99"))
+          for row in result.medians()], right=("to_95", "to_99"), by="device")
     out.print("share_mean: optimum / best result, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
                "median evaluations until that share; -: half of the searches end without", markup=False)
