@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seqtune.data.json_content import parse_json
 from seqtune.errors import FormatError, SeqtuneError, one_line
-from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.files import check_length, read_bounded, write_whole
 
 from .control import Probe, differs
 from .member import Member
@@ -125,6 +125,7 @@ class ReferenceMemory:
             self._changed, self.fault = False, ""
 
     def _read(self) -> list[RememberedReference]:
+        check_length(self.path)
         if not self.path.exists():
             return []
         try:

@@ -73,10 +73,12 @@ def _finds_libraries(linker: str) -> bool:
     machine = platform.machine()
     folders = [path.parent for path in Path("/usr").glob(f"lib*/gcc/{machine}-*/*/libgcc.a")]
     folders += [Path(name) for name in (f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/lib")]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [linker, "-shared", "-o", f"{folder}/empty.so", *(f"-L{path}" for path in folders),
-                   "-lgcc", "-lgcc_s", "-lc"]
+    libraries = "-lgcc", "-lgcc_s", "-lc"
+    command = [linker, "-shared", "-o", os.devnull, *(f"-L{folder}" for folder in folders), *libraries]
+    try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:  # no program of this system
+        return False
 
 
 @lru_cache(maxsize=1)
