@@ -208,9 +208,10 @@ class Dataset:
         return replace(merged, rows=rows)
 
     def holding_out(self, names: Sequence[str], warn: Callable[[str], None]) -> Dataset:
-        """The same data set without the problems of these names for learning (see `held_out_keys`, also for errors).
+        """The same data set, in which no model may learn from the problems of these names, either.
 
-        `warn` receives a line for each name that none of its problems has.
+        `held_out_keys` says what a name may be, and which errors are raised. `warn` receives a line for each name that
+        none of the data set's problems has.
         """
         named = held_out_keys(self.known_problems.values(), names)
         note_empty(named, self.known_problems, warn)

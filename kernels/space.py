@@ -31,7 +31,7 @@ from .spaces.row_values import RowValues
 from .spaces.skeleton import valid_rows
 from .spaces.value_tables import ValueTables, layout_of, tables_of
 
-LARGEST_GRID = 1 << 20  # cells of a grid in which distinct rows are found: 8 MB
+LARGEST_GRID = 1 << 20  # combinations of values up to which distinct rows are looked for: an array of 8 MB
 FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast
 
 
@@ -250,10 +250,11 @@ class SearchSpace:
         return {name: values.column(name) for name in names}
 
     def distinct(self, names: tuple[str, ...]) -> tuple[Numbers, Numbers]:
-        """The rows that differ in a parameter which some quantities read, and each row's index among them.
+        """Rows that stand for all rows in these parameters and derived quantities, and which one stands for each row.
 
-        Two arrays, (distinct row,) and (row,); of rows that are alike the first one counts. Quantities of the same
-        problem and device are equal for rows that are alike.
+        Two arrays: the first row of each combination of values of the parameters that `names` read, (distinct row,), in
+        the order of the combinations; and the index into it of each row, (row,). Every row stands for itself where
+        `names` read all parameters, or parameters with more than LARGEST_GRID combinations.
         """
         layout = layout_of(self.kernel)
         read = sorted({axis for name in names for axis in layout.axes[name]})
@@ -261,12 +262,12 @@ class SearchSpace:
         if len(read) == len(layout.sizes) or cells > LARGEST_GRID:
             every = np.arange(len(self))
             return every, every
-        cell = np.zeros(len(self), np.int64)  # of each row
+        cell = np.zeros(len(self), np.int64)  # the number of each row's combination
         for axis in read:
             cell *= layout.sizes[axis]
             cell += self.rows[:, axis]
-        first = np.full(cells, -1, np.int64)
-        first[cell[::-1]] = np.arange(len(self))[::-1]
+        first = np.full(cells, -1, np.int64)  # row of each combination; later its index in `rows`
+        first[cell[::-1]] = np.arange(len(self))[::-1]  # the last one that is written stays: the first row
         present = np.flatnonzero(first >= 0)
         rows = first[present]
         first[present] = np.arange(len(present))

@@ -255,7 +255,7 @@ class Checkpoint:
                 and device.name not in self._trained_on and chip_of(device) not in _chips(self._trained_on))
 
     def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
-        """Return whether only choices of one of these kernels were learned; False where no share is ever expected."""
+        """Return whether one of these kernels is known from choices alone; False for a model that expects no shares."""
         return isinstance(self.estimator, ConfidenceModel) and self.estimator.lacks_times(kernels)
 
     def lacks_times_on(self, device: Device) -> bool:

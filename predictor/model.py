@@ -110,7 +110,7 @@ class TaskPredictor(Predictor, Protocol):
         ...
 
     def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
-        """Return whether it has learned only choices of one of these kernels, which it knows: it expects no share."""
+        """Return whether it knows one of these kernels from choices alone, so that it expects no share for them."""
         ...
 
     def lacks_times_on(self, device: Device) -> bool:

@@ -78,7 +78,7 @@ def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
     More than `most_rows` records, which no reader takes in one file, become a folder of files with `batches` batches
-    each. A SeqtuneWarning names each name of held-out problems of which the journal has no record.
+    each. A SeqtuneWarning is issued for each name in `hold_out` that holds out no problem of the journal.
     """
     assert request.journal is not None
     report: Report = {"records": 0, "measured_again": 0}

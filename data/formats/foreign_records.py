@@ -67,10 +67,10 @@ class ForeignRecords:
     features: Mapping[str, Value] = field(default_factory=dict)  # features of the problem in addition to `sizes`
     rows: list[ForeignRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
-    path: str = ""  # where many files have the same name
+    path: str = ""  # the whole path, for formats whose files share names; empty for others
 
     def report(self) -> dict[str, Any]:
-        """The report of this file that the user gets, as JSON; where files share names, with the `problem`."""
+        """The report of this file that the user gets, as JSON; with the `problem` where `path` is given."""
         problem = {"problem": " ".join(f"{name}={value}" for name, value in self.features.items())} if self.path else {}
         return {"path": self.path or self.source, "device": _plain(self.device), "kernel": plain_word(self.kernel),
                 **problem, "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),

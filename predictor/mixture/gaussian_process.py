@@ -70,11 +70,12 @@ class GaussianProcess:
             raise CheckpointError(f"the checkpoint's Gaussian process of {space.kernel.name} reads {self.features} "
                                   f"features, this version computes {table.shape[1]}: train the checkpoint again")
         asked = (logarithms(table, self.columns) - self.centre) * self.scale
-        own, task = asked[:, :self.rows.shape[1]], asked[:1, self.rows.shape[1]:]
+        own, task = asked[:, :self.rows.shape[1]], asked[:1, self.rows.shape[1]:]  # (M, F), (1, P)
         shares = self.constants[1] + self.constants[2] * np.exp(-self._known_tasks.distances(task)[0])
         weights, step = shares[self.owner] * self.weights, max(1, AT_ONCE // len(self.rows))
-        near = (np.exp(-self._known_rows.distances(own[begin:begin + step])) for begin in range(0, len(rows), step))
-        return np.concatenate([self.constants[0] + (correlations * weights).sum(axis=1) for correlations in near])
+        correlations = (np.exp(-self._known_rows.distances(own[begin:begin + step]))  # (step, N)
+                        for begin in range(0, len(rows), step))
+        return np.concatenate([self.constants[0] + (near * weights).sum(axis=1) for near in correlations])
 
     @cached_property
     def _known_rows(self) -> KnownPoints:

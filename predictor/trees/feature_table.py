@@ -1,6 +1,6 @@
-"""The features of some rows of a space, which several experts read: the trees and the Gaussian processes.
+"""Feature table: the features of some rows of a space, which trees and Gaussian processes read.
 
-Both are asked about the same candidates, one after the other, so the latest table of a space is kept.
+Both are asked about the same candidates, one after the other, so the latest table of each space is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _LATEST: WeakKeyDictionary[SearchSpace, tuple[Numbers, FeatureList, Table]] = We
 
 
 def feature_table(space: SearchSpace, rows: Numbers, listed: FeatureList = "ratios") -> Table:
-    """The features of rows of a space, (row, feature), as `features` computes them; they cannot be written to."""
+    """The features of rows of a space, as `features` computes them: (row, feature), read-only.
+
+    The caller must not change `rows` afterwards, since they are kept beside the table.
+    """
     latest = _LATEST.get(space)
     if latest is not None and latest[1] == listed and np.array_equal(latest[0], rows):
         return latest[2]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
                 keys: Sequence[str] = (), hold_out: str | Sequence[str] = (), force: bool = False,
-               warn: Say = warned) -> Written:
+                warn: Say = warned) -> Written:
     """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts

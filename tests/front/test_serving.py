@@ -67,7 +67,6 @@ def test_an_import_of_choices_holds_out_the_layers_that_a_condition_names(tmp_pa
     assert "experts=64" in held_out
 
 
-
 def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
         tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     model, data, out = write_model(tmp_path, "mixtral"), tmp_path / "choices.parquet", tmp_path / "out"

@@ -9,7 +9,7 @@ that pass the second-level cache and memory. Sources:
   and "Understanding Latency Hiding on GPUs" (2016);
 - tiles, waves and their tail, arithmetic intensity: NVIDIA, "Matrix Multiplication Background User's Guide";
 - choosing a GEMM tile by such a model alone: Origami and tritonBLAS (arXiv 2512.04226), which does it for AMD's GPUs;
-- roofline: Williams, Waterman, Patterson (2009); a power mean replaces its maximum, since parts overlap imperfectly.
+- roofline: Williams, Waterman, Patterson (2009); the 3-norm replaces its maximum, since parts overlap imperfectly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from seqtune.kernels.task import Floats, Task
 from .gpu_rates import GpuRates, missing_fact
 from .product_tiles import TRANSACTION, WORD, ProductTiles, declared, describes_tiles, tiles_of
 
-Columns = Mapping[str, NDArray[Any]]  # derived quantities by name, (row,) each
+Columns = Mapping[str, NDArray[Any]]  # by name of a parameter or derived quantity, (row,) each
 Quantities = Callable[[SearchSpace, Numbers], Columns]  # the derived quantities of some rows of a space
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
@@ -76,7 +76,7 @@ TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency
 
 
 def terms_of(space: SearchSpace, tiles: ProductTiles | None = None) -> Terms:
-    """The terms of all rows of a space, whose tiles may be known.
+    """The terms of all rows of a space; `tiles` are those of its rows, where the caller has them.
 
     Raises KernelError if the kernel does not describe its tiles, DeviceError if a fact of the device is not known.
     """
@@ -90,8 +90,8 @@ def estimates(task: Task, quantities: Quantities | None = None) -> Floats:
     """The estimated seconds of every configuration of a task (number,); nan where there is no estimate.
 
     There is none for kernels that do not describe their tiles, and on devices that are no GPU with known limits.
-    `quantities` gives derived quantities faster than their expressions do (None: these). Configurations that differ
-    only in what no tile depends on are estimated once.
+    `quantities` computes derived quantities, such as a program faster than their expressions (None: the expressions).
+    Configurations that differ only in parameters that no tile depends on are estimated once.
     """
     seconds = np.full(len(task), np.nan)
     if has_facts(task.device):
@@ -108,8 +108,7 @@ def term_columns(space: SearchSpace, known: Columns | None = None) -> list[Float
     """The terms of all rows of a space as features, in the order of Terms; none if tiles are not described.
 
     Seconds are divided by those of the problem's multiply-adds at the GPU's peak, so that they compare between GPUs
-    and problems. All are nan on devices without the facts of a GPU. Derived quantities that are `known` are not
-    computed.
+    and problems. All are nan on devices without the facts of a GPU. Columns (row,) that are `known` are not computed.
     """
     if not describes_tiles(space.kernel):
         return []
@@ -131,8 +130,9 @@ def has_facts(device: Device) -> bool:
 def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates) -> Terms:
     """The terms of tiles, of which a unit holds `resident` blocks (configuration,); 0 gives an infinite time."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        known = _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
-    return Terms(*np.broadcast_arrays(*(getattr(known, field.name) for field in fields(Terms))))
+        launch = _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
+    # what depends on no parameter has one value for all configurations
+    return Terms(*np.broadcast_arrays(*(getattr(launch, field.name) for field in fields(Terms))))
 
 
 def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
@@ -148,9 +148,9 @@ def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
 
 
 def overlapped(*parts: Floats) -> Floats:
-    """The time of parts that work at the same time, at least the longest: the power mean of their times.
+    """The time of parts that work at the same time, at least that of the longest: the 3-norm of their times.
 
-    The exponent is 3; a larger one is a more perfect overlap.
+    A larger exponent would mean a better overlap; with an infinite one only the longest part would count.
     """
     return np.cbrt(sum(part * part * part for part in parts))
 

@@ -29,7 +29,8 @@ def modes(task: Task, numbers: Numbers) -> NDArray[np.int64]:
             tiles = tiles_of(space.at(numbers[own] - part.start))
             staged = np.where(tiles.staged_share <= 0, 0, np.where(tiles.staged_share >= 1, 2, 1))
             ring, sliced = np.minimum(tiles.stages, RING), tiles.split_k > 1
-            labels[own] = (((index * 3 + staged) * 3 + tiles.tensor) * (RING + 1) + ring) * 2 + sliced  # tensor: 0 to 2
+            # the number that has these digits: `staged` and `tensor` are 0 to 2, `ring` 0 to RING, `sliced` 0 or 1
+            labels[own] = (((index * 3 + staged) * 3 + tiles.tensor) * (RING + 1) + ring) * 2 + sliced
     return labels
 
 

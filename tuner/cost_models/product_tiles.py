@@ -36,7 +36,10 @@ TRANSACTION = 128  # bytes that shared memory delivers in one transaction: 32 ba
 
 @dataclass(frozen=True, eq=False)
 class ProductTiles:
-    """The tiles of some configurations of one space. Every array is (configuration,), or (1,) if all are equal."""
+    """The tiles of some configurations of one space.
+
+    Every array is (configuration,), or (1,) where it depends on no parameter, as the sizes of the problem.
+    """
 
     gemm_m: Floats  # sizes of one product; of a convolution: pixels, output channels, taps * input channels
     gemm_n: Floats

@@ -145,10 +145,10 @@ def _check_solvable(plan: Plan, device: Device) -> None:
 
 
 def _open_meter(warn: Say) -> LoadMeter:
-    """Begin to measure the load of this machine, after half a second of it; `warn` of other work that has much."""
+    """Begin to measure the load of this machine; before, wait half a second and warn if other work has much of it."""
     from seqtune.tuner.load import LoadMeter
 
-    load = LoadMeter().well_known_load()  # the worker opens its backend meanwhile
+    load = LoadMeter().well_known_load()  # the worker, which has been started, opens its backend meanwhile
     if load.heavy:
         warn(f"{load}: the times of trials will be doubtful, and the fastest may be missed; Ctrl-C stops, and the same "
              "command goes on when the machine is quiet")

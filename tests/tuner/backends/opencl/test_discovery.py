@@ -57,6 +57,7 @@ def test_a_linker_without_its_libraries_is_found_before_pocl_aborts(
     said = pocl.unavailable()
     assert said is None if reason is None else reason in (said or "")
 
+
 @pytest.mark.device
 def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
     present = opencl.devices()
