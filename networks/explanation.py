@@ -56,13 +56,14 @@ class NetworkExplanation:
     steps: tuple[ExplainedStep, ...]
     kept: tuple[tuple[str, str], ...]
     openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
-    compared: tuple[str, ...] = ()  # the times of the whole network and of PyTorch's forms, where measured
+    compared: tuple[str, ...] = ()  # the times of the network and of PyTorch's forms of it, where measured
     verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
+    in_parts: bool = False  # whether parts of the model were compiled, each with its own times and verification
 
     @property
-    def measured(self) -> str:
+    def subject(self) -> str:
         """What each line of `verified` and `compared` is about, in words."""
-        return "the whole network" if max(len(self.verified), len(self.compared)) <= 1 else "a part of the network"
+        return "a part of the network" if self.in_parts else "the whole network"
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -73,7 +74,7 @@ class NetworkExplanation:
                  f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
-        lines += [f"   {self.measured}: {line}" for line in (*self.verified, *self.compared)]
+        lines += [f"   {self.subject}: {line}" for line in (*self.verified, *self.compared)]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
                                   f"on {self.device}"])
 
@@ -124,7 +125,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                  for step in steps]
         rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
     return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared),
-                              tuple(verified))
+                              tuple(verified), in_parts=whole is None)
 
 
 def _beside(step: ExplainedStep) -> str:
@@ -183,7 +184,7 @@ def _page(explanation: NetworkExplanation) -> str:
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
     total = sum(step.seconds for step in explanation.steps)
-    whole = "".join(f"<p>{explanation.measured.capitalize()}: {escape(line)}.</p>"
+    whole = "".join(f"<p>{explanation.subject.capitalize()}: {escape(line)}.</p>"
                     for line in (*explanation.verified, *explanation.compared))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>
