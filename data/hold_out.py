@@ -19,7 +19,7 @@ from seqtune.kernels.problem_sets.similarity import NEAR, near_groups
 
 SEED = 0  # of a drawn share: the same problems give the same parts
 LARGEST = 0.5  # share of the problems that the smallest group may have where no group fits into the share
-_SHARE = re.compile(r"(?P<percent>\d{1,2}(\.\d+)?)\s*%|(?P<share>0?\.\d+)")
+_SHARE = re.compile(r"(?P<percent>\d{1,3}(\.\d+)?)\s*%|(?P<share>\d?\.\d+)")
 
 
 def held_out_keys(problems: Iterable[Problem], names: Sequence[str]) -> Mapping[str, frozenset[str]]:
@@ -58,6 +58,8 @@ def _matching(problems: Sequence[Problem], condition: str) -> list[Problem]:
         feature, equals, text = word.partition("=")
         if not feature or not equals or not text:
             raise MisuseError(f"--hold-out {condition!r:.60} is no condition such as experts=64")
+        if feature in wanted:
+            raise MisuseError(f"--hold-out {condition!r:.60} names {feature} twice; give --hold-out twice")
         if not any(feature in dict(problem) for problem in problems):
             names = ", ".join(dict.fromkeys(own for problem in problems for own in dict(problem)))
             raise MisuseError(f"no problem has the feature {feature!r:.40}; there are {names:.200}")
@@ -66,7 +68,12 @@ def _matching(problems: Sequence[Problem], condition: str) -> list[Problem]:
 
 
 def _drawn(problems: Sequence[Problem], share: float, name: str) -> list[Problem]:
-    """About a share of the problems: whole groups, drawn until no further one fits."""
+    """About a share of the problems: whole groups of near ones, drawn until no further one fits.
+
+    Where none fits it is the smallest group, if that has no more than LARGEST of the problems.
+    """
+    if not 0 < share < 1:
+        raise MisuseError(f"{name} of the problems cannot be held out; give a share between 0 and 1, such as 20%")
     groups = near_groups(problems)
     most = max(1, round(share * len(problems)))
     chosen: list[Problem] = []

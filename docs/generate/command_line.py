@@ -45,7 +45,8 @@ EXIT_CODES = (  # code, meaning, examples
 VARIABLES = (
     ("`NO_COLOR`", "set to anything: no colours"),
     ("`COLUMNS`", "width of tables; by default that of the terminal, or 200 in a file or a pipe. Text breaks between "
-                  "words; where a table does not fit, each row becomes lines"),
+                  "words. A table that does not fit names columns with one value in all rows above it, breaks headers "
+                  "and file names, and only then becomes lines"),
     ("`XDG_DATA_HOME`, `XDG_CACHE_HOME`", "where the journal and trained checkpoints, and caches lie (Linux)"),
 )
 

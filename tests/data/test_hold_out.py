@@ -47,6 +47,12 @@ def test_at_least_one_problem_is_held_out_and_never_all() -> None:
             held_out_keys(problems, ["20%"])
 
 
+@pytest.mark.parametrize("name", ["0%", "0.0", "100%", "1.0", "150 %"])
+def test_nothing_and_everything_are_no_shares(name: str) -> None:
+    with pytest.raises(MisuseError, match=f"{name} of the problems cannot be held out; give a share between 0 and 1"):
+        held_out_keys(FAR, [name])
+
+
 def test_a_condition_holds_out_the_problems_with_all_its_features() -> None:
     problems = [Problem.make("gemm", m=m, n=n, k=8, dtype=dtype)
                 for m in (16, 32) for n in (16, 32) for dtype in ("fp32", "fp16")]
@@ -57,6 +63,8 @@ def test_a_condition_holds_out_the_problems_with_all_its_features() -> None:
         held_out_keys(problems, ["experts=64"])
     with pytest.raises(MisuseError, match="is no condition such as"):
         held_out_keys(problems, ["m=16 fp16"])
+    with pytest.raises(MisuseError, match="names m twice"):
+        held_out_keys(problems, ["m=16 m=32"])
 
 
 def test_a_set_and_a_file_hold_out_all_their_problems(tmp_path: Path) -> None:

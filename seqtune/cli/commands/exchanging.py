@@ -14,9 +14,9 @@ from ..application import AsJson, Force, JournalPath, answer, app
 from ..arguments import parts
 
 HoldOut = Annotated[list[str] | None, typer.Option(
-    "--hold-out", metavar="SET_OR_FILE", show_default=False,
-    help="Problems that no model may learn from: a named set, a file, a condition (experts=64), or a share (20%) drawn "
-         "so that none is near another problem. May be repeated.")]
+    "--hold-out", metavar="PROBLEMS", show_default=False,
+    help="Problems that no model may learn from: a named set, a file, a condition (experts=64), or a share (20%) of "
+         "which none is near a problem that is left. May be repeated.")]
 
 
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
