@@ -51,7 +51,7 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
          "[GPUs](../guides/gpus.md) and [OpenCL runtimes](../guides/opencl-runtimes.md)"),
         ("a tool of another version than the one that is known here, such as Inductor's or Helion's",
          "install the version that the message names"),
-        ("PoCL finds no linker, or not its libraries", "install a C compiler, which brings them"),
+        ("PoCL finds no linker, or the linker finds no libraries", "install a C compiler, which brings both"),
     ),
     errors.MissingPackageError: (
         ("the package belongs to an extra that was not installed", "the command in the message"),

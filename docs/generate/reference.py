@@ -1,7 +1,7 @@
-"""The pages of the reference that come from the program: `python -m docs.generate.reference` writes them.
+"""Reference: the pages on commands, errors and kernels. `python -m docs.generate.reference` writes them.
 
 They are kept with the other pages, so that links to them work wherever the repository is read. A test fails where a
-page is not what the program says.
+page differs from what the program says now.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from . import command_line, errors, kernels
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES: dict[str, Callable[[], str]] = {
+PAGES: dict[str, Callable[[], str]] = {  # path in the repository -> its Markdown
     "docs/reference/command-line.md": command_line.page,
     "docs/reference/errors.md": errors.page,
     "docs/reference/kernels.md": kernels.page,
@@ -20,14 +20,14 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def text(page: str) -> str:
-    """The Markdown of a page of `PAGES`, with one line end behind it."""
+    """The Markdown of a page of `PAGES`, which ends with one newline."""
     return PAGES[page]().rstrip("\n") + "\n"
 
 
 def main() -> None:
     """Write every page."""
     for page in PAGES:
-        (ROOT / page).write_text(text(page))
+        (ROOT / page).write_text(text(page), encoding="utf-8")
 
 
 if __name__ == "__main__":
