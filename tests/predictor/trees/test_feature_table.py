@@ -7,10 +7,11 @@ import pytest
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.trees import feature_table as module
 from seqtune.predictor.trees.feature_table import MOST_KEPT, feature_table
-from seqtune.tuner.cost_models.features import features
+from seqtune.tuner.cost_models.features import FeatureList, features
 from tests.support.devices import described_gpu
 
 
@@ -22,8 +23,9 @@ def test_the_latest_table_of_a_space_is_kept_and_equals_the_features(monkeypatch
     assert np.array_equal(table, features(space, rows))
     assert not table.flags.writeable
     assert feature_table(space, rows.copy()) is table
-    for other, listed in ((rows[::-1], "ratios"), (rows, "facts")):
-        assert np.array_equal(feature_table(space, other, listed), features(space, other, listed))  # type: ignore[arg-type]
+    cases: list[tuple[Numbers, FeatureList]] = [(rows[::-1], "ratios"), (rows, "facts")]
+    for other, listed in cases:
+        assert np.array_equal(feature_table(space, other, listed), features(space, other, listed))
     monkeypatch.setattr(module, "MOST_KEPT", 2)
     assert MOST_KEPT > 2
     many = feature_table(space, rows)

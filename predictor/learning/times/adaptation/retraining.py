@@ -109,8 +109,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     training on the new records alone, which takes further time. The `deadline` (None: in `options.minutes`) cuts the
     trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not rehearsed.
     Unless the time ends the training, the same seed, data and machine give the same weights. Raises SeqtuneError if the
-    deadline passes before the training begins, MisuseError if there is no training problem, or if the checkpoint was
-    retrained for too many other devices.
+    deadline passes, or would pass, before the training begins, MisuseError if there is no training problem, or if the
+    checkpoint was retrained for too many other devices.
     """
     promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
@@ -129,7 +129,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     evaluation_began = time.monotonic()
     before = [_outcomes(checkpoint, tasks) for tasks in (new_held_out, old_held_out)]
     evaluating = time.monotonic() - evaluation_began
-    _check_time(promised, evaluating + selecting)  # fitting the trees takes longer than finding their problems
+    # The last evaluation takes as long as this one, and fitting the trees takes longer than selecting their tasks
+    _check_time(promised, evaluating + selecting)
     trees_began = time.monotonic()
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
     _check_time(promised, evaluating + JOINING * (time.monotonic() - trees_began))
@@ -186,7 +187,7 @@ def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> 
 
 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
-    """Raise SeqtuneError if the budget does not suffice for `needed` further seconds before or after the training."""
+    """Raise SeqtuneError if the budget has no more than `needed` seconds left, which the work around training takes."""
     if deadline.hard.left <= needed:
         raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ends before the training begins, so nothing was "
                            f"written; give more (--minutes; {RETRAINING.minutes:g} by default)")
