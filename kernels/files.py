@@ -43,9 +43,14 @@ def check_length(path: str | Path) -> None:
 
     From Python 3.14 on, `Path.exists` says of such a path that there is no such file.
     """
-    name = next((part for part in Path(path).parts if len(os.fsencode(part)) > LONGEST_NAME), None)
+    name = _overlong_part(path)
     if name is not None:
         raise too_long(name)
+
+
+def _overlong_part(path: str | Path) -> str | None:
+    """The first part of a path that is too long for a file system; None if there is none."""
+    return next((part for part in Path(path).parts if len(os.fsencode(part)) > LONGEST_NAME), None)
 
 
 def _fault(error: OSError) -> type[SeqtuneError]:
@@ -179,8 +184,7 @@ def check_path(name: str, value: object) -> None:
 def _may_exist(path: str) -> bool:
     """Whether a path can be encoded, has no character 0, and no part that is too long for a file system."""
     with suppress(UnicodeEncodeError):
-        return bool(path) and "\0" not in path and all(
-            len(os.fsencode(part)) <= LONGEST_NAME for part in Path(path).parts)
+        return bool(path) and "\0" not in path and _overlong_part(path) is None
     return False
 
 
