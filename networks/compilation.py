@@ -62,16 +62,21 @@ def _fastest_form(compiler: GraphCompiler, compiled: CompiledGraph,
                   choose: Callable[[Sequence[Tuned]], Sequence[Choice]], comparison: PeerComparison,
                   forms: PeerForms) -> CompiledGraph:
     """The form of the graph that is the fastest: ours, one in which PyTorch computes some layers, or PyTorch's."""
-    digest = compiler.digest(compiled.choices)
+    digest, loaded = compiler.digest(compiled.choices), False
     if any(choice.slower for choice in compiled.choices):
         split = compiler.compile(choose, split=True)
-        if split is not None and comparison.splits(digest, compiled.graph, split.graph, forms.examples):
+        first = None if split is None else comparison.split_verdict(digest, compiled.graph, split.graph, forms.examples)
+        loaded = first is not None and first.loaded
+        if split is not None and first is not None and first.peer_wins:
             compiled = replace(split, verification=compiled.verification)
             digest = compiler.digest(split.choices)
     verdict, peer = comparison.verdict(digest, forms, compiled.graph)
+    if verdict is not None and loaded:  # the form of ours that was compared may be the wrong one
+        verdict = replace(verdict, loaded=True)
     if verdict is None and compiled.verification is not None:
         note = "; ".join(filter(None, (compiled.verification.note, UNCOMPARED)))
-        return replace(compiled, verification=replace(compiled.verification, note=note))
+        return replace(compiled, verification=replace(compiled.verification, note=note,
+                                                      loaded=compiled.verification.loaded or loaded))
     if peer is None:
         return replace(compiled, verdict=verdict)
     return replace(compiled, graph=peer, fallbacks=(("the whole network", str(verdict)),), verdict=verdict)

@@ -63,18 +63,16 @@ class PeerComparison:
         """PyTorch's forms of a graph, which are made when they are needed."""
         return PeerForms(self.compare, module, examples, self.progress, self.deadline, self.inductor, self.share)
 
-    def splits(self, digest: str, ours: nn.Module, split: nn.Module, examples: Sequence[Any]) -> bool:
-        """Whether the graph is faster if PyTorch computes some of its layers; `split` is that form."""
+    def split_verdict(self, digest: str, ours: nn.Module, split: nn.Module,
+                      examples: Sequence[Any]) -> GraphVerdict | None:
+        """The verdict on our form beside `split`, in which PyTorch computes some layers; None if not compared."""
         def measured() -> GraphVerdict | None:
             if not self._has_time(ours, examples):
                 return None
             self.progress("comparing the network with one in which PyTorch computes its faster layers")
             return self._look({EAGER: split}, ours, examples)
 
-        if self.known is not None:
-            return False
-        verdict = self._remembered(f"layers of {digest}", measured)
-        return verdict is not None and verdict.peer_wins
+        return self._remembered(f"layers of {digest}", measured) if self.known is None else None
 
     def verdict(self, digest: str, forms: PeerForms,
                 ours: nn.Module) -> tuple[GraphVerdict | None, PeerGraph | None]:

@@ -101,6 +101,16 @@ def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
     assert same(optimize(model, x, device="llvm:1", saved=tmp_path / "kept.json"), model, x)
 
 
+def test_a_busy_machine_while_layers_are_compared_in_the_network_is_told(verified: Callable[..., Optimized]) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    meters = iter([BusyMeter(), IdleMeter()])  # while PyTorch's layers are compared, and while its whole form is
+    with pytest.warns(SeqtuneWarning, match="was measured while other work had much of the machine"):
+        fast = verified(model, x, times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}),
+                        times_of({"": [1.0] * 11, "theirs": [1.01] * 11}), network_meter=lambda: next(meters))
+    assert not list(meters)
+    assert "other work had much of the machine meanwhile" in str(explain(fast, x))
+
+
 def test_a_layer_is_not_kept_if_the_network_does_not_gain(
         verified: Callable[..., Optimized]) -> None:
     fast = verified(norm_net(), torch.randn(1, 3, 20, 20), times_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}),
