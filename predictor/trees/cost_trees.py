@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Floats, MeasuredTask
 
 WORST = 2.5  # larger log ratios of times count as this: differences among slow configurations do not matter
+# Largest share of all weight that a leaf needs. XGBoost gives no value at all to a tree of less weight than that, so
+# a kernel of which a few slow rows are known would count as the fastest. A tree has about `subsample` of the weight.
+ROOT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,11 @@ class Trees:
         objective = ChoiceObjective(target, weights, [part.target for part in choices
                                                       if isinstance(part.target, ChoiceRows)]) if choices else None
         scale = 1 / NAT**2 if choices else 1.0  # of the second derivatives
+        least = options.least_weight * scale if choices else min(options.least_weight, ROOT * float(weights.sum()))
         boosters: list[xgboost.Booster] = []
         for model in range(options.models):
             boosting = Boosting("reg:squarederror", options.rounds if before is None else added, options.depth,
-                                options.rate, options.subsample, options.columns, options.least_weight * scale, 256,
+                                options.rate, options.subsample, options.columns, least, 256,
                                 options.threads, options.seed + model, {"base_score": 0.0, "reg_lambda": scale})
             rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
             labels, importance = (target, weights) if objective is None else (np.zeros(len(rows)), None)
