@@ -57,7 +57,8 @@ def _matching(problems: Sequence[Problem], condition: str) -> list[Problem]:
     for word in condition.split():
         feature, equals, text = word.partition("=")
         if not feature or not equals or not text:
-            raise MisuseError(f"--hold-out {condition!r:.60} is no condition such as experts=64")
+            raise MisuseError(f"--hold-out {condition!r:.60} is no condition: each word is feature=value, such as "
+                              "experts=64; a named set (vgg16), a file of problems or a share (20%) can be named, too")
         if feature in wanted:
             raise MisuseError(f"--hold-out {condition!r:.60} names {feature} twice; give --hold-out twice")
         if not any(feature in dict(problem) for problem in problems):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -46,7 +46,8 @@ class Data(Protocol):
         """The kernel families that the data set declares itself, by name, such as those of imported caches."""
 
 
-def measured_tasks(data: Data, held_out: bool) -> list[MeasuredTask]:
+def measured_tasks(data: Data, held_out: bool, warn: bool = True,
+                   before_each: Callable[[], object] = lambda: None) -> list[MeasuredTask]:
     """The tasks of the training part, or of the held-out part, sorted by problem. Raises FormatError.
 
     A task is left out if none of its configurations ran. If kernels that the data set declares solve a problem, its
@@ -55,8 +56,9 @@ def measured_tasks(data: Data, held_out: bool) -> list[MeasuredTask]:
     A row is left out if its configuration is no longer in its space, if its kernel has another version today or no
     longer exists, or if its toolchain differs from the device's (if the device's facts name one). A warning is given
     if a configuration that is no longer in its space was clearly faster than all others: a constraint may be too
-    strict.
+    strict; without `warn` there is none, as for shipped records, whose constraints are not the user's.
 
+    `before_each` is called before each task is made; what it raises ends the work.
     `repeated_times` chooses among several times of a configuration.
     """
     frame = data.frame
@@ -66,13 +68,14 @@ def measured_tasks(data: Data, held_out: bool) -> list[MeasuredTask]:
     tasks, lost, declared = [], list[str](), tuple(data.kernels.values())
     part = frame[frame["held_out"].astype(bool) == held_out]
     for (key, device_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
+        before_each()
         name = str(device_name)
         if name not in data.devices:
             raise FormatError(f"the data set has no facts of its device {name!r:.60}")
         measured = _measured_task(parse_problem(str(key)), data.devices[name], rows, declared, lost)
         if measured is not None:
             tasks.append(measured)
-    if lost:
+    if lost and warn:
         warnings.warn(f"{len(lost)} measured problems were solved faster by a configuration that their search spaces "
                       f"no longer hold, among them {lost[0]}; look at the constraints of its kernel",
                       SeqtuneWarning, stacklevel=2)

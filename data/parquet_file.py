@@ -21,6 +21,7 @@ LARGEST_FILE = 1 << 30  # bytes
 MOST_COLUMNS = 200
 LARGEST_COLUMNS = 400 << 20  # bytes of all columns before they are decoded; 20 bytes a row are usual
 LONGEST_TEXT = 4_000  # bytes of a text in a row
+MAGIC = b"PAR1"  # the first bytes of every Parquet file
 ROWS_OF_SMALL_FILE = 10_000  # rows that a file of any size may have
 
 
@@ -28,13 +29,17 @@ def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.
     """Open a file of at most `largest` bytes after a check of its metadata; texts are read as dictionaries.
 
     Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have, or is a pipe or
-    a device; OSError and pyarrow's errors if it is no Parquet file.
+    a device, or does not begin as a Parquet file; OSError and pyarrow's errors if it cannot be read.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FormatError(f"{path} is not a regular file")
     size = path.stat().st_size
     if size > largest:
         raise FormatError(f"{path} is larger than {largest >> 20} MiB")
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise FormatError(f"{path} is no data set: it is no Parquet file")
     metadata = pq.read_metadata(path)
     if metadata.num_columns > MOST_COLUMNS:
         raise FormatError(f"{path} has {metadata.num_columns} columns; at most {MOST_COLUMNS} are read")

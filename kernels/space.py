@@ -302,8 +302,9 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
         reasons = [_why_empty(space) for space in solving]
         reasons += [reason for family in chosen if family.operation == problem.type
                     and (reason := family.why_not(problem, device)) is not None]
+        reason = "; ".join(reasons) or f"there is none for {problem.type}"
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
-                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, chosen)}")
+                          f"{reason}{_elsewhere(problem, device, chosen)}")
     return spaces
 
 
@@ -326,10 +327,16 @@ def _why_empty(space: SearchSpace) -> str:
             f"{'all' if alone else 'the last'}{'' if reason == text else f' ({reason})'}")
 
 
-def _elsewhere(problem: Problem, chosen: Sequence[Kernel]) -> str:
-    """A hint at the backends with kernels for the problem's operation, if none of these families solves it."""
+def _elsewhere(problem: Problem, device: Device, chosen: Sequence[Kernel]) -> str:
+    """A hint at the backends with kernels for the problem's operation, if none of these families solves it.
+
+    For convolutions on AMD's GPUs it names the device of MIOpen, whose solvers have an operation of their own.
+    """
     if any(family.operation == problem.type for family in chosen):
         return ""
     backends = backends_for(problem.type)
     devices = " or ".join(f"--device {backend}:0" for backend in backends)
-    return f"; its kernels run on {', '.join(backends)} ({devices})" if backends else ""
+    hint = f"; its kernels run on {', '.join(backends)} ({devices})" if backends else ""
+    if problem.type == "conv2d" and device.instruction_set == "amdgcn":
+        hint += f"; MIOpen's can be predicted (--device miopen:{device.architecture}_{device.compute_units})"
+    return hint

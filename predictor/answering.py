@@ -37,6 +37,8 @@ MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: 
 NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
 CHOICES_ON_CHIP = "it has learned choices and no times on GPUs of this chip: expected shares rest on other GPUs"
 CHOICES_OF_KERNELS = "it has learned choices and no times of these kernels, so no share of the best speed is expected"
+LARGER = ("the problem is larger than all that it has learned from, so the answer extrapolates: measure several "
+          "(--top 5 --verify)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Answering:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know where no measurement of the GPU or of the kernels was used: a warning each, or none."""
+        """What to know where no measurement of the GPU, the kernels or such sizes was used: a warning each, or none."""
         if self.name in UNTRAINED:
             return (UNTRAINED[str(self.name)].note,)
         notes = [NEW_GPU] if self.predictor.is_new(self.task.device) else []
@@ -67,6 +69,8 @@ class Answering:
             notes.append(CHOICES_OF_KERNELS)
         elif self.predictor.lacks_times_on(self.task.device):
             notes.append(CHOICES_ON_CHIP)
+        if self.predictor.is_larger(self.task):
+            notes.append(LARGER)
         return tuple(notes)
 
     @property

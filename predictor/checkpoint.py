@@ -265,6 +265,10 @@ class Checkpoint:
         timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
         return device.name not in timed and chip_of(device) not in _chips(timed)
 
+    def is_larger(self, task: Task) -> bool:
+        """Return whether the device is a GPU and the problem larger than all that this layer has learned from."""
+        return task.device.backend in BACKENDS and self.mixture.is_larger(task)
+
     @cached_property
     def _trained_on(self) -> frozenset[str]:
         """The names of the devices in the training data."""

@@ -117,6 +117,10 @@ class TaskPredictor(Predictor, Protocol):
         """Return whether the device is a GPU of whose chip it has learned choices, and times only of other GPUs."""
         ...
 
+    def is_larger(self, task: Task) -> bool:
+        """Return whether the device is a GPU and the problem larger than all that it has learned from."""
+        ...
+
     @property
     def ranker(self) -> Ranker | None:
         """The boosted trees that expect times, which measurements of a device correct; None if it has none."""

@@ -55,6 +55,10 @@ class UntrainedPredictor:
         """Return False for any device: it has learned no choices."""
         return False
 
+    def is_larger(self, task: Task) -> bool:
+        """Return False for any task: it has learned from no problem."""
+        return False
+
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)

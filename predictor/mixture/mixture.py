@@ -133,6 +133,11 @@ class Mixture:
         group = self.winners.group(task)
         return None if group is None else group.neighbours(task.problem, task.device)
 
+    def is_larger(self, task: Task) -> bool:
+        """Whether a problem is larger in a number than all training problems of its operation on the backend."""
+        group = self.winners.group(task)
+        return group is not None and group.is_larger(task.problem)
+
     def joined(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Candidates:
         """The beam's proposals and the other experts', which get the least of the beam's log-probabilities."""
         neighbours, seconds = self.neighbours(task), self._estimated(task)

@@ -143,6 +143,10 @@ class Group:
         return not ((point < low) | (point > high)).any() and all(
             word in known for word, known in zip(words.tolist(), values, strict=True))
 
+    def is_larger(self, problem: Problem) -> bool:
+        """Whether a number of a problem, such as a size or its FLOP, is larger than in every entry."""
+        return bool((_point(problem, self.about)[0] > self._limits[1]).any())
+
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
         """The points in standard deviations, and 0 for portfolios. (number, entry)"""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.record import Measurement
+from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -140,7 +141,8 @@ class Prediction:
 
     def remarks(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""
-        remarks = [f"predictor {self.predictor}: {self.note}"] if self.note else []
+        said = f": {self.note}" if self.note else ""
+        remarks = [f"predictor {self.predictor}{said}"] if said or self.device.backend in GPU_BACKENDS else []
         if self.failed_default:
             remarks.append(self.failed_default)
         if self.unverified:

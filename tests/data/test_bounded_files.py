@@ -123,3 +123,11 @@ def test_parquet_columns_that_unpack_to_too_much_are_refused(tmp_path: Path) -> 
         return read_columns(path, open_parquet(path, 9_000), ["device"], 20 << 20)
 
     assert most_memory(path, read, "unpacks to more than") < 20 * MEGABYTE
+
+
+@pytest.mark.parametrize("content", [b"", b"device,seconds\n", b"PAR"])
+def test_a_file_of_another_format_is_no_data_set(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "some.parquet"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"some\.parquet is no data set: it is no Parquet file$"):
+        Dataset.read(path)

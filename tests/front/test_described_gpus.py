@@ -10,7 +10,7 @@ import pytest
 import seqtune
 from seqtune.api.results import CompileReport
 from seqtune.cli.tables.listing import compiled, devices
-from seqtune.errors import CheckpointError, DeviceError
+from seqtune.errors import CheckpointError, DeviceError, KernelError
 from seqtune.kernels.registry import kernel, names
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.compile_check import FamilyCheck
@@ -72,3 +72,10 @@ def test_every_gpu_that_is_listed_has_a_kernel_that_can_be_compiled_for_it() -> 
     families = [kernel(name) for name in names()]
     assert all(any(family.implementation is not None and family.is_for(device) for family in families)
                for device in listed)
+
+
+def test_a_convolution_for_triton_on_an_amd_gpu_is_refused_with_the_device_of_miopen() -> None:
+    for name, hint in (("triton:mi300x", r"; MIOpen's can be predicted \(--device miopen:gfx942_304\)$"),
+                       ("triton:h100", r"--device cuda:0\)$")):
+        with pytest.raises(KernelError, match=hint):
+            seqtune.predict("conv2d c=64 h=28 w=28 k=64 r=3 s=3", name)

@@ -17,7 +17,15 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.predictor.answering import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Answering, answering, seeds_for
+from seqtune.predictor.answering import (
+    CHOICES_OF_KERNELS,
+    CHOICES_ON_CHIP,
+    LARGER,
+    NEW_GPU,
+    Answering,
+    answering,
+    seeds_for,
+)
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.learning import LearnedProblems
 from seqtune.predictor.mixture import mixture
@@ -120,7 +128,14 @@ def test_an_answer_says_if_only_choices_of_its_chip_or_its_kernels_were_learned(
     assert (answer.predictor, answer.note, many.note) == (NAME, note, note)
     assert (answer.confidence is not None) == has_share
     assert answer.to_json().get("note", "") == note
-    assert answer.remarks() == ([f"predictor {NAME}: {note}"] if note else [])
+    assert answer.remarks() == [f"predictor {NAME}: {note}" if note else f"predictor {NAME}"]
+
+
+def test_a_problem_larger_than_all_training_problems_has_a_note() -> None:
+    larger = Problem.make("gemm", m=16384, n=16384, k=16384, dtype="fp16")
+    smaller = Problem.make("gemm", m=2, n=64, k=64, dtype="fp16")
+    assert [answering(problem, described_gpu("cuda", "h100")).notes for problem in (larger, smaller)] == [(LARGER,), ()]
+    assert seqtune.predict(larger, "cuda:h100", top=1).remarks() == [f"predictor {NAME}: {LARGER}"]
 
 
 @pytest.mark.slow

@@ -94,6 +94,10 @@ class Discovery:
         if reason is None and (extra := EXTRAS.get(name.strip().lower())) is not None:
             raise DeviceError(f"no device {name!r:.60} here: its runtime is an extra, pip install 'seqtune[{extra}]'")
         unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
+        models = [gpu.name for other in accelerators.BACKENDS
+                  if (gpu := accelerators.described(other, rest)) is not None]
+        if models and (backend in accelerators.BACKENDS or backend in ("hip", "rocm")):
+            raise DeviceError(f"no device {name!r:.60}; this GPU is described as {' and '.join(models)}")
         if backend in accelerators.BACKENDS:
             raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")
         if unavailable:

@@ -122,17 +122,23 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
 
 
 def evaluate_tasks(held_out: Sequence[MeasuredTask], checkpoint: Predictor,
-                   counts: Sequence[int] = COUNTS) -> list[Outcome]:
-    """Evaluate only the checkpoint on these tasks, of which there may be none."""
-    return replayed(held_out, {OURS: checkpoint}, [OURS], counts)
+                   counts: Sequence[int] = COUNTS, before_each: Callable[[], object] = lambda: None) -> list[Outcome]:
+    """Evaluate only the checkpoint on these tasks, of which there may be none.
+
+    `before_each` is called before each task; what it raises ends the evaluation.
+    """
+    return replayed(held_out, {OURS: checkpoint}, [OURS], counts, before_each)
 
 
 def replayed(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], methods: Sequence[str],
-             counts: Sequence[int] = COUNTS) -> list[Outcome]:
+             counts: Sequence[int] = COUNTS, before_each: Callable[[], object] = lambda: None) -> list[Outcome]:
     """Evaluate methods on recorded times; each has a predictor, only `random` needs none. Devices have labels."""
     labels = device_labels(measured.device for measured in held_out)
-    return [replace(_replayed(measured, predictors, methods, counts), device=labels[measured.device.key])
-            for measured in held_out]
+    outcomes = []
+    for measured in held_out:
+        before_each()
+        outcomes.append(replace(_replayed(measured, predictors, methods, counts), device=labels[measured.device.key]))
+    return outcomes
 
 
 def check_methods(methods: Sequence[str]) -> None:

@@ -84,7 +84,9 @@ def retrain(
         help="Also train a model from scratch on the new records, for comparison: doubles the time.")] = False,
     minutes: Annotated[float | None, typer.Option(
         "--minutes", show_default=False,
-        help="Limit for the whole retraining, which then stops with what it has learned.  [default: 4.5]")] = None,
+        help="Limit for the whole retraining, which then stops with what it has learned. Give at least 3: reading and "
+             "evaluating the old records takes a minute or two, and if the time is over before the training begins, "
+             "nothing is written.  [default: 4.5]")] = None,
     epochs: Epochs = None,
     extra: Extra = None,
     seed: Seed = 0,

@@ -122,6 +122,14 @@ def test_an_unknown_gpu_is_refused_with_names_like_it(name: str, near: str, disc
         discovery.find(name)
 
 
+@pytest.mark.parametrize(("name", "described"), [
+    ("cuda:mi300x", "triton:mi300x"), ("rocm:mi300x", "triton:mi300x"), ("hip:h200", "cuda:h200 and triton:h200")])
+def test_a_gpu_that_another_backend_has_is_refused_with_its_name_there(
+        name: str, described: str, discovery: Discovery) -> None:
+    with pytest.raises(DeviceError, match=f"no device {name!r}; this GPU is described as {described}$"):
+        discovery.find(name)
+
+
 def test_a_backend_without_devices_says_so_beside_the_described_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = module(monkeypatch, "fake_cuda", [], "pycuda is not installed")
     discovery = Discovery({"cuda": absent})

@@ -11,9 +11,11 @@ checkpoint (the anchor). If target words are new, which may be better than the o
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,9 +80,10 @@ class Selection:
     new_held_out: list[MeasuredTask]  # those of the new records
 
     @classmethod
-    def of(cls, new: Data, rehearsal: Data, options: RetrainingOptions) -> Selection:
-        """Select the tasks. Raises MisuseError if no training problem of the new records is left."""
-        fresh = measured_tasks(new, held_out=False)
+    def of(cls, new: Data, rehearsal: Data, options: RetrainingOptions,
+           check: Callable[[], object] = lambda: None) -> Selection:
+        """Select the tasks; `check` is called before each. Raises MisuseError if no new training problem is left."""
+        fresh = measured_tasks(new, held_out=False, before_each=check)
         if not fresh:
             raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
         learned = {measured.problem for measured in fresh}
@@ -90,11 +93,12 @@ class Selection:
         unseen = {problem.key for problem in held_out[NEW]}
         relearned = {(str(problem), str(device)) for problem, device in pairs}
         relearned |= {(problem, device) for problem in unseen for device in rehearsal.devices}
-        old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks()
+        old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks(check)
         usable = list(dict.fromkeys(problem for part in far for problem in part))
         return cls(fresh, old, [problem for problem in problems_of(new, held_out=False) if problem not in learned],
                    usable, dict(zip(held_out, near, strict=True)),
-                   [measured for measured in measured_tasks(new, held_out=True) if measured.problem in {*usable}])
+                   [measured for measured in measured_tasks(new, held_out=True, before_each=check)
+                    if measured.problem in {*usable}])
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
@@ -114,26 +118,26 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     """
     promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
-    began = time.monotonic()
-    selection = Selection.of(new, rehearsal, options)
+    began, check = time.monotonic(), partial(_check_time, promised)
+    selection = Selection.of(new, rehearsal, options, check)
     selecting = time.monotonic() - began
-    _check_time(promised)
+    check()
     fresh, old = selection.fresh, selection.old
     former = checkpoint.former_for(measured.device for measured in fresh)
     start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
     leaked = {(problem.key, name) for problem in selection.leaked[OLD] for name in rehearsal.devices}
-    drawn = Rehearsal.drawn(changing, options.evaluated, True, options.seed, leaked).tasks()
+    drawn = Rehearsal.drawn(changing, options.evaluated, True, options.seed, leaked).tasks(check)
     vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
     new_held_out, old_held_out = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
                               for tasks in (selection.new_held_out, drawn))
     evaluation_began = time.monotonic()
-    before = [_outcomes(checkpoint, tasks) for tasks in (new_held_out, old_held_out)]
+    before = [_outcomes(checkpoint, tasks, check) for tasks in (new_held_out, old_held_out)]
     evaluating = time.monotonic() - evaluation_began
     # The last evaluation takes as long as this one, and fitting the trees takes longer than selecting their tasks
-    _check_time(promised, evaluating + selecting)
+    check(evaluating + selecting)
     trees_began = time.monotonic()
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
-    _check_time(promised, evaluating + JOINING * (time.monotonic() - trees_began))
+    check(evaluating + JOINING * (time.monotonic() - trees_began))
     torch.manual_seed(options.seed)
     model = start.network.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
@@ -187,10 +191,17 @@ def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> 
 
 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
-    """Raise SeqtuneError if the budget has no more than `needed` seconds left, which the work around training takes."""
+    """Raise SeqtuneError if the budget has no more than `needed` seconds left, which the work around training takes.
+
+    The message names a budget that suffices for what was measured so far: then the trees begin before their share of
+    the time is over.
+    """
     if deadline.hard.left <= needed:
+        spent = deadline.elapsed
+        minutes = math.ceil(2 * max(spent + needed, spent / TREES) / 60) / 2
         raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ends before the training begins, so nothing was "
-                           f"written; give more (--minutes; {RETRAINING.minutes:g} by default)")
+                           f"written; after {spent:.3g} s of preparation, at least about {max(minutes, 0.5):g} minutes "
+                           f"seem to be needed here (--minutes; {RETRAINING.minutes:g} by default)")
 
 
 def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
@@ -285,9 +296,10 @@ def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: Checkpoint)
     return not vocabulary.differences(measured.task.kernels) or former.fits(measured.task.kernels)
 
 
-def _outcomes(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> list[Outcome] | None:
+def _outcomes(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask],
+              check: Callable[[], object] = lambda: None) -> list[Outcome] | None:
     """The checkpoint's outcomes on held-out tasks; None if its vocabulary lacks a kernel of them."""
     try:
-        return evaluate_tasks(tasks, checkpoint)
+        return evaluate_tasks(tasks, checkpoint, before_each=check)
     except CheckpointError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
+from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.times.examples import vocabulary_of
 from seqtune.predictor.learning.times.targets import PrefixTree, TargetSentences, probabilities
 from seqtune.predictor.sequence.vocabulary import BEGIN
@@ -147,6 +149,10 @@ def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
         kernel_version=[DIRECT.version, DIRECT.version, DIRECT.version + 1, DIRECT.version])
     with pytest.warns(UserWarning, match="solved faster by a configuration that their search spaces no longer hold"):
         after = measured_tasks(Data(pd.concat([frame, extra]), DATA.devices), held_out=True)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of old records there is no warning
+        (old,) = Rehearsal(pd.concat([frame, extra]), DATA.devices, {}).tasks()
+    assert old.best == after.best
     finals, trials = before.best * np.array([1.5, 1.2]), before.seconds[order[:2]]
     finals *= trials[1] / finals[1]  # a slow minute's finals, on the trials' scale, by their better half
     assert after.seconds[order[:2]] == pytest.approx(finals)

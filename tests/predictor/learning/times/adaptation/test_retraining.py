@@ -7,11 +7,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from seqtune.data import measured_tasks as measured_tasks_module
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device
@@ -21,6 +23,7 @@ from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.learning.times.adaptation import retraining
 from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.times.adaptation.report import NEW, OLD
 from seqtune.predictor.learning.times.adaptation.retraining import (
@@ -213,8 +216,27 @@ def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() 
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     for deadline in (Deadline(1e-9), Deadline(1e-3, lambda: 0.0)):  # over, or too short for the trees
         with pytest.raises(SeqtuneError, match=f"the budget of {deadline.seconds:g} s ends before the training begins, "
-                                               r"so nothing was written; give more \(--minutes; 4.5 by default\)"):
+                                               r"so nothing was written; after .* s of preparation, at least about "
+                                               r"[0-9.]+ minutes seem to be needed here \(--minutes; 4.5 by default\)"):
             retrain(old, new, DATA, AGAIN, deadline=deadline)
+
+
+def test_a_retraining_whose_time_is_over_makes_no_further_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    made, now = [], 0.0
+    task = measured_tasks_module._measured_task
+
+    def taking(*given: Any) -> Any:
+        nonlocal now
+        now += 50.0
+        made.append(given)
+        return task(*given)
+
+    monkeypatch.setattr(measured_tasks_module, "_measured_task", taking)
+    with pytest.raises(SeqtuneError, match=r"budget of 60 s .* after 100 s of preparation, at least about 4 minutes"):
+        retrain(old, new, DATA, AGAIN, deadline=Deadline(60.0, lambda: now))
+    assert len(made) == 2, "72 s, the budget and its slack, are over"
 
 
 def test_new_examples_that_no_epoch_would_read_are_not_made() -> None:
@@ -227,7 +249,8 @@ def test_new_examples_that_no_epoch_would_read_are_not_made() -> None:
         assert sum(not example.anchored for example in examples.measured) == fresh > 0
 
 
-def test_each_part_of_a_retraining_ends_with_its_share_of_the_time() -> None:
+def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retraining, "_check_time", lambda *given: None)  # which reads the clock once a task
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     clock = itertools.count(0.0, 1.0)
