@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 from seqtune.errors import MisuseError
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.llvm.text.formula import Formula
+from seqtune.tuner.load import Load, LoadMeter
 
 from .capture.examples import result_for
 from .compiled import Compiled
@@ -59,11 +60,25 @@ class NetworkExplanation:
     compared: tuple[str, ...] = ()  # the times of the network and of PyTorch's forms of it, where measured
     verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
     in_parts: bool = False  # whether parts of the model were compiled, each with its own times and verification
+    load: Load = field(default_factory=Load)  # of the machine while the steps were timed
 
     @property
     def subject(self) -> str:
         """What each line of `verified` and `compared` is about, in words."""
         return "a part of the network" if self.in_parts else "the whole network"
+
+    @property
+    def total(self) -> str:
+        """The number of steps and the sum of their times, and whether PyTorch computes something that has no time."""
+        rest = "; what PyTorch computes has no time here" if self.kept else ""
+        return (f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms on {self.device}"
+                f"{rest}")
+
+    @property
+    def doubt(self) -> str:
+        """A line that says that the machine was busy while the steps were timed; empty if it was quiet."""
+        return (f"{self.load} while these steps were timed: their times may be far too long; explain again when the "
+                "machine is quiet") if self.load.heavy else ""
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -75,8 +90,7 @@ class NetworkExplanation:
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
         lines += [f"   {self.subject}: {line}" for line in (*self.verified, *self.compared)]
-        return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
-                                  f"on {self.device}"])
+        return "\n".join([*lines, *([self.doubt] if self.doubt else []), self.total])
 
     def write(self, path: str | Path) -> None:
         """Write a page of HTML that loads nothing. Raises SeqtuneError where that fails."""
@@ -87,7 +101,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     """Run an optimised model on the operands that it was optimised for, and time each step alone.
 
     A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
-    long. `openvino` adds the nodes of OpenVINO in fp32 that compute the same operations, as its profile shows them.
+    long, and a line of the explanation says so. What PyTorch computes is not timed. `openvino` adds the nodes of OpenVINO in fp32 that compute the same operations, as its profile shows them.
     Raises UnavailableError without OpenVINO, MisuseError for it and a model that was optimised in parts, and for what
     `optimize` did not return or other operands, SeqtuneError for a model that it cannot read.
     """
@@ -106,12 +120,14 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
     steps: list[ExplainedStep] = []
     origins: dict[str, int] = {}
+    meter = LoadMeter()
     with TURN, torch.no_grad():
         for program in programs:
             if program in operands:
                 origins |= {job.node.origin: number for number, job in enumerate(program.jobs, len(steps))
                             if job.node is not None}
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
+    load = meter.well_known_load()  # threads that wait for a CPU make a short step a thousand times as long
     graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
     kept = [entry for graph in graphs for entry in graph.fallbacks]
     kept += [(layers, UNCOMPILED) for layers in [left_out(fast.model)] if layers]
@@ -125,7 +141,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                  for step in steps]
         rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
     return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared),
-                              tuple(verified), in_parts=whole is None)
+                              tuple(verified), in_parts=whole is None, load=load)
 
 
 def _beside(step: ExplainedStep) -> str:
@@ -183,14 +199,14 @@ def _page(explanation: NetworkExplanation) -> str:
     longest = max((step.seconds for step in explanation.steps), default=1.0)
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
-    total = sum(step.seconds for step in explanation.steps)
     whole = "".join(f"<p>{explanation.subject.capitalize()}: {escape(line)}.</p>"
                     for line in (*explanation.verified, *explanation.compared))
+    doubt = f"\n<p>{escape(explanation.doubt)}.</p>" if explanation.doubt else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>{_STYLE}</style></head><body><h1>{len(explanation.steps)} steps, {total * 1e3:.3f} ms</h1>
-<p>Device {escape(explanation.device)}. Times are the least of each step alone, in microseconds.</p>
+<style>{_STYLE}</style></head><body><h1>{escape(explanation.total)}</h1>
+<p>Times are the least of each step alone, in microseconds.</p>{doubt}
 <table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
 <th>fused</th><th>us</th><th>PyTorch, us</th><th>OpenVINO</th><th></th></tr>
 {rows}</table>{_rest(explanation)}

@@ -54,7 +54,6 @@ def steps(explanation: NetworkExplanation, most: int = 40) -> Figure:
     axis.grid(visible=False, axis="y")
     axis.grid(visible=True, axis="x")
     axis.set_xlabel("µs", loc="left")
-    total = sum(step.seconds for step in explanation.steps)
-    axis.set_title(f"{len(explanation.steps)} steps, {total * 1e3:.3g} ms on {explanation.device}", loc="left")
+    axis.set_title(explanation.total, loc="left")
     figure.legend(handles=drawn, loc="outside lower left", ncols=3, frameon=False)
     return figure

@@ -175,7 +175,7 @@ def step(number: int, kernel: str, seconds: float, pytorch: float | None = None)
 
 
 def test_the_steps_of_a_network_are_bars_in_order_and_short_ones_are_added_up() -> None:
-    network: Any = SimpleNamespace(device="llvm:avx2:2", steps=(
+    network: Any = SimpleNamespace(total="4 steps, 0.016 ms on llvm:avx2:2", steps=(
         step(0, "llvm.direct", 4e-6, 6e-6), step(1, "step", 1e-6), step(2, "llvm.gemm", 9e-6), step(3, "step", 2e-6)))
     axis, = axes(figures.steps(network, most=2))
     assert labels(axis)[1] == ["0  operation 0", "2  operation 2", "others"]

@@ -17,9 +17,10 @@ from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.hooks.pytorch.optimization import Optimizer
-from seqtune.networks.explanation import NetworkExplanation
+from seqtune.networks.explanation import ExplainedStep, NetworkExplanation
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
+from seqtune.tuner.load import Load
 from tests.networks.test_networks import InvertedResidual
 from tests.support.llvm import needs_llvm
 from tests.support.torch_models import Branching, random_norms
@@ -52,6 +53,33 @@ def test_every_step_has_its_kernel_its_operands_and_its_time(quick: Callable[...
         "aten.sort has no translation", "a result that is not translated"]
     assert json.loads(json.dumps(explanation.to_json()))["device"] == explanation.device
     assert str(explanation).count("llvm.") >= 3
+    assert str(explanation).endswith(f" ms on {explanation.device}; what PyTorch computes has no time here")
+
+
+def test_the_total_says_what_it_covers() -> None:
+    step = ExplainedStep(0, "relu", (1, 8), "fp32", (), "step", "", "", 4e-6, None)
+    whole = NetworkExplanation("llvm:avx2:2", (step, replace(step, number=1, seconds=12e-6)), ())
+    assert str(whole).splitlines()[-1] == "2 steps, 0.016 ms on llvm:avx2:2"
+    partly = replace(whole, kept=(("sort", "aten.sort has no translation"),))
+    assert str(partly).splitlines()[-1] == (
+        "2 steps, 0.016 ms on llvm:avx2:2; what PyTorch computes has no time here")
+
+
+def test_steps_that_were_timed_on_a_busy_machine_say_so_in_the_table_and_on_the_page(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    x = torch.randn(2, 8)
+    fast = quick(nn.Linear(8, 4).eval(), x)
+    loads = iter((Load(0.02), Load(0.93)))
+    monkeypatch.setattr("seqtune.networks.explanation.LoadMeter",
+                        lambda: SimpleNamespace(well_known_load=lambda: next(loads)))
+    assert "too long" not in str(explain(fast, x))
+    busy = explain(fast, x)
+    doubt = ("other processes had 93% of the CPUs while these steps were timed: their times may be far too long; "
+             "explain again when the machine is quiet")
+    assert str(busy).splitlines()[-2] == doubt
+    assert busy.to_json()["load"] == {"others": 0.93, "stolen": 0.0}
+    busy.write(tmp_path / "network.html")
+    assert f"<p>{doubt}.</p>" in (tmp_path / "network.html").read_text()
 
 
 class Operation:
