@@ -13,6 +13,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 
 from .compiled import Compiled
+from .nodes import Shape
 from .selection.choices import Choice, write_choices
 
 
@@ -20,12 +21,13 @@ class Optimized(nn.Module):
     """A model with tuned kernels in it; made by `optimize`. `choices` says what was chosen for each layer."""
 
     def __init__(self, model: nn.Module, device: Device, choices: Sequence[Choice], error: float,
-                 precision: str = "fp32") -> None:
+                 precision: str = "fp32", inputs: Sequence[Shape] = ()) -> None:
         super().__init__()
         self.model = model
         self.device = device
         self.choices = tuple(choices)
         self.precision = precision
+        self.inputs = tuple(inputs)  # the shapes of the example's tensors
         self.error = error  # max|difference| / max|reference| on the example
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -33,11 +35,15 @@ class Optimized(nn.Module):
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the choices and the reports on networks, without the weights, for `optimize(..., saved=path)`."""
+        """Write the choices and the reports on networks, without the weights, for `optimize(..., saved=path)`.
+
+        They hold for inputs of the example's shapes.
+        """
         compiled = [module for module in self.modules() if isinstance(module, Compiled)]
         verdicts, verifications = ([None if report is None else asdict(report) for report in reports] for reports in (
             [module.verdict for module in compiled], [module.verification for module in compiled]))
-        write_choices(path, self.device, self.choices, self.precision, verdicts, verifications)
+        write_choices(path, self.device, self.choices, self.precision, verdicts, verifications,
+                      self.inputs)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""

@@ -18,6 +18,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.candidate import Confidence
 from seqtune.tuner.backends.discovery import find
 
+from ..nodes import Shape
 from .reports import NetworkVerification
 
 SCHEMA = 1
@@ -47,12 +48,12 @@ class Choice:
 
 
 def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
-                  verdicts: Reports = (), verifications: Reports = ()) -> None:
-    """Write the file that `SavedChoices` reads. Raises SeqtuneError where that fails."""
+                  verdicts: Reports = (), verifications: Reports = (), inputs: Sequence[Shape] = ()) -> None:
+    """Write the file that `SavedChoices` reads; `inputs` are shapes. Raises SeqtuneError where that fails."""
     check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
-               "layers": layers, "networks": list(verdicts), "verifications": list(verifications)}
+               "inputs": [list(shape) for shape in inputs], "layers": layers, "networks": list(verdicts), "verifications": list(verifications)}
     write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
@@ -114,6 +115,29 @@ class SavedChoices:
         except MisuseError as error:
             raise FormatError(f"{path}: {one_line(error)}") from None
 
+    def choices_of(self, choices: Sequence[Choice], problems: Sequence[Problem],
+                   inputs: Sequence[Shape]) -> list[Choice]:
+        """The saved choice of each problem of a model with such inputs. Raises FormatError where one is missing."""
+        by_problem = {choice.problem: choice for choice in choices}
+        for problem in problems:
+            if problem not in by_problem:
+                raise self.misfit(inputs, f"it has no {problem.brief()}")
+        return [by_problem[problem] for problem in problems]
+
+    def misfit(self, inputs: Sequence[Shape], reason: str) -> FormatError:
+        """The error for a model with inputs of these shapes, which the saved layers do not fit for this reason.
+
+        Files of earlier versions do not tell for which shapes they were saved.
+        """
+        saved = self.content.get("inputs")
+        if not saved:
+            return FormatError(f"{self.path} was saved for another model or other input shapes: {reason}")
+        if saved == [list(shape) for shape in inputs]:
+            return FormatError(f"{self.path} was saved for another model: {reason}")
+        given = ", ".join(map(str, map(list, inputs)))
+        return FormatError(f"{self.path} was saved for other input shapes, {one_line(str(saved)[1:-1], 100)}; these are "
+                           f"{given} ({reason}): optimise the model for them and save that choice, too")
+
 
 def choice_of_json(layer: Any, device: Device) -> Choice:
     """The inverse of `Choice.to_json`, without times. Raises MisuseError for what is no choice on the device."""
@@ -132,12 +156,3 @@ def choice_of_json(layer: Any, device: Device) -> Choice:
                           "optimise the model again")
     space = SearchSpace(family, problem, device)
     return Choice(problem, space[space.row(given)])  # with the space's own values, because 1 == True
-
-
-def choices_of(choices: Sequence[Choice], problems: Sequence[Problem], name: str) -> list[Choice]:
-    """The saved choice of each problem. Raises FormatError where one is missing."""
-    by_problem = {choice.problem: choice for choice in choices}
-    for problem in problems:
-        if problem not in by_problem:
-            raise FormatError(f"{name} was saved for another model: it has no {problem.brief()}")
-    return [by_problem[problem] for problem in problems]

@@ -90,9 +90,26 @@ def test_an_empty_batch_goes_through_the_original(fast_and_model: tuple[Optimize
     assert fast(torch.randn(0, 3, 20, 20)).shape == model(torch.randn(0, 3, 20, 20)).shape == (0, 5)
 
 
-def test_an_empty_example_is_refused(quick: Callable[..., Optimized]) -> None:
-    with pytest.raises(MisuseError, match="for this input, no convolution"):
-        quick(norm_net(), torch.randn(0, 3, 20, 20))
+class Returned(nn.Module):
+    """A layer, and a result that does not read it."""
+
+    def __init__(self, result: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.layer, self.result = nn.Conv2d(3, 4, 3), result
+
+    def forward(self, x: Tensor) -> object:
+        self.layer(x)
+        return self.result(x)
+
+
+@pytest.mark.parametrize(("model", "batch", "reason"), [
+    (nn.Conv2d(3, 4, 3), 0, r"an example input has a size of 0 \(0x3x20x20\)$"),
+    (Returned(lambda x: "hello"), 1, "its result has no tensor$"),
+    (Returned(lambda x: x + 1), 1, "for this input, no convolution .* whose result is used$")])
+def test_a_model_without_a_layer_to_optimise_is_refused_with_the_reason(
+        model: nn.Module, batch: int, reason: str, quick: Callable[..., Optimized]) -> None:
+    with pytest.raises(MisuseError, match=reason):
+        quick(model.eval(), torch.randn(batch, 3, 20, 20))
 
 
 def test_an_example_that_repeats_its_elements_stands_for_dense_inputs(quick: Callable[..., Optimized]) -> None:

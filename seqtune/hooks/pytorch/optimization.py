@@ -47,13 +47,13 @@ from seqtune.networks.capture.shared_weights import OwnCopy, restored_buffers
 from seqtune.networks.compilation import compile_graph
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.compiler import CompiledGraph
-from seqtune.networks.nodes import Tuned
+from seqtune.networks.nodes import Shape, Tuned
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.parts import UNCOMPILED, compile_parts, left_out
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision, has_bf16
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import device_of_pytorch, one_at_a_time
-from seqtune.networks.selection.choices import Choice, SavedChoices, choices_of
+from seqtune.networks.selection.choices import Choice, SavedChoices
 from seqtune.networks.selection.reports import INDUCTOR
 from seqtune.networks.selection.selection import LayerSelection
 from seqtune.networks.verification.peer_comparison import saved_comparison
@@ -63,7 +63,7 @@ from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import as_device, check_flag, check_own_journal, check_positive
-from ...errors import FormatError, MisuseError, SeqtuneError, shown
+from ...errors import MisuseError, SeqtuneError, shown
 from .tools import TOOLS, Tools, warn_of_load
 
 INTERRUPTED = "optimize was stopped; the verdicts so far are kept, and the same call goes on from there"
@@ -131,7 +131,8 @@ class Optimizer:
         precision = checked_precision(self.precision, model.parameters(), device)
         tolerance = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
         binder = self.tools.binder(device)
-        repeating = None if saved is None else self._repeating(saved, binder, precision, tolerance)
+        shapes = [tuple(example.shape) for example in examples]
+        repeating = None if saved is None else self._repeating(saved, shapes, binder, precision, tolerance)
         original = OwnCopy(model)
         expected, written = reference_of(model, examples)
         compile_part = repeating or self._predicting(original.model, binder, precision, tolerance)
@@ -146,7 +147,11 @@ class Optimizer:
                                {original.model.get_submodule(name) for name in written})
         original.wait()
         choices = [choice for graph in graphs for choice in graph.choices]
-        self._check_choices(model, choices, None if saved is None else len(saved.content["layers"]))
+        if not choices:
+            raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: "
+                              f"{_why_none(shapes, expected)}")
+        if saved is not None and len(choices) != len(saved.content["layers"]):
+            raise saved.misfit(shapes, f"it has {len(saved.content['layers'])} layers, this one {len(choices)}")
         if left := left_out(result):
             self.progress(f"PyTorch computes {left}: {UNCOMPILED}")
         with torch.no_grad(), nullcontext() if isinstance(result, Compiled) else restored_buffers(result):
@@ -159,7 +164,7 @@ class Optimizer:
                                "results")
         if saved is None and any(graph.loaded for graph in graphs):
             warn_of_load(f"this {type(model).__name__}")
-        return Optimized(result, device, choices, error, precision).eval()
+        return Optimized(result, device, choices, error, precision, shapes).eval()
 
     def _check_options(self) -> None:
         check_flag("verify", self.verify)
@@ -172,13 +177,14 @@ class Optimizer:
         if not callable(self.progress):
             raise MisuseError(f"progress={shown(self.progress)}; it must be a function of one line of text")
 
-    def _repeating(self, saved: SavedChoices, binder: KernelBinder, precision: str, tolerance: float) -> CompilePart:
-        """A function that compiles each part with its saved choices. Raises FormatError."""
+    def _repeating(self, saved: SavedChoices, shapes: Sequence[Shape], binder: KernelBinder, precision: str,
+                   tolerance: float) -> CompilePart:
+        """A function that compiles each part with its saved choices, for inputs of these shapes. Raises FormatError."""
         choices, verdicts = saved.on(binder.device, precision)
         verifications = saved.verifications()
 
         def choose(layers: Sequence[Tuned]) -> list[Choice]:
-            return choices_of(choices, [layer.problem for layer in layers], str(self.saved))
+            return saved.choices_of(choices, [layer.problem for layer in layers], shapes)
 
         def compile_part(module: nn.Module, program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
             comparison = saved_comparison(verdicts, self.progress, tolerance, self.tools.comparison)
@@ -215,14 +221,15 @@ class Optimizer:
 
         return compile_part
 
-    def _check_choices(self, model: nn.Module, choices: Sequence[Choice], saved: int | None) -> None:
-        """Raise MisuseError without any choice, FormatError for another number than `saved`."""
-        if not choices:
-            raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
-                              "input, no convolution of images or sequences and no linear layer with constant weights")
-        if saved is not None and len(choices) != saved:
-            raise FormatError(f"{self.saved} was saved for another model: it has {saved} layers, this one "
-                              f"{len(choices)}")
+
+def _why_none(shapes: Sequence[Shape], expected: Sequence[Tensor]) -> str:
+    """The reason why a model has no layer to optimise, from the shapes of its inputs and its results."""
+    if not expected:
+        return "its result has no tensor"
+    if empty := [shape for shape in shapes if 0 in shape]:
+        return f"an example input has a size of 0 ({'x'.join(map(str, empty[0]))})"
+    return ("torch.export finds, for this input, no convolution of images or sequences and no linear layer with "
+            "constant weights whose result is used")
 
 
 def _size(module: nn.Module) -> int:

@@ -79,6 +79,8 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
     (lambda found: found.update(machine="l1=1 l2=2 l3=3 local=0"), "was saved on a machine with other caches"),
     (lambda found: found["layers"].pop(), "saved for another model"),
     (lambda found: found["layers"].append(found["layers"][0]), "saved for another model"),
+    (lambda found: (found["layers"].pop(), found.pop("inputs")), "saved for another model or other input shapes"),
+    (lambda found: (found["layers"].pop(), found.update(inputs="two\nlines")), "saved for other input shapes"),
     (lambda found: found["layers"][0].update(version=999), "version 999 of llvm.direct"),
     (lambda found: found["layers"][0].update(kernel="llvm.none"), "no kernel 'llvm.none'"),
     (lambda found: found["layers"][0]["configuration"].update(vector=999), "vector=999"),
@@ -107,6 +109,15 @@ def test_a_choice_that_does_not_fit_is_refused_in_one_line(
         optimize(model, x, device=device_for_threads(1), saved=path)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_choice_for_other_input_shapes_says_for_which_it_was_saved(quick: Callable[..., Optimized],
+                                                                     tmp_path: Path) -> None:
+    path = tmp_path / "choice.json"
+    quick(norm_net(), torch.randn(1, 3, 20, 20)).save(path)
+    with pytest.raises(FormatError, match=r"was saved for other input shapes, \[1, 3, 20, 20\]; these are "
+                                          r"\[4, 3, 20, 20\] \(it has no .* n=4 .*\): optimise the model for them"):
+        optimize(norm_net(), torch.randn(4, 3, 20, 20), device=device_for_threads(1), saved=path)
 
 
 def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> None:
