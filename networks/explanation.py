@@ -101,9 +101,10 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     """Run an optimised model on the operands that it was optimised for, and time each step alone.
 
     A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
-    long, and a line of the explanation says so. What PyTorch computes is not timed. `openvino` adds the nodes of OpenVINO in fp32 that compute the same operations, as its profile shows them.
-    Raises UnavailableError without OpenVINO, MisuseError for it and a model that was optimised in parts, and for what
-    `optimize` did not return or other operands, SeqtuneError for a model that it cannot read.
+    long, and a line of the explanation says so. What PyTorch computes is not timed. `openvino` adds the nodes of
+    OpenVINO in fp32 that compute the same operations, as its profile shows them. Raises UnavailableError without
+    OpenVINO, MisuseError for it and a model that was optimised in parts, and for what `optimize` did not return or
+    other operands, SeqtuneError for a model that it cannot read.
     """
     if not isinstance(fast, Optimized):
         raise MisuseError(f"a {type(fast).__name__} is not an optimised model; explain what optimize(...) returned")

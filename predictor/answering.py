@@ -18,6 +18,7 @@ import numpy as np
 from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 from seqtune.kernels.task import Task
+from seqtune.tuner.backends.measured_rates import warn_of_doubt
 
 from .correction.device_evidence import DeviceEvidence, device_evidence
 from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
@@ -132,8 +133,10 @@ def _answering(task: Task, predictor: TaskPredictor, name: str | Path, named: bo
     """The answer of the predictor of a name, which a user has `named` or not.
 
     If nobody has, and it is a shipped one, it answers with the kernels that it knows. Where it knows none, an untrained
-    predictor answers: the analytic model on GPUs and the safe default on CPUs.
+    predictor answers: the analytic model on GPUs and the safe default on CPUs. A SeqtuneWarning is issued if the device
+    was measured while the machine was busy.
     """
+    warn_of_doubt()
     if not named and name in SHIPPED:
         known = tuple(space for space in task.spaces if predictor.knows([space.kernel]))
         if not known:

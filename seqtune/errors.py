@@ -23,8 +23,10 @@ A configuration that fails to build or run raises none of these: it is data (a M
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 LONGEST_MESSAGE = 2000  # characters
@@ -33,6 +35,9 @@ _CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code
 # Titles of packages, where they differ from the name.
 _TITLES = {"matplotlib": "Matplotlib", "torch": "PyTorch", "transformers": "Hugging Face transformers",
            "triton": "Triton (Linux only)"}
+
+
+_BETWEEN = ("seqtune", "torch", "contextlib", "functools")  # modules between a user's line and a warning
 
 
 class SeqtuneError(Exception):
@@ -120,8 +125,12 @@ class SeqtuneWarning(UserWarning):
 
 
 def warned(step: str) -> None:
-    """Issue a Python warning; the `Say` for notes that the user should not miss."""
-    warnings.warn(step, SeqtuneWarning, stacklevel=3)
+    """Issue a Python warning at the user's line that led here; the `Say` for notes that the user should not miss."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(step, SeqtuneWarning, stacklevel=level)
 
 
 def is_installed(package: str) -> bool:

@@ -53,7 +53,8 @@ def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], p
     check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
-               "inputs": [list(shape) for shape in inputs], "layers": layers, "networks": list(verdicts), "verifications": list(verifications)}
+               "inputs": [list(shape) for shape in inputs], "layers": layers, "networks": list(verdicts),
+               "verifications": list(verifications)}
     write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
@@ -134,9 +135,9 @@ class SavedChoices:
             return FormatError(f"{self.path} was saved for another model or other input shapes: {reason}")
         if saved == [list(shape) for shape in inputs]:
             return FormatError(f"{self.path} was saved for another model: {reason}")
-        given = ", ".join(map(str, map(list, inputs)))
-        return FormatError(f"{self.path} was saved for other input shapes, {one_line(str(saved)[1:-1], 100)}; these are "
-                           f"{given} ({reason}): optimise the model for them and save that choice, too")
+        known, given = one_line(str(saved)[1:-1], 100), ", ".join(map(str, map(list, inputs)))
+        return FormatError(f"{self.path} was saved for other input shapes, {known}; these are {given} ({reason}): "
+                           "optimise the model for them and save that choice, too")
 
 
 def choice_of_json(layer: Any, device: Device) -> Choice:

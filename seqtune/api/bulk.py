@@ -21,6 +21,7 @@ from seqtune.predictor.answering import answering_many, predictor_for, predictor
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
+from seqtune.tuner.backends.measured_rates import warn_of_doubt
 from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.processes import one_thread_each, usable_jobs
 
@@ -142,6 +143,7 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
     for predictor in [predictor_for(device, name).on(device) for name in names]:
         if evidence:
             device_evidence(predictor, device, journal)  # like the lines before, it raises before the first answer
+    warn_of_doubt()  # here, because the processes that answer have measured nothing
     run = partial(_answer, device=device, name=checkpoint, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)
 

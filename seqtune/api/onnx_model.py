@@ -95,6 +95,8 @@ class OnnxPrediction:
             lines.append(f"part of these problems, as bias or activation: {_counted(self.absorbed)}")
         lines += [f"left out: {count} {operator} ({_reasons(self.undescribed, operator)})"
                   for operator, count in Counter(node.operator for node in self.undescribed).items()]
+        if self.rows and self.undescribed:
+            lines.append("the shares of work count only what is in the table")
         if self.others:
             lines.append(f"without products: {_counted(self.others)}")
         return lines

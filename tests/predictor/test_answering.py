@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
 
 import seqtune
-from seqtune.errors import CheckpointError, KernelError
+from seqtune.errors import CheckpointError, KernelError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
@@ -26,6 +27,8 @@ from seqtune.predictor.answering import (
 )
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
+from seqtune.tuner.backends.measured_rates import RateCache
+from seqtune.tuner.load import Load
 from tests.support import untrained
 from tests.support.devices import described_gpu, device_of
 
@@ -56,6 +59,25 @@ def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monke
     monkeypatch.setattr(answering_module, "cached_model", looked_up)
     seqtune.predict(GEMM, HERE, evidence=False)
     assert asked == ["default", "task"]
+
+
+def test_the_first_answer_that_rests_on_doubtful_rates_warns_and_a_refusal_before_it_does_not(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rates = RateCache(tmp_path)
+    rates.disturbed["key"] = Load(0.93)
+    monkeypatch.setattr("seqtune.tuner.backends.measured_rates.RATES", rates)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(CheckpointError):
+            seqtune.predict(GEMM, HERE, evidence=False, checkpoint=tmp_path / "none")
+        with pytest.raises(KernelError):
+            seqtune.predict(UNSOLVED, HERE, evidence=False)
+    with pytest.warns(SeqtuneWarning, match="rates of devices were measured while other processes had 93%") as caught:
+        seqtune.predict(GEMM, HERE, evidence=False)
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name], "at the user's line"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seqtune.predict(GEMM, HERE, evidence=False)
 
 
 def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from platformdirs import user_cache_dir
 
-from seqtune.errors import SeqtuneError, SeqtuneWarning
+from seqtune.errors import SeqtuneError, warned
 from seqtune.kernels.files import read_bounded, write_whole
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ class RateCache:
         """`folder` is the user's cache folder by default; `clock` returns seconds since 1970."""
         self.folder = folder
         self.disturbed: dict[str, Load] = {}  # key of rates of this process that were disturbed -> the load
+        self._has_warned = False
         self._clock, self._sleep, self._open_meter = clock, sleep, open_meter
 
     def rates(self, file: str, key: str, read: Callable[[Any], Rates], measure: Callable[[], Rates]) -> Rates:
@@ -58,7 +58,7 @@ class RateCache:
 
         `read` makes rates from JSON; it raises LookupError, ValueError or TypeError where the JSON is damaged. The key
         holds all that the rates depend on: model, toolchain, threads. If the file cannot be written, each process
-        measures again. The first rates that were disturbed cause a SeqtuneWarning.
+        measures again. Rates that were disturbed are listed in `disturbed`.
         """
         path = (Path(user_cache_dir("seqtune")) if self.folder is None else self.folder) / file
         cache = _read_cache(path)
@@ -71,11 +71,11 @@ class RateCache:
 
             load = Load(float(entry["others"]), float(entry["stolen"]))
             if 0 <= age < 60 * MINUTES and (self.disturbed or self._is_busy()):
-                self._note(key, load)
+                self.disturbed[key] = load
                 return rates
         rates, load = self._measure(measure)
         if load.heavy:
-            self._note(key, load)
+            self.disturbed[key] = load
         self._write(path, key, rates, load)
         return rates
 
@@ -85,6 +85,13 @@ class RateCache:
             return None
         return (f"rates of {len(self.disturbed)} device{'s' * (len(self.disturbed) > 1)} were measured while "
                 f"{next(iter(self.disturbed.values()))}; they are measured again once the machine is quiet")
+
+    def warn(self) -> None:
+        """Issue a SeqtuneWarning, once, if rates of this process were measured while the machine was busy."""
+        if self.disturbed and not self._has_warned:
+            self._has_warned = True
+            warned(f"the rates of devices were measured while {next(iter(self.disturbed.values()))}: proposals may be "
+                   "worse; run `seqtune doctor` when the machine is quiet, which measures them again")
 
     def _is_busy(self) -> bool:
         """Whether the machine is under a heavy load now, by a quarter of a second in which this process rests."""
@@ -108,13 +115,6 @@ class RateCache:
                 break
         return min(results, key=lambda pair: (pair[1].heavy, pair[1].others + pair[1].stolen))
 
-    def _note(self, key: str, load: Load) -> None:
-        first = not self.disturbed
-        self.disturbed[key] = load
-        if first:
-            warnings.warn(f"the rates of devices were measured while {load}: proposals may be worse until they are "
-                          "measured again on a quiet machine, which happens by itself", SeqtuneWarning, stacklevel=3)
-
     def _write(self, path: Path, key: str, rates: Any, load: Load) -> None:
         """Add the rates to the file. Other processes may have written meanwhile, so the file is read again."""
         with suppress(OSError, SeqtuneError):
@@ -132,6 +132,14 @@ RATES = RateCache()  # of this process, in the user's cache folder
 def doubt() -> str | None:
     """One line about the rates of this process that were measured while the machine was busy, or None."""
     return RATES.doubt()
+
+
+def warn_of_doubt() -> None:
+    """Issue a SeqtuneWarning, once in a process, if rates were measured while the machine was busy.
+
+    What answers from the rates of devices calls it.
+    """
+    RATES.warn()
 
 
 def _read_cache(path: Path) -> dict[str, Any]:
