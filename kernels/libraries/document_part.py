@@ -5,20 +5,37 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..arithmetic import LARGEST_NUMBER
 from ..expression import LONGEST_EXPRESSION
 
 LONGEST_NAME = 60  # characters
+UNKNOWN_KEY = "unknown_key"  # the type of pydantic's error
 
 
 class DocumentPart(BaseModel):
     """A part of a document: frozen, strict about types, without unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: Any) -> Any:
+        """Name the keys that are known where there is another one. Raises PydanticCustomError."""
+        if isinstance(value, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            unknown = next((key for key in value if key not in known and key not in cls.model_fields), None)
+            if unknown is not None:
+                near = get_close_matches(str(unknown), known, 1)
+                raise PydanticCustomError(UNKNOWN_KEY, "unknown key", {"key": unknown, "message": (
+                    f"no such key is known here; {f'did you mean {near[0]}? ' if near else ''}known are "
+                    f"{', '.join(known)}")})
+        return value
 
 
 def _as_text(value: Any) -> Any:

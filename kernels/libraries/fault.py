@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from seqtune.errors import FormatError, MisuseError, one_line
 
+from .document_part import UNKNOWN_KEY
+
 KeyPath: TypeAlias = tuple[str | int, ...]  # keys and indices from the top of the document
 
 KEY = "[key]"  # pydantic's mark: the last key itself is wrong, not its value
@@ -48,11 +50,11 @@ def dotted(path: KeyPath) -> str:
 def first_fault(error: ValidationError) -> DocumentFault:
     """The first mistake that pydantic found, in our words. A misspelt key comes before the key that is then missing."""
     errors = error.errors(include_url=False)
-    first = min(errors, key=lambda entry: entry["type"] != "extra_forbidden")
+    first = min(errors, key=lambda entry: entry["type"] != UNKNOWN_KEY)
     path, kind, value = tuple(first["loc"]), first["type"], first["input"]
     context: Mapping[str, object] = first.get("ctx") or {}
-    if kind == "extra_forbidden":
-        return DocumentFault((*path, KEY), "no such key is known here")
+    if kind == UNKNOWN_KEY:
+        return DocumentFault((*path, str(context["key"]), KEY), one_line(str(context["message"])))
     if kind == "missing":
         return DocumentFault(path[:-1], f"it lacks {str(path[-1])!r:.60}")
     if kind == "value_error":
