@@ -114,6 +114,8 @@ class Progress:
     loss: float  # mean nats per example
     best_epoch: int  # the epoch whose weights are kept so far
     seconds: float  # since the training began
+    left: float | None  # seconds until the last epoch, if all take as long as those of this run and none is left out;
+    #                     None after the first, which also warms up, and which alone says little
     figures: Mapping[str, float] = field(default_factory=dict)  # of the validation problems, where there are any
 
     @property
@@ -122,7 +124,8 @@ class Progress:
         figures = "".join(f", {name} {value:.4f}" for name, value in self.figures.items())
         best = "" if self.best_epoch == self.epoch else f" (best in epoch {self.best_epoch})"
         loss = f"loss {self.loss:.4f}{figures}{best}"
-        return f"{self.stage}: epoch {self.epoch}/{self.epochs}, {loss}, {self.seconds:.0f} s"
+        left = "" if not self.left else f", about {self.left:.0f} s to epoch {self.epochs}"
+        return f"{self.stage}: epoch {self.epoch}/{self.epochs}, {loss}, {self.seconds:.0f} s{left}"
 
 
 OnProgress = Callable[[Progress], None]
@@ -174,7 +177,9 @@ def _fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str
                 state.save(folder, fingerprint)
                 saved, saved_at = state.epoch, time.monotonic()
             if on_progress is not None and group.rank == 0:
-                on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, time.monotonic() - began,
+                now = time.monotonic()
+                left = (now - started) / done * (epochs - state.epoch) if (done := state.epoch - before) > 1 else None
+                on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, now - began, left,
                                      validation.figures))
         if stop.asked:
             if folder is not None and saved < state.epoch:

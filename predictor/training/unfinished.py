@@ -74,9 +74,12 @@ class UnfinishedTraining:
         if saved_epoch(self.folder) is None and not (self.folder / STATE).exists():
             self.end()
 
-    def stopped(self) -> str:
-        """A line for the user who stopped the training: what is kept, how to go on, and how to end."""
+    def stopped(self, end_now: bool) -> str:
+        """A line for the user who stopped the training, or its end: what is kept, how to go on, and how to end."""
         epoch = saved_epoch(self.folder)
+        if end_now:
+            return (f"stopped while what the checkpoint needs beside its {epoch} epochs, such as trees, was computed; "
+                    f"they are still in {self.folder}, and the same command computes it again")
         if epoch is None:
             self.give_up()
             return "stopped before the end of the first epoch, so nothing is kept; the same command begins again"

@@ -71,6 +71,8 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     learning = learner(dataset)
     if unfinished is not None and rank_here() == 0:
         unfinished.begin(end_now)
+        if end_now:
+            say("no further epoch: only what the checkpoint needs beside them is computed, such as trees")
     try:
         with interrupted_by_sigterm():
             model, report = learning.train(dataset, request, progress, say)
@@ -80,7 +82,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     except KeyboardInterrupt:
         if unfinished is None:
             raise
-        raise InterruptedTraining(unfinished.stopped()) from None
+        raise InterruptedTraining(unfinished.stopped(end_now)) from None
     except MisuseError:
         if unfinished is not None:
             unfinished.give_up()

@@ -87,6 +87,18 @@ def test_it_ends_now_with_what_it_has_learned(
     assert main([*words, "--out", str(out), "--seed", "5"]) == 2
     assert "holds an unfinished training of another command (seed: 0 there, 5 here); repeat that" in (
         capsys.readouterr().err)
+    steps: list[str] = []
+
+    def stop(step: str) -> None:
+        steps.append(step)
+        if step.startswith("growing trees: "):
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedTraining) as stopped:
+        learning.train(words[1], out, epochs=EPOCHS, extra=0, force=True, end_now=True, say=stop)
+    assert "no further epoch" in steps[0]
+    assert "beside its 2 epochs, such as trees, was computed; they are still in" in str(stopped.value)
+    assert "--end-now" not in str(stopped.value)
     report = run(*words, "--out", out, "--end-now")
     assert (report["epochs"], report["interrupted"]) == (2, True)
     assert cached_model(out).metrics["epochs"] == 2

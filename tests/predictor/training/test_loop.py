@@ -60,6 +60,11 @@ def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> No
     assert state.best_epoch == state.epoch == 40
     assert weights(state.kept) == weights(state.average)
     assert reports[-1].text.startswith("training: epoch 40/40, loss ")
+    assert "to epoch" not in reports[0].text + reports[-1].text
+    assert reports[9].left
+    assert reports[9].text.endswith(f"{reports[9].seconds:.0f} s, about {reports[9].left:.0f} s to epoch 40")
+    assert reports[0].left is None
+    assert reports[-1].left == 0
 
 
 def test_a_training_stops_when_its_patience_ends_and_keeps_the_best_epoch() -> None:

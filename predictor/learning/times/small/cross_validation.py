@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,8 +112,10 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
     fingerprint = _fingerprint(folds, options, methods, counts)
     finished = _finished(options.state, fingerprint)[:len(folds)]
     try:
-        for number in range(len(finished), len(folds) if not options.end_now else 0):
-            say(f"cross-validation: fold {number + 1} of {len(folds)}")
+        began, first = time.monotonic(), len(finished)
+        for number in range(first, len(folds) if not options.end_now else 0):
+            left = (time.monotonic() - began) / max(1, number - first) * (len(folds) - number)
+            say(f"cross-validation: fold {number + 1} of {len(folds)}{f', about {left:.0f} s left' * (number > first)}")
             finished.append(_answers(folds[number], options, methods, counts))
             if options.state is not None:
                 _write(options.state, fingerprint, finished)

@@ -45,7 +45,7 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
     remarks = list(_remarks(training, related))
     if related.missing and not force:
         raise MisuseError(f"{remarks[0]}; measure again on a quiet device, or train all the same (--force)")
-    checkpoint, report = train_model(training, held_out, options, _thinned(on_progress, options.epochs))
+    checkpoint, report = train_model(training, held_out, options, _thinned(on_progress, options.epochs), say)
     report["relation"] = related.correlation
     validated = None if report["interrupted"] and not options.end_now else cross_validate(folds, options, say)
     if validated is not None:
