@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 
-from .devices.device import Device, Fact
+from .devices.device import COMMAND_DEVICE, Device, Fact
 from .enumeration import column_of
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem, names_of
@@ -335,7 +335,8 @@ def _elsewhere(problem: Problem, device: Device, chosen: Sequence[Kernel]) -> st
     if any(family.operation == problem.type for family in chosen):
         return ""
     backends = backends_for(problem.type)
-    devices = " or ".join(f"--device {backend}:0" for backend in backends)
+    devices = " or ".join(f"--device {COMMAND_DEVICE if backend == 'command' else f'{backend}:0'}"
+                          for backend in backends)
     hint = f"; its kernels run on {', '.join(backends)} ({devices})" if backends else ""
     if problem.type == "conv2d" and device.instruction_set == "amdgcn":
         hint += f"; MIOpen's can be predicted (--device miopen:{device.architecture}_{device.compute_units})"

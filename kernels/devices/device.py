@@ -29,6 +29,7 @@ CAPABILITIES = {
     "arm_fp16": "arithmetic of fp16 numbers",  # of eight in 128 bits; no kernel uses ARM's three yet
     "arm_bf16": "ARM's dot products of bf16 numbers",  # BFDOT, which rounds each product and sum in a way of its own
     "arm_i8mm": "ARM's products of int8 matrices"}  # and USDOT, which computes what `int8_dots` tells
+COMMAND_DEVICE = "command:cpu"  # the only device on which programs run
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 

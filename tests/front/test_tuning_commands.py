@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -84,12 +85,29 @@ def test_of_a_set_those_of_one_type_may_be_tuned(run: Run, tmp_path: Path, refus
     assert "there is no convnd in" in refused("tune", "convnd", *arguments)
 
 
-def test_problems_that_nothing_solves_are_skipped_with_the_reason(run: Run, tmp_path: Path) -> None:
+def test_problems_that_nothing_solves_are_skipped_with_the_reason(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = tmp_path / "problems.txt"
     problems.write_text("gemm m=8 n=8 k=8 dtype=fp16\ngemm m=8 n=8 k=8\n")
-    found = run("tune", "--problems", problems, "--trials", "2", "--journal", tmp_path / "j.sqlite")
+    words = ["tune", "--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]
+    assert main([*words, "--json"]) == 1
+    said = capsys.readouterr()
+    found = json.loads(said.out)
     assert len(found["results"]) == 1
     assert "fp32 only" in found["skipped"][0]["reason"]
+    assert said.err.splitlines()[-1] == (
+        "seqtune: 1 of 2 problems could not be tuned; `skipped` and `failures` say why")
+
+
+def test_where_no_problem_is_tuned_there_is_no_table_and_nothing_of_finals(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems = tmp_path / "problems.txt"
+    problems.write_text("gemm m=8 n=8 k=8 dtype=fp16\ngemm m=9 n=8 k=8 dtype=fp16\n")
+    assert main(["tune", "--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == "seqtune: 2 of 2 problems could not be tuned; the lines above say why"
+    assert [line.partition(":")[0] for line in said.out.splitlines()] == [
+        "gemm m=8 n=8 k=8 dtype=fp16", "gemm m=9 n=8 k=8 dtype=fp16", "journal"]
 
 
 def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Run, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class LocalRun:
         """Skip a problem that cannot be measured here, unless it is the only one."""
         if len(self.plan.problems) == 1:
             raise error
-        self.skipped.append(Skipped(problem, self.measurer.device, str(error), is_unprepared=True))
+        self.skipped.append(Skipped(problem, self.measurer.device, str(error)))
 
 
 def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,

@@ -98,7 +98,6 @@ class Skipped:
     problem: Problem
     device: Device
     reason: str
-    is_unprepared: bool = False  # kernels solve it, but its operands or expected result cannot be made here
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,6 @@ class TuningReport:
     skipped: tuple[tuple[Problem, str], ...] = ()  # problems with the reason
     replayed: str | None = None  # the data set that answered in a replay
     interrupted: bool = False  # whether Ctrl-C stopped the run: the results are those of the trials so far
-    unprepared: int = 0  # problems of `skipped` that kernels solve and that could not be measured
     spent: str = ""  # the trials in the journal that used up the budget before the run, and its option, as text
     fleet: str = ""  # the address of the fleet; empty without one
     loaded: bool = False  # whether other work had much of this machine while trials were made
@@ -133,8 +132,18 @@ class TuningReport:
         """The report with these results, and with the problems that the run has skipped."""
         spent = "" if self.fleet or self.replayed is not None else _spent(results, budget)
         return replace(self, results=tuple(results), spent=spent,
-                       skipped=(*self.skipped, *((each.problem, each.reason) for each in skipped)),
-                       unprepared=sum(each.is_unprepared for each in skipped))
+                       skipped=(*self.skipped, *((each.problem, each.reason) for each in skipped)))
+
+    @property
+    def problems(self) -> frozenset[Problem]:
+        """The problems that were to be tuned."""
+        return frozenset([*(result.problem for result in self.results), *(problem for problem, _ in self.skipped)])
+
+    @property
+    def untuned(self) -> frozenset[Problem]:
+        """The problems that were skipped, or of which nothing ran correctly, on any of the devices."""
+        return frozenset([*(result.problem for result in self.results if result.best is None),
+                          *(problem for problem, _ in self.skipped)])
 
     def remarks(self) -> list[str]:
         """Lines about the whole run, but for the problems that were skipped."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import can_run
+from seqtune.kernels.registry import can_run, families
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.predictor.say import Say
@@ -105,11 +105,11 @@ def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None,
         return on_fleet(plan, device, fleet, journal, fleet_progress)
     if replay is not None:
         return _in_replay(plan, device, replay)
-    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal)
+    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal, device is None)
 
 
 @contextmanager
-def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None) -> Iterator[Opened]:
+def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool) -> Iterator[Opened]:
     from seqtune.tuner.run.members import this_machine
 
     if not can_run(device.backend):
@@ -118,6 +118,8 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None) -> 
     discovery.check_present(device)
     check_allowed(device.backend, {problem.type for problem in plan.problems})
     _check_solvable(plan, device)
+    if is_default:
+        _check_operations(plan, device)
     with this_machine(plan, device, journal) as run:
         yield run, TuningReport(device, run.journal.path)
 
@@ -141,6 +143,12 @@ def _in_replay(plan: Plan, device: Device | str | None, data: str | Path) -> Ite
 def _check_solvable(plan: Plan, device: Device) -> None:
     """Raise the reason why no kernel solves the only problem. Of several problems, such a one is skipped."""
     if len(plan.problems) == 1:
+        plan.task_of(plan.problems[0], device)
+
+
+def _check_operations(plan: Plan, device: Device) -> None:
+    """Raise KernelError, which names the right devices, if no kernel of a device that nobody named is for a problem."""
+    if {problem.type for problem in plan.problems}.isdisjoint(family.operation for family in families(device.backend)):
         plan.task_of(plan.problems[0], device)
 
 

@@ -74,10 +74,11 @@ def tune(
         answer(report.to_json()) if as_json else show(report)
     if stopped is not None:
         raise stopped
-    if report is not None and report.unprepared:
-        where = "`skipped` says why" if as_json else "the lines above say why"
-        raise SeqtuneError(f"{report.unprepared} of {len(report.results) + len(report.skipped)} problems could not be "
-                           f"tuned; {where}")
+    if report is not None and report.untuned:
+        where = "`skipped` and `failures` say why" if as_json else "the lines above say why"
+        count = len(report.problems)
+        what = "the problem" if count == 1 else f"{len(report.untuned)} of {count} problems"
+        raise SeqtuneError(f"{what} could not be tuned; {where}")
 
 
 @app.command(epilog="Example: seqtune fleet status --fleet auto")

@@ -21,7 +21,8 @@ def tuned(outcome: TuningReport) -> None:
                       duration(result.default_seconds), duration(result.best_seconds),
                       "-" if result.confidence is None else f"{result.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
-    show(table)
+    if outcome.results:
+        show(table)
     for result in outcome.results:
         for remark in result.remarks():
             out.print(f"{result.problem.brief()}: {remark}", markup=False, soft_wrap=True)
@@ -35,8 +36,9 @@ def tuned(outcome: TuningReport) -> None:
     if outcome.interrupted:
         out.print("stopped: the times are those of trials, and no finals were held for what was not finished",
                    markup=False, soft_wrap=True)
-    elif outcome.replayed is None:
+    elif outcome.replayed is None and any(result.best is not None for result in outcome.results):
         out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
                    "because the least of many trials is too low")
-        out.print("sure: confidence that the best is faster than the second in the finals (signed-rank test; near 50 % "
-                  "they are alike); it says nothing of the default, nor of what was not tried")
+        if any(result.confidence is not None for result in outcome.results):
+            out.print("sure: confidence that the best is faster than the second in the finals (signed-rank test; near "
+                      "50 % they are alike); it says nothing of the default, nor of what was not tried")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -158,7 +159,26 @@ run = ["/bin/sh", "-c", "{a} {b}"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
-def test_a_search_in_which_nothing_runs_says_why(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_without_a_kernel_for_the_default_device_are_refused_with_the_right_one(
+        tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "library.toml").write_text("""name = "tool"
+[operations.work]
+features = {n = "size"}
+[kernels.shell]
+parameters = {a = [1, 2]}
+[kernels.shell.command]
+run = ["/bin/sh", "-c", "{a}"]
+""")
+    (tmp_path / "set.txt").write_text("work n=4\nwork n=5\n")
+    words = ["--problems", tmp_path / "set.txt", "--library", tmp_path / "library.toml", "--allow-commands"]
+    refusal = refused("tune", *words, "--trials", "2", "--journal", tmp_path / "journal.sqlite")
+    assert "no kernel of llvm solves work n=4: there is none for work" in refusal
+    assert "its kernels run on command (--device command:cpu)" in refusal
+    assert not (tmp_path / "journal.sqlite").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
+def test_a_search_in_which_nothing_runs_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "library.toml").write_text("""name = "broken"
 [operations.work]
 features = {n = "size"}
@@ -169,9 +189,14 @@ run = ["/bin/sh", "-c", "echo 'no such tile' >&2; exit 3"]
 """)
     words = ["tune", "work n=4", "--library", str(tmp_path / "library.toml"), "--allow-commands", "--device",
              "command:cpu", "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]
-    assert main(words) == 0
-    assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime: 'the program" in capsys.readouterr().out
-    [result] = run(*words)["results"]
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime: 'the program" in said.out
+    assert "finals" not in said.out
+    assert "sure:" not in said.out
+    assert said.err.splitlines()[-1] == "seqtune: the problem could not be tuned; the lines above say why"
+    assert main([*words, "--json"]) == 1
+    [result] = json.loads(capsys.readouterr().out)["results"]
     assert (result["failed"], result["best"]) == (2, None)
     [failure] = result["failures"]
     assert (failure["status"], failure["count"]) == ("runtime", 2)

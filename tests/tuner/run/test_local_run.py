@@ -174,7 +174,6 @@ def test_a_problem_set_skips_problems_that_no_kernel_solves(journal: Journal) ->
     assert [result.problem for result in run.results()] == [problems[0], problems[2]]
     (skipped,) = run.skipped
     assert "m is too large" in skipped.reason
-    assert not skipped.is_unprepared
     with pytest.raises(KernelError):
         Task.of(problems[1], DEVICE, [KERNEL])
 
@@ -196,7 +195,7 @@ def test_a_problem_that_cannot_be_measured_is_skipped_if_there_are_others(journa
     run = LocalRun(plan, journal, Unprepared())
     assert [(result.problem, result.done) for result in run.results()] == [(PROBLEM, 6)]
     (skipped,) = run.skipped
-    assert (skipped.problem, skipped.reason, skipped.is_unprepared) == (other, "no memory for the operands", True)
+    assert (skipped.problem, skipped.reason) == (other, "no memory for the operands")
     with pytest.raises(UnpreparedError, match="no memory"):
         list(LocalRun(replace(plan, problems=[other]), journal, Unprepared()).results())
 

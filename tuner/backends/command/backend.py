@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import which
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
-from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.device import COMMAND_DEVICE, Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call_declaration import code_for
 from seqtune.kernels.launches.command_declaration import Command, CommandDeclaration
@@ -26,7 +26,6 @@ from ..llvm import discovery as llvm
 from .executable import CommandExecutable
 from .programs import Programs
 
-NAME = "command:cpu"
 BUILD_SECONDS = 60.0  # of a build, which may be a large C++ program
 BUILD_MEMORY = 8_000_000_000  # bytes of address space
 
@@ -40,7 +39,7 @@ def unavailable() -> str | None:
 
 @lru_cache(maxsize=1)
 def _devices() -> tuple[Device, ...]:
-    return tuple(replace(device, name=NAME, backend="command", toolchain=_compiler(),
+    return tuple(replace(device, name=COMMAND_DEVICE, backend="command", toolchain=_compiler(),
                          extra=()) for device in llvm.devices()[:1])
 
 
@@ -69,8 +68,10 @@ class CommandBackend:
     checks_itself = True
 
     def __init__(self, device: Device) -> None:
-        if device.name != NAME or device.instruction_set not in {present.instruction_set for present in devices()}:
-            raise DeviceError(f"no device {device.name!r:.60} ({device.instruction_set:.20}); programs run on {NAME}")
+        sets = {present.instruction_set for present in devices()}
+        if device.name != COMMAND_DEVICE or device.instruction_set not in sets:
+            raise DeviceError(f"no device {device.name!r:.60} ({device.instruction_set:.20}); programs run on "
+                              f"{COMMAND_DEVICE}")
         self.device = device
         self._programs = Programs()
         self._built: dict[tuple[str, ...], str] = {}  # words of a build -> the file that it wrote
