@@ -33,6 +33,7 @@ from ....checkpoint import Checkpoint
 from ....confidence.model import ConfidenceModel
 from ....mixture.fitting import refitted
 from ....mixture.mixture import UNLEARNED, Mixture
+from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
 from ....training.loop import OnProgress
 from ....training.state import describe
@@ -136,7 +137,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     # The last evaluation takes as long as this one, and fitting the trees takes longer than selecting their tasks
     check(evaluating + selecting)
     trees_began = time.monotonic()
-    teacher = continued(start.ranker, selection, options, deadline.scaled(TREES))
+    teacher = continued(start.ranker, selection, options, deadline.scaled(TREES), lambda family: check(evaluating))
     check(evaluating + JOINING * (time.monotonic() - trees_began))
     torch.manual_seed(options.seed)
     model = start.network.grown(vocabulary)
@@ -200,8 +201,8 @@ def _check_time(deadline: Deadline, needed: float = 0.0) -> None:
         spent = deadline.elapsed
         minutes = math.ceil(2 * max(spent + needed, spent / TREES) / 60) / 2
         raise SeqtuneError(f"the budget of {deadline.seconds:.3g} s ends before the training begins, so nothing was "
-                           f"written; after {spent:.3g} s of preparation, at least about {max(minutes, 0.5):g} minutes "
-                           f"seem to be needed here (--minutes; {RETRAINING.minutes:g} by default)")
+                           f"written; after {spent:.3g} s of preparation, this machine seems to need about --minutes "
+                           f"{max(minutes, 0.5):g} ({RETRAINING.minutes:g} by default)")
 
 
 def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
@@ -224,11 +225,12 @@ def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehe
 
 
 def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions,
-              deadline: Deadline | None = None) -> Trees | None:
+              deadline: Deadline | None = None, say: Say = silent) -> Trees | None:
     """The trees of a ranker and `options.added` further ones, which are fitted to the errors of the former.
 
     Only the kernel families of the new records' backends are fitted; a new family gets `options.trees.rounds` trees.
-    The deadline may end the fit earlier. None if the options have no teacher.
+    The deadline may end the fit earlier. `say` is called before each family; what it raises ends the fit. None if the
+    options have no teacher.
     """
     if not options.teacher:
         return None
@@ -236,10 +238,10 @@ def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOp
     tasks = [*(measured for measured in selection.old if measured.device.backend in backends), *selection.fresh]
     settings = replace(options.trees, threads=options.threads, seed=options.seed)
     if ranker is None:
-        return Trees(tasks, settings, deadline=deadline)
+        return Trees(tasks, settings, deadline=deadline, say=say)
     boosters = boosters_of(ranker, {kernel.name for measured in tasks for kernel in measured.task.kernels})
     settings = replace(settings, features=ranker.listed, models=max(map(len, ranker.forests.values()), default=1))
-    return Trees(tasks, settings, boosters, options.added, deadline)
+    return Trees(tasks, settings, boosters, options.added, deadline, say)
 
 
 def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
