@@ -39,7 +39,7 @@ def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise FormatError(f"{path} is no data set: it is no Parquet file")
+                raise FormatError(f"{path} is not a data set: it is no Parquet file")
     metadata = pq.read_metadata(path)
     if metadata.num_columns > MOST_COLUMNS:
         raise FormatError(f"{path} has {metadata.num_columns} columns; at most {MOST_COLUMNS} are read")

@@ -129,5 +129,5 @@ def test_parquet_columns_that_unpack_to_too_much_are_refused(tmp_path: Path) -> 
 def test_a_file_of_another_format_is_no_data_set(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "some.parquet"
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=r"some\.parquet is no data set: it is no Parquet file$"):
+    with pytest.raises(FormatError, match=r"some\.parquet is not a data set: it is no Parquet file$"):
         Dataset.read(path)
