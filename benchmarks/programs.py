@@ -49,6 +49,7 @@ PROGRAMS: Mapping[str, Program] = {
     "gpu_spaces": _one_page("benchmarks.prediction.gpu_spaces", "leave each GPU of recorded spaces out", "gpu_spaces"),
     "gpu_choices": _one_page("benchmarks.prediction.gpu_choices", "leave each family of GPUs out of tuners' choices",
                              "gpu_choices"),
+    "gpu_folds": _one_page("benchmarks.prediction.gpu_folds", "leave each fold of a GPU's problems out", "gpu_folds"),
     "gpu_proposals": _one_page("benchmarks.prediction.gpu_proposals",
                                "check and compile what is proposed for GPUs that are not here", "gpu_proposals"),
     "mixture": _one_page("benchmarks.prediction.mixture", "compare the mixture with each of its experts alone",
