@@ -64,7 +64,7 @@ class NetworkExplanation:
 
     @property
     def subject(self) -> str:
-        """What each line of `verified` and `compared` is about, in words."""
+        """The subject of each line of `verified` and `compared`, in words."""
         return "a part of the network" if self.in_parts else "the whole network"
 
     @property

@@ -62,7 +62,7 @@ class Answering:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know where no measurement of the GPU, the kernels or such sizes was used: a warning each, or none."""
+        """The warnings that no measurement of the GPU, of the kernels or of such sizes was used; empty without any."""
         if self.name in UNTRAINED:
             return (UNTRAINED[str(self.name)].note,)
         notes = [NEW_GPU] if self.predictor.is_new(self.task.device) else []

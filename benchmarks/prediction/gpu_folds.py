@@ -25,18 +25,20 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
+from seqtune.predictor.learning.times.shares import OURS
 
 if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.learning.times.shares import Outcome
+    from seqtune.predictor.model import Predictor
 
 RECORDS = Path("data/shipped/gpus/nvidia_h100.parquet")
 OUTSIDE = ("data", "out", "work")  # options that change no row, and the data, whose rows take part
-METHODS = {"seqtune": "seqtune", "transformer": "translator alone", "trees": "trees alone",
-           "nearest": "nearest problem", "analytic": "analytic model", "fixed": "best on average",
+ANALYTIC = "analytic"
+METHODS = {OURS: "seqtune", "transformer": "translator alone", "trees": "trees alone",
+           "nearest": "nearest problem", ANALYTIC: "analytic model", "fixed": "best on average",
            "default": "safe default", "random": "random"}
-OURS, ANALYTIC = "seqtune", "analytic"
 
 
 def folds_of(tasks: Sequence[MeasuredTask], folds: int, seed: int) -> Iterator[tuple[list[MeasuredTask],
@@ -78,7 +80,7 @@ def evaluate_fold(training: Sequence[MeasuredTask], own: Sequence[MeasuredTask],
     return {"training": len(training), "asked": asked, "outcomes": [outcome.to_json() for outcome in outcomes]}
 
 
-def _is_measured(task: MeasuredTask, predictor: Any) -> bool:
+def _is_measured(task: MeasuredTask, predictor: Predictor) -> bool:
     """Whether the first proposal from the whole space is a measured configuration."""
     (candidates,) = predictor.propose([task.task], 1)
     return bool(task.known[task.task.number(candidates[0].configuration)])
