@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -28,6 +31,16 @@ def test_kernels_is_no_regular_package() -> None:
 def test_the_folders_are_linked_into_the_package() -> None:
     for floor in FLOORS:
         assert (ROOT / "seqtune" / floor).resolve() == ROOT / floor
+    assert (ROOT / "src" / "seqtune").resolve() == ROOT / "seqtune"
+
+
+def test_a_script_beside_a_clone_imports_the_installed_package(tmp_path: Path) -> None:
+    (tmp_path / "seqtune").symlink_to(ROOT)  # the folder of a clone has the package's name
+    (tmp_path / "script.py").write_text("import seqtune\nprint(seqtune.predict.__name__)\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, check=False,
+                          capture_output=True, text=True)
+    assert done.stdout == "predict\n", done.stderr
 
 
 def test_importing_seqtune_loads_nothing_heavy() -> None:

@@ -44,8 +44,7 @@ def findings(folder: Path) -> Iterator[str]:
         information = archive.extractfile(entries[f"{top}PKG-INFO"])
         assert information is not None
         yield from _metadata(source.name, information.read())
-    needed = {path.relative_to(ROOT).as_posix() for path in wanted.values()}
-    needed |= {"LICENSE", "README.md", "pyproject.toml"}
+    needed = {f"src/{name}" for name in wanted} | {"LICENSE", "README.md", "pyproject.toml"}
     yield from (f"{source.name} lacks {name}" for name in sorted(needed) if top + name not in entries)
 
 

@@ -17,8 +17,9 @@ def build(folder: Path) -> Path:
     (tree / "seqtune").mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (tree / name).write_bytes((ROOT / name).read_bytes())
-    for floor in FLOORS:
-        (tree / "seqtune" / floor).symlink_to(Path("..") / floor)
+    (tree / "src").mkdir()
+    for link in ("src/seqtune", *(f"seqtune/{floor}" for floor in FLOORS)):
+        (tree / link).symlink_to(Path("..") / Path(link).name)
     for path in (*front(), *(path for floor in FLOORS for path in shipped(floor))):
         target = tree / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
