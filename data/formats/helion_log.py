@@ -5,6 +5,10 @@ which tells the kernel, the shapes of its inputs and the GPU; without it, the ke
 names the GPU. The kernel must be declared, with parameters named as Helion's settings: `num_warps`, and `block_sizes_0`
 for the first element of `block_sizes`. Settings that it does not declare are ignored: of configurations that then are
 equal, the fastest counts.
+
+Helion appends every search to the same file. Times of several searches do not compare, since nothing tells whether
+their inputs had the same types and values: where searches would share a problem, each has one of its own, with the
+feature `search`.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,36 +37,58 @@ from ..json_content import parse_json
 from ..record import Status
 from ..serving.gpu import BACKEND, gpu_of
 from .declared_rows import DeclaredRow, imported
-from .foreign_records import is_setting, milliseconds, setting
+from .foreign_records import is_setting, milliseconds, plain_word, setting
 from .format import Format, ImportResult, Reader, Report, check_columns, check_names, first_reason, report_of
 
 LARGEST_FILE = 100_000_000  # bytes
 LONGEST_CONFIG = 20_000  # characters
 MOST_SIZES = 64  # of all inputs of a kernel
+_LONGEST_ID = 80  # characters of a run_id in a problem
 COLUMNS = ("run_id", "status", "perf_ms", "compile_time_s", "config")
 STATUSES = {"ok": Status.CORRECT, "error": Status.RUNTIME, "timeout": Status.TIMEOUT}
 ELEMENT = re.compile(r"(?P<key>[a-z][a-z0-9_]*)_(?P<index>[0-9]{1,3})")  # block_sizes_0: element 0 of block_sizes
 
 
 class _Run(NamedTuple):
-    """One search, as run.meta.jsonl describes it."""
+    """A search, as run.meta.jsonl describes it."""
 
     kernel: str
     sizes: tuple[int, ...]  # of all inputs, one after another
     gpu: str
 
 
+@dataclass(slots=True)
+class _Search:
+    """One search of a log: what it tuned, and the last measurement of each configuration that it tried."""
+
+    path: Path
+    run_id: str  # empty without details
+    device: Device
+    problem: Problem
+    kernel: Kernel
+    measured: dict[str, DeclaredRow] = field(default_factory=dict)  # by the configuration's text
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """The key of what was tuned."""
+        return self.device.key, self.problem.key, self.kernel.name
+
+
 def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
+    skipped: list[Counter[str]] = [Counter() for _ in files]
+    searches = [_searches(file, devices, keys, reasons) for file, reasons in zip(files, skipped, strict=True)]
+    notes = tuple(_tell_apart([search for own in searches for search in own]))
     rows: list[DeclaredRow] = []
     reports: list[Report] = []
-    for file in files:
-        skipped: Counter[str] = Counter()
-        valid = _in_their_spaces(_fastest(_rows(file, devices, keys, skipped)), skipped)
-        reports.append(report_of(file, len(valid), skipped))
+    for file, own, reasons in zip(files, searches, skipped, strict=True):
+        measured = [row._replace(problem=search.problem) for search in own for row in search.measured.values()]
+        valid = _in_their_spaces(_fastest(measured), reasons)
+        reports.append(report_of(file, len(valid), reasons))
         rows += valid
     if not any(row.status is Status.CORRECT for row in rows):
         raise FormatError(f"{files[0]} holds no time of a configuration{first_reason(reports)}")
-    return imported(rows, "helion: " + ", ".join(file.name for file in files), reports)
+    result = imported(rows, "helion: " + ", ".join(file.name for file in files), reports)
+    return replace(result, notes=(*notes, *result.notes))
 
 
 def _named(keys: Sequence[str]) -> Reader:
@@ -73,32 +100,68 @@ def _named(keys: Sequence[str]) -> Reader:
 HELION = Format(("*.csv",), read=_read, devices=1, named=_named)
 
 
-def _rows(path: Path, devices: Sequence[str | Device], keys: Sequence[str], skipped: Counter[str]) -> list[DeclaredRow]:
-    """The last measurement of each configuration of a file. Raises FormatError, and MisuseError if more must be said.
+def _searches(path: Path, devices: Sequence[str | Device], keys: Sequence[str],
+              skipped: Counter[str]) -> list[_Search]:
+    """The searches of a file. Raises FormatError, and MisuseError if more must be said.
+
+    Without details a search has no run_id; the clock, which begins anew with each search, tells where one begins.
     """
-    lines = _lines(path, skipped)
     runs = _runs(path)
-    tasks: dict[str, tuple[Device, Problem, Kernel]] = {}
-    measured: dict[tuple[str, str], DeclaredRow] = {}
-    for line in lines:
-        run_id = line["run_id"]
-        if run_id not in tasks:
-            tasks[run_id] = _task(path, runs.get(run_id), devices, keys)
-        device, problem, kernel = tasks[run_id]
-        status = STATUSES.get(line["status"])
-        if status is None:
-            skipped[f"the status {line['status'][:20]!r}"] += 1
+    searches: dict[tuple[str, int], _Search] = {}
+    restarts, clock = 0, 0.0
+    for line in _lines(path, skipped):
+        run_id, time = line["run_id"], _float(line.get("timestamp_s", ""))
+        restarts += time < clock
+        clock = time or clock
+        key = run_id, 0 if run_id else restarts
+        if key not in searches:
+            searches[key] = _Search(path, run_id, *_task(path, runs.get(run_id), devices, keys))
+        _measure(searches[key], line, skipped)
+    return list(searches.values())
+
+
+def _measure(search: _Search, line: Mapping[str, str], skipped: Counter[str]) -> None:
+    """Add the measurement of a row to its search, or count why there is none."""
+    status = STATUSES.get(line["status"])
+    if status is None:
+        skipped[f"the status {line['status'][:20]!r}"] += 1
+        return
+    seconds = milliseconds(_float(line["perf_ms"])) if status is Status.CORRECT else float("inf")
+    settings = _settings(search.kernel, line["config"])
+    if not seconds:
+        skipped["no time"] += 1
+    elif isinstance(settings, str):
+        skipped[settings] += 1
+    else:
+        search.measured[line["config"]] = DeclaredRow(
+            search.device, search.problem, search.kernel, settings, "helion", status, seconds,
+            max(0.0, _float(line["compile_time_s"])))
+
+
+def _tell_apart(searches: Iterable[_Search]) -> list[str]:
+    """Give searches that share a problem a problem each, and return notes about them. Raises MisuseError."""
+    groups: dict[tuple[str, str, str], list[_Search]] = {}
+    for search in searches:
+        if search.measured:
+            groups.setdefault(search.task, []).append(search)
+    notes = []
+    for group in groups.values():
+        if len(group) == 1:
             continue
-        seconds = milliseconds(_float(line["perf_ms"])) if status is Status.CORRECT else float("inf")
-        settings = _settings(kernel, line["config"])
-        if not seconds:
-            skipped["no time"] += 1
-        elif isinstance(settings, str):
-            skipped[settings] += 1
-        else:
-            measured[run_id, line["config"]] = DeclaredRow(
-                device, problem, kernel, settings, "helion", status, seconds, max(0.0, _float(line["compile_time_s"])))
-    return list(measured.values())
+        problem = group[0].problem
+        files = ", ".join(dict.fromkeys(search.path.name for search in group))
+        if not operation(problem.type).is_open:
+            raise MisuseError(f"{files}: {len(group)} searches have the problem {problem.brief()}, and their times do "
+                              "not compare; import the rows of one search (one run_id)")
+        names: dict[str | int, None] = {}
+        for number, search in enumerate(group, 1):
+            name: str | int = plain_word(search.run_id, "run")[:_LONGEST_ID] if search.run_id else number
+            names[name if name not in names else f"{name}-{number}"] = None
+        for name, search in zip(names, group, strict=True):
+            search.problem = Problem.make(problem.type, **{**dict(problem), "search": name})
+        notes.append(f"{files}: {len(group)} searches have the problem {problem.brief()}; their times do not compare, "
+                     "so each has a problem of its own (search=...)")
+    return notes
 
 
 def _fastest(rows: Sequence[DeclaredRow]) -> list[DeclaredRow]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,62 @@ from seqtune.errors import FormatError
 
 from ..devices.element_types import element_type
 from ..operations.tensor import Contents, Tensor, Tensors
+from .c_types import scalar
 
 DRAWN = ("normal", "uniform", "zeros", "ones", "index")
 COPY_OF = "copy of "  # before the name of an input: the contents of an output that starts as a copy of it
 _HEADER = 4096  # bytes, more than any header of a .npy file with such a shape
 _WIDEST = 16  # bytes of an element in a file: a long double
+_BOUND = r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?"
+_RANDOM = re.compile(rf"(?:normal|uniform(?: ({_BOUND})\.\.({_BOUND}))?)(?: seed ([0-9]{{1,18}}))?", re.ASCII)
+
+
+class RandomNumbers(NamedTuple):
+    """Contents that are drawn: `normal`, `uniform`, `uniform 0..999`, each also with a seed, `uniform seed 3`."""
+
+    is_normal: bool
+    bounds: tuple[float, float] | None = None  # both included; None: those of the element type
+    seed: int | None = None  # None: that of the measurement
+
+    @classmethod
+    def of(cls, values: Contents) -> RandomNumbers | None:
+        """The numbers that these contents describe; None if they are others."""
+        match = _RANDOM.fullmatch(values) if isinstance(values, str) else None
+        if match is None:
+            return None
+        low, high, seed = match.groups()
+        return cls(match[0].startswith("normal"), None if low is None else (_number(low), _number(high)),
+                   None if seed is None else int(seed))
+
+    def check(self, dtype: str) -> None:
+        """Raise FormatError if the element type cannot hold the bounds, or if they are in the wrong order."""
+        if self.bounds is not None:
+            low, high = (scalar(dtype, bound) for bound in self.bounds)
+            if low > high:
+                raise FormatError(f"numbers from {low} to {high}: the first bound is the greater one")
+
+    def draw(self, name: str, shape: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
+        """Draw an array. Whole numbers without bounds are from -8..8, unsigned ones from 0..16: sums of many of them
+        do not overflow 32 bits.
+        """
+        element = element_type(dtype)
+        kind = element.stored
+        generator = np.random.default_rng([seed if self.seed is None else self.seed, zlib.crc32(name.encode())])
+        if not element.is_float:
+            usual = (0, 16) if kind.kind == "u" else (-8, 8)
+            low, high = usual if self.bounds is None else map(int, self.bounds)
+            wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+            return generator.integers(low, high, shape, wide, endpoint=True).astype(kind)
+        if self.is_normal:
+            return generator.standard_normal(shape, np.float32).astype(kind)
+        numbers = generator.random(shape, np.float32)
+        if self.bounds is not None:
+            numbers = np.float32(self.bounds[0]) + numbers * np.float32(self.bounds[1] - self.bounds[0])
+        return numbers.astype(kind)
+
+
+def _number(text: str) -> float:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
 
 
 def all_contents(tensors: Tensors, seed: int) -> dict[str, NDArray[Any]]:
@@ -37,10 +89,7 @@ def copied_input(values: Contents) -> str | None:
 
 
 def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:
-    """Make the array. The numbers depend on seed and name, not on other arrays. Raises FormatError.
-
-    Whole numbers are drawn from -8..8, unsigned ones from 0..16: sums of many of them do not overflow 32 bits.
-    """
+    """Make the array. The numbers depend on seed and name, not on other arrays. Raises FormatError."""
     kind, values = element_type(tensor.dtype).stored, tensor.values
     if isinstance(values, Path):
         return read_array(values, tensor.shape).astype(kind, casting="same_kind")
@@ -50,15 +99,10 @@ def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:
         return np.full(tensor.shape, int(values == "ones"), kind)
     if values == "index":
         return np.arange(tensor.size).reshape(tensor.shape).astype(kind)
-    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    if not element_type(tensor.dtype).is_float:
-        low = 0 if kind.kind == "u" else -8
-        return generator.integers(low, low + 16, tensor.shape, endpoint=True).astype(kind)
-    if values == "uniform":
-        return generator.random(tensor.shape, np.float32).astype(kind)
-    if values == "normal":
-        return generator.standard_normal(tensor.shape, np.float32).astype(kind)
-    raise FormatError(f"{name}: no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number and a .npy file")
+    numbers = RandomNumbers.of(values)
+    if numbers is None:
+        raise FormatError(f"{name}: no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number and a .npy file")
+    return numbers.draw(name, tensor.shape, tensor.dtype, seed)
 
 
 def read_array(path: Path, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 from ..arithmetic import LARGEST_NUMBER
 from ..expression import Expression
 from ..launches.c_types import scalar
-from ..launches.contents import COPY_OF, DRAWN, copied_input, read_array
+from ..launches.contents import COPY_OF, DRAWN, RandomNumbers, copied_input, read_array
 from ..launches.reference_results import name_reference, reference_results
 from ..operations.feature import LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
@@ -138,7 +138,7 @@ class DeclaredOperation(Operation):
 
 def contents_of(values: str | float | None, folder: Path | None) -> Contents:
     """Declared contents, with the path of a file in the folder in place of its name. Raises FormatError."""
-    if not isinstance(values, str) or values in DRAWN or copied_input(values) is not None:
+    if not isinstance(values, str) or values in DRAWN or RandomNumbers.of(values) or copied_input(values) is not None:
         return values
     if not values.endswith(".npy"):
         raise FormatError(f"no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number, a .npy file and, for "
@@ -240,6 +240,8 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
                 contents_of(declared.values, folder)
                 if (source := copied_input(declared.values)) is not None:
                     _check_copy(document, array, source)
+                if (numbers := RandomNumbers.of(declared.values)) is not None:
+                    numbers.check(declared.dtype)
                 if isinstance(declared.values, int | float):
                     scalar(declared.dtype, declared.values)  # raises if the type cannot hold it
     for array in document.outputs:

@@ -29,7 +29,8 @@ class InputDocument(DocumentPart):
 
     shape: ExpressionText
     dtype: DeclaredType = "fp32"
-    values: int | float | Line = "normal"  # normal, uniform, zeros, ones, index, a number, or a .npy file
+    # normal, uniform, "uniform 0..9", "uniform seed 3", zeros, ones, index, a number, or a .npy file
+    values: int | float | Line = "normal"
 
 
 class OutputDocument(DocumentPart):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import keyword
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from seqtune.errors import shown
+
 from ...devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES
+from ...launches.c_types import scalar
 from ..fault import at_path
 from .fields import Fields
 from .value_lists import size_text
 
 TYPES = {"bool": "uint8", "byte": "int8", **BY_OPENCL_NAME,
          **{dtype: dtype for dtype in BY_OPENCL_NAME.values() if not ELEMENT_TYPES[dtype].is_float}}
+LARGEST_RANDOM = 16  # whole number, if the file gives no bound: sums of many of them do not overflow 32 bits
+LARGEST_SEED = 1 << 32
 _WIDTHS = (2, 3, 4, 8, 16)  # numbers of a vector type: float4
 _VECTORS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
             for width in _WIDTHS}
@@ -51,7 +57,7 @@ def declared_arrays(specification: Fields, values: Mapping[str, Sequence[int | s
             continue
         name = _array_name(argument.text("Name", f"array{index}"))
         is_output = bool(argument.raw("Output")) if flagged else argument.text("AccessType", "ReadOnly") != "ReadOnly"
-        array = {"shape": size, "dtype": dtype, "values": _contents(argument)}
+        array = {"shape": size, "dtype": dtype, "values": _contents(argument, dtype)}
         (arrays.outputs if is_output else arrays.inputs)[name] = array
         arrays.arguments.append(name)
         if argument.text("MemType", "") == "Constant":
@@ -76,13 +82,34 @@ def _type(argument: Fields) -> tuple[str, int]:
     raise argument.fault("Type", f"{name!r:.30} is not known; there are {', '.join(TYPES)}, and vectors such as float4")
 
 
-def _contents(argument: Fields) -> str | int | float:
+def _contents(argument: Fields, dtype: str) -> str | int | float:
     """The contents before a run; random numbers if the file does not give them."""
     kind = argument.text("FillType", "Random").lower()
     if kind in ("constant", "uninitialized"):
         return argument.number("FillValue") if argument.has("FillValue") else 0
     if kind == "random":
-        return "normal"
+        return _random(argument, dtype)
     if kind == "generator" and argument.text("DataSource").strip() == "i":
         return "index"
     raise argument.fault("FillType", f"{kind!r:.20} is not read here; Constant, Random and the Generator 'i' are")
+
+
+def _random(argument: Fields, dtype: str) -> str:
+    """Random numbers from 0 to FillValue, as KTT draws them, with RandomSeed as their seed. Raises DocumentFault.
+
+    KTT demands a FillValue, and Kernel Tuner ignores it. Without one, whole numbers are below LARGEST_RANDOM: many are
+    indices, which are never negative. Numbers with a fraction are then normal, as Kernel Tuner draws them; also with 0,
+    since zeros would hide every mistake of a kernel.
+    """
+    bound: int | float = argument.number("FillValue") if argument.has("FillValue") else 0
+    if not ELEMENT_TYPES[dtype].is_float:
+        bound = math.floor(bound) if argument.has("FillValue") else LARGEST_RANDOM
+    with at_path(*argument.path, "FillValue"):
+        scalar(dtype, bound)  # raises if the type cannot hold it
+    words = "normal" if ELEMENT_TYPES[dtype].is_float and not bound else f"uniform {min(0, bound)}..{max(0, bound)}"
+    if not argument.has("RandomSeed"):
+        return words
+    seed = argument.number("RandomSeed")
+    if not (isinstance(seed, int) and 0 <= seed < LARGEST_SEED):
+        raise argument.fault("RandomSeed", f"{shown(seed)} is no whole number from 0 to {LARGEST_SEED - 1}")
+    return f"{words} seed {seed}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import format_of
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import use
 from tests.support.winner_files import scale_library, write_helion
 
@@ -92,3 +96,61 @@ def test_a_config_is_read_as_literals_alone(tmp_path: Path) -> None:
         assert read(path)[1]["no configuration of Helion's"] == 1
     path.write_text(text.replace("block_sizes=[128]", "block_sizes=[]"), encoding="utf-8")
     assert read(path)[1]["no value of block_sizes_0"] == 1
+
+
+SCALE_ROWS = (  # run_id, seconds since the search began, milliseconds, block
+    ("r1", "0.90", "0.010000", 16), ("r1", "1.10", "0.020000", 32),
+    ("r2", "0.40", "7.000000", 16), ("r2", "0.80", "3.000000", 32), ("r2", "0.90", "9.000000", 64))
+
+
+def write_searches(path: Path, rows: Iterable[tuple[str, str, str, int]] = SCALE_ROWS) -> Path:
+    """Write a log of several searches of the kernel `scale`, without details."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("run_id,timestamp_s,config_id,generation,status,perf_ms,compile_time_s,config\n" + "".join(
+        f'{run},{time},c,0,ok,{perf},0.40,"Config(block_sizes=[{block}], num_warps=4)"\n'
+        for run, time, perf, block in rows), encoding="utf-8")
+    return path
+
+
+def times(data: Dataset) -> dict[str, list[float]]:
+    """The milliseconds of each problem."""
+    return {data.known_problems[str(key)].brief(): [pytest.approx(1e3 * time) for time in rows["seconds"]]
+            for key, rows in data.rows.groupby("problem", sort=False)}
+
+
+@pytest.mark.parametrize("names", [("r1", "r2"), ("", "")])
+def test_searches_of_one_problem_are_a_problem_each(names: tuple[str, str], tmp_path: Path) -> None:
+    """Without a run_id the clock tells them apart, since it begins anew."""
+    use(scale_library("128"))
+    run = dict(zip(("r1", "r2"), names, strict=True))
+    path = write_searches(tmp_path / "scale.csv", [(run[name], *rest) for name, *rest in SCALE_ROWS])
+    data, _ = read(path, "triton:h200")
+    first, second = names if names[0] else ("1", "2")
+    assert times(data) == {f"recorded kernel=scale search={first}": [0.01, 0.02],
+                           f"recorded kernel=scale search={second}": [7.0, 3.0, 9.0]}
+
+
+def test_searches_of_one_problem_in_two_files_are_a_problem_each_and_a_note_says_so(tmp_path: Path) -> None:
+    use(scale_library("128"))
+    paths = [write_searches(tmp_path / run / "scale.csv", [("", *row[1:]) for row in SCALE_ROWS if row[0] == run])
+             for run in ("r1", "r2")]
+    reader = format_of("helion-csv", "read").read
+    assert reader is not None
+    result = reader(paths, ("triton:h200",))
+    assert len(result.data.known_problems) == 2
+    assert result.notes[0].startswith("scale.csv: 2 searches have the problem recorded kernel=scale; their times do")
+    alone = reader(paths[:1], ("triton:h200",))
+    assert times(alone.data) == {"recorded kernel=scale": [0.01, 0.02]}
+    assert not alone.notes
+
+
+def test_searches_of_one_problem_are_refused_where_a_problem_has_no_feature_for_them(tmp_path: Path) -> None:
+    kernel = scale_library("128").table["mine.scale"]
+    assert isinstance(kernel, Kernel)
+    use(Library("mine", {"mine.scale": replace(kernel, operation="gemm")}, origin="a test"))
+    path = write_searches(tmp_path / "scale.csv")
+    path.with_suffix(".meta.jsonl").write_text("".join(json.dumps({
+        "run_id": run, "kernel_name": "scale", "input_shapes": "[(64, 48), (48, 32)]", "hardware": "NVIDIA H200"})
+        + "\n" for run in ("r1", "r2")))
+    with pytest.raises(MisuseError, match=r"2 searches have the problem gemm m=64 n=32 k=48, and their .*one run_id"):
+        read(path, keys=("m", "k", "_k", "n"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numpy.typing import NDArray
 
 import seqtune
 from seqtune.__main__ import main
@@ -15,6 +16,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call_declaration import CallDeclaration, call_of, code_for
+from seqtune.kernels.launches.contents import all_contents
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.t1.value_lists import size_text, value_list
 from seqtune.kernels.operations.table import operation
@@ -119,6 +121,51 @@ def test_a_file_for_cuda_gives_shared_memory_and_vector_types(tmp_path: Path) ->
     assert not isinstance(work, str)
     assert [argument.kind for argument in declaration.arguments] == ["buffer", "buffer", "local"]
     assert work.tensors(parse_problem("gemm m=1 n=1 k=1")).inputs["x"].shape == (4 * 64,)
+
+
+def contents_of_argument(folder: Path, kind: str, **more: Any) -> NDArray[Any]:
+    """What an array of 1000 random items of this type holds before a run, by a T1 file."""
+    content = t1()
+    content["KernelSpecification"]["Arguments"][1] = argument(
+        "in", "Vector", AccessType="ReadOnly", FillType="Random", Size=1000) | {"Type": kind} | more
+    work = read_library(write_t1(folder, content)).operations["t1_gemm"]
+    assert not isinstance(work, str)
+    return all_contents(work.tensors(parse_problem("gemm m=1 n=1 k=1")), 0)["in_"]
+
+
+@pytest.mark.parametrize(("kind", "bound", "low", "high"), [
+    ("int32", 999, 0, 999), ("int32", 3.5, 0, 3), ("uint8", 1, 0, 1), ("int32", 0, 0, 0), ("int64", -5, -5, 0),
+    ("int32", None, 0, 16), ("uint64", 1 << 60, 0, 1 << 60)])
+def test_random_whole_numbers_are_between_0_and_the_fill_value(
+        kind: str, bound: float | None, low: int, high: int, tmp_path: Path) -> None:
+    numbers = contents_of_argument(tmp_path, kind, FillValue=bound)
+    assert numbers.dtype == kind
+    assert low <= numbers.min() <= low + (high - low) // 50
+    assert high - (high - low) // 50 <= numbers.max() <= high
+
+
+def test_random_fractions_are_below_the_fill_value_and_normal_without_one(tmp_path: Path) -> None:
+    numbers = contents_of_argument(tmp_path, "float", FillValue=40.0)
+    assert 0 <= numbers.min() < 1
+    assert 39 < numbers.max() <= 40
+    for more in ({}, {"FillValue": 0.0}):
+        assert contents_of_argument(tmp_path, "float", **more).min() < -1
+
+
+def test_the_random_seed_of_a_file_draws_its_numbers(tmp_path: Path) -> None:
+    first, again, other, none = (contents_of_argument(tmp_path, "int32", FillValue=999, RandomSeed=seed).tolist()
+                                 for seed in (3, 3, 4, None))
+    assert first == again
+    assert first not in (other, none)
+
+
+@pytest.mark.parametrize(("more", "says"), [
+    ({"FillValue": 256}, r"Arguments\.1\.FillValue: 256 does not fit into uint8"),
+    ({"FillValue": -1}, r"FillValue: -1 does not fit into uint8"),
+    ({"RandomSeed": 0.5}, r"RandomSeed: 0\.5 is no whole number"), ({"RandomSeed": -1}, "RandomSeed: -1 is no")])
+def test_a_bound_or_a_seed_that_cannot_be_is_one_line(more: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=says):
+        contents_of_argument(tmp_path, "uint8", **more)
 
 
 @pytest.mark.device
