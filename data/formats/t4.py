@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,12 @@ from .foreign_records import (
 from .format import ExportRequest, Format, ImportResult, Report
 
 VERSION = "1.0.0"
-_UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "us": 1e-6,
-          "µs": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}  # Kernel Tuner omits the unit
+_UNITS = {word: seconds for seconds, words in {  # Kernel Tuner once wrote "miliseconds"; there are two characters µ
+    1.0: "s sec secs second seconds", 1e-3: "ms msec msecs millisecond milliseconds milisecond miliseconds",
+    1e-6: "us \N{MICRO SIGN}s \N{GREEK SMALL LETTER MU}s usec usecs microsecond microseconds",
+    1e-9: "ns nsec nsecs nanosecond nanoseconds"}.items() for word in words.split()}
+_USUAL_UNIT = "ms"  # of files that name none, as Kernel Tuner's
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WRITTEN_STATUS = {Status.CRASH: Status.RUNTIME}  # T4 has no word for a crash
 
 
@@ -80,7 +85,7 @@ def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
         raise FormatError(f"{path} is no file of T4 results: it needs a list of results")
     stem = path.name.partition(".")[0]
     device_name = about.get("device")
-    unit = _unit(path, about.get("timeunit", "ms"))
+    unit = _unit(path, about.get("timeunit"), _UNITS[_USUAL_UNIT])
     foreign = ForeignRecords(path.name, str(about.get("kernel") or stem),
                              device or (str(device_name) if device_name else stem), {},
                              [str(about["problem"])] if about.get("problem") else [], model=str(about.get("model", "")))
@@ -103,11 +108,14 @@ def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
     return foreign
 
 
-def _unit(path: Path, name: object) -> float:
-    """The seconds in one unit of this name. Raises FormatError."""
-    if str(name).lower() not in _UNITS:
-        raise FormatError(f"{path} has times in {name!r:.40}; there are {', '.join(filter(None, _UNITS))}")
-    return _UNITS[str(name).lower()]
+def _unit(path: Path, name: object, usual: float) -> float:
+    """The seconds in one unit of this name; `usual` if it is missing, null or empty. Raises FormatError."""
+    word = "" if name is None else str(name).strip().lower()
+    if not word:
+        return usual
+    if word not in _UNITS:
+        raise FormatError(f"{path} has times in {name!r:.40}; there are s, ms, us and ns, also written out")
+    return _UNITS[word]
 
 
 def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | None:
@@ -120,22 +128,35 @@ def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | N
     if word != Status.CORRECT.value:
         statuses = {status.value for status in Status} - {Status.CHOSEN.value}
         return ForeignRecord((), Status(word), math.inf, build_seconds=build) if word in statuses else None
+    if entry.get("correctness") == 0:  # some tools say so here alone
+        return ForeignRecord((), Status.CORRECTNESS, math.inf, build_seconds=build)
     listed = times.get("runtimes")
     runs = [milliseconds(time) * unit / 1e-3 for time in listed] if isinstance(listed, list) else []
     runs = [seconds for seconds in runs if seconds > 0]
-    seconds = _measured(path, entry.get("measurements")) or (sum(runs) / len(runs) if runs else 0.0)
+    seconds = _measured(path, entry.get("measurements"), unit) or (sum(runs) / len(runs) if runs else 0.0)
     if seconds <= 0:
         return None
     spread = Measurement(Status.CORRECT, tuple(runs)).spread
     return ForeignRecord((), Status.CORRECT, seconds, len(runs) or 1, spread, build)
 
 
-def _measured(path: Path, measurements: object) -> float:
-    """The seconds of the measurement named `time`; 0 if there is none."""
+def _measured(path: Path, measurements: object, unit: float) -> float:
+    """The seconds of the measurement named `time`, which has the file's `unit` unless it names one; 0 if there is none.
+
+    The schema allows a number, its text, and a list, whose mean counts.
+    """
     for measurement in measurements if isinstance(measurements, Sequence) else ():
         if isinstance(measurement, dict) and measurement.get("name") == "time":
-            return milliseconds(measurement.get("value")) * _unit(path, measurement.get("unit", "")) / 1e-3
+            value = measurement.get("value")
+            times = [milliseconds(_number(each)) for each in (value if isinstance(value, list) else [value])]
+            are_times = bool(times) and all(times)
+            return sum(times) / len(times) * _unit(path, measurement.get("unit"), unit) / 1e-3 if are_times else 0.0
     return 0.0
+
+
+def _number(value: object) -> object:
+    """The number in a text; other values as they are."""
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:

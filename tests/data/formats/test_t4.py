@@ -56,3 +56,42 @@ def test_t4_results_of_kernel_tuner_are_read(tmp_path: Path) -> None:
         path.write_text(content)
         with pytest.raises(FormatError, match=says):
             read_t4(path)
+
+
+def entry(value: Any = 2000.0, runtime: float = 2000.0, **unit: Any) -> dict[str, Any]:
+    """A configuration whose kernel takes 2 ms, in microseconds."""
+    return {"configuration": {"b": 32}, "invalidity": "correct", "correctness": 1,
+            "times": {"compilation_time": 100, "runtimes": [runtime]},
+            "measurements": [] if value is None else [{"name": "time", "value": value, **unit}]}
+
+
+def seconds_of(path: Path, timeunit: str | None, *entries: dict[str, Any]) -> list[float]:
+    path.write_text(json.dumps({"schema_version": "1.0.0", "results": list(entries),
+                                "metadata": {"timeunit": timeunit} if timeunit else {}}))
+    return [row.seconds for row in read_t4(path).rows]
+
+
+@pytest.mark.parametrize(("timeunit", "one"), [
+    ("microseconds", entry(unit="")), ("microseconds", entry()), ("microseconds", entry(unit=None)),
+    ("microseconds", entry(None)), ("microseconds", entry(unit="us")), ("Microseconds", entry(unit="us")),
+    ("seconds", entry(0.002, 0.002, unit="")), ("seconds", entry(2.0, 0.002, unit=" MS ")),
+    ("nanoseconds", entry(2e6, 2e6, unit="")), ("usec", entry(unit="\N{GREEK SMALL LETTER MU}s")),
+    ("\N{MICRO SIGN}s", entry(unit="")), (None, entry(2.0, 2.0, unit="")), (None, entry(2.0, 2.0)),
+    ("milliseconds", entry("2.0", 7.0, unit="ms")), ("milliseconds", entry([1.5, 2.5], 7.0)),
+    ("milliseconds", entry(["1.5", 2.5], 7.0)), ("milliseconds", entry("fast", 2.0))])
+def test_a_measurement_without_a_unit_has_the_unit_of_the_file(timeunit: str | None, one: dict[str, Any],
+                                                               tmp_path: Path) -> None:
+    assert seconds_of(tmp_path / "a.json", timeunit, one) == pytest.approx([2e-3])
+
+
+def test_a_result_that_is_not_correct_has_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    assert seconds_of(path, "microseconds", entry(), {**entry(), "configuration": {"b": 64}, "correctness": 0}) == [
+        pytest.approx(2e-3), np.inf]
+    assert read_t4(path).rows[1].status is Status.CORRECTNESS
+
+
+def test_an_unknown_unit_is_one_line(tmp_path: Path) -> None:
+    for timeunit, one in (("fortnights", entry()), ("us", entry(unit="fortnights"))):
+        with pytest.raises(FormatError, match="has times in 'fortnights'; there are s, ms, us and ns"):
+            seconds_of(tmp_path / "a.json", timeunit, one)
