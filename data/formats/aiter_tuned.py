@@ -1,19 +1,22 @@
 """aiter's tuned products: its CSV files, and a Parquet table of several of them.
 
-A row is a product, the GPU (`gfx` and `cu_num`), the name of the kernel that won and its slices of k. The kind of the
-product stands in the file's name (`a8w8_blockscale_tuned_gemm.csv`), or in a column `file`. Rows have the
-status `chosen`: their times, each of one kernel, compare with nothing. The kernels that a file names become the space
-of their kind of product, on the architectures for which it names them; so files are best imported together.
+A row is a product, the GPU (`gfx` and `cu_num`), the name of the kernel that won, its slices of k and its time (`us`).
+The kind of the product stands in the file's name (`a8w8_blockscale_tuned_gemm.csv`), or in a column `file`. Rows have
+the status `chosen`: of several winners of a product, in all files, the fastest counts, and its time compares with
+nothing else. A row without a time has won nothing. The kernels that a file names become the space of their kind of
+product, on the architectures for which it names them; so files are best imported together.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from seqtune.errors import FormatError, ProblemError
 from seqtune.kernels.aiter.table import BACKEND, PRODUCTS, family_of, settings_of
@@ -29,8 +32,11 @@ from .format import Format, ImportResult, check_columns, first_reason, report_of
 
 LARGEST_FILE = 50_000_000  # bytes; the largest one of aiter has 1.5 million
 MOST_ROWS = 1_000_000
+LONGEST = 1e12  # microseconds; others are not times
 NEEDED = ("compute_units", "m", "n", "k", "split_k", "kernel_name")
-_COLUMNS = {"cu_num": "compute_units", "splitk": "split_k", "kernelname": "kernel_name", "b": "batch"}
+TIME = "microseconds"
+_COLUMNS = {"cu_num": "compute_units", "splitk": "split_k", "kernelname": "kernel_name", "b": "batch", "us": TIME}
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
 _KINDS = (  # in file names; the first that is contained counts
     ("a4w4_blockscale", "a4w4_blockscale"), ("a8w8_blockscale_bpreshuffle", "a8w8_blockscale_bpreshuffle"),
     ("a8w8_blockscale", "a8w8_blockscale"), ("a8w8_bpreshuffle", "a8w8_bpreshuffle"),
@@ -42,7 +48,16 @@ _ARCHITECTURES = {80: "gfx942", 304: "gfx942", 256: "gfx950"}  # of older files,
 _FLAGS = {"True": "yes", "False": "no", "1": "yes", "0": "no", "": "no"}
 
 _Row = Mapping[str, str]
-_Choice = tuple[Device, Problem, str, Mapping[str, Setting]]  # with the kind of product, and settings
+
+
+class _Choice(NamedTuple):
+    """The winner of a product on a GPU."""
+
+    device: Device
+    problem: Problem
+    kind: str  # of product
+    settings: Mapping[str, Setting]
+    microseconds: float
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
@@ -52,12 +67,12 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
         rows = _table(file) if file.suffix == ".parquet" else _csv(file)
         by_file.append([choice for row in rows if (choice := _choice(row, reasons)) is not None])
     by_kind: defaultdict[str, list[tuple[str, Mapping[str, Setting]]]] = defaultdict(list)
-    for device, _, kind, settings in chain.from_iterable(by_file):
-        by_kind[kind].append((device.architecture, settings))
+    for choice in chain.from_iterable(by_file):
+        by_kind[choice.kind].append((choice.device.architecture, choice.settings))
     kernels = {kind: family_of(kind, chosen) for kind, chosen in by_kind.items()}
-    valid = [in_their_spaces([DeclaredRow(device, problem, kernels[kind], settings)
-                              for device, problem, kind, settings in choices], reasons)
-             for choices, reasons in zip(by_file, skipped, strict=True)]
+    valid = [in_their_spaces([DeclaredRow(choice.device, choice.problem, kernels[choice.kind], choice.settings)
+                              for choice in choices], reasons)
+             for choices, reasons in zip(_fastest(by_file, skipped), skipped, strict=True)]
     reports = [report_of(file, len(rows), reasons) for file, rows, reasons in zip(files, valid, skipped, strict=True)]
     if not kernels:
         raise FormatError(f"{files[0]} holds no tuned product of aiter that is known here{first_reason(reports)}")
@@ -66,6 +81,20 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
 
 
 AITER = Format(("*tuned*gemm*.csv", "*.parquet"), read=_read)
+
+
+def _fastest(by_file: Sequence[Sequence[_Choice]], skipped: Sequence[Counter[str]]) -> list[list[_Choice]]:
+    """The choices of each file without those that are slower than another of their product; these are counted."""
+    best: dict[tuple[str, str, str], _Choice] = {}
+    for choice in chain.from_iterable(by_file):
+        key = choice.device.key, choice.problem.key, choice.kind
+        if key not in best or choice.microseconds < best[key].microseconds:
+            best[key] = choice
+    winners = set(map(id, best.values()))
+    for choices, reasons in zip(by_file, skipped, strict=True):
+        if slower := sum(id(choice) not in winners for choice in choices):
+            reasons["another row of the same product is as fast, or faster"] += slower
+    return [[choice for choice in choices if id(choice) in winners] for choices in by_file]
 
 
 def _csv(path: Path) -> Iterator[_Row]:
@@ -106,10 +135,22 @@ def _choice(row: _Row, skipped: Counter[str]) -> _Choice | None:
         problem = _problem(kind, _whole(row, "m"), _whole(row, "n"), _whole(row, "k"), _whole(row, "batch", "1"),
                            row.get("q_dtype_w", ""), row.get("bias", ""), row.get("bpreshuffle", ""),
                            row.get("outdtype", ""))
-        return device, problem, kind, settings_of(row["kernel_name"], _whole(row, "split_k"))
+        settings = settings_of(row["kernel_name"], _whole(row, "split_k"))
+        return _Choice(device, problem, kind, settings, _time(row))
     except (FormatError, ProblemError) as error:
         skipped[str(error).partition(" (found")[0][:160]] += 1
         return None
+
+
+def _time(row: _Row) -> float:
+    """The microseconds of a row; infinite in a table without times. Raises FormatError for a row without one."""
+    text = row.get(TIME)
+    if text is None:
+        return math.inf
+    time = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if not 0 < time < LONGEST:
+        raise FormatError("a row without a time")
+    return time
 
 
 def _whole(row: _Row, name: str, default: str = "") -> int:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,9 @@ STATUSES = {  # the words of Kernel Tuner and of files made from its caches
 SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; other numbers are not times
 LARGEST_SIZE = LARGEST_NUMBER  # of a problem along an axis; a larger number becomes a word
 MOST_SETTING = 2**53  # the value of a parameter is smaller, so that models, which compute in floats, read it exactly
+MOST_REASONS = 3  # in a message
+_KINDS = {type(None): "null", list: "a list", dict: "an object", int: "a number of 2**53 or more",
+          float: "a number of 2**53 or more"}
 _AXES = ("size_x", "size_y", "size_z")
 
 
@@ -98,6 +102,26 @@ def setting(value: object) -> Setting:
     if isinstance(value, str):
         return value
     raise FormatError(f"{str(value)[:40]!r} is no value of a parameter")
+
+
+def why_no_settings(values: Mapping[str, object]) -> str | None:
+    """Why values by the parameter's name are no settings, with the name of the first such; None if all are some."""
+    for name, value in values.items():
+        if not is_setting(value):
+            kind = _KINDS.get(type(value), f"a {type(value).__name__:.20}")
+            return f"a configuration whose {name:.60} is {kind}, which no parameter can be"
+    return None
+
+
+def check_times(path: Path, rows: Sequence[ForeignRecord], skipped: Counter[str], count: int) -> None:
+    """Raise FormatError, with the reasons, if none of the `count` configurations of a file has a time."""
+    if any(row.status is Status.CORRECT for row in rows):
+        return
+    if not count:
+        raise FormatError(f"{path} holds no configuration: nothing was measured")
+    reasons = [f"{number} left out: {reason}" for reason, number in skipped.most_common(MOST_REASONS)]
+    failed = [f"{len(rows)} failed"] if rows else []
+    raise FormatError(f"{path} holds no time of its {count} configurations ({'; '.join([*reasons, *failed])})")
 
 
 def milliseconds(value: object) -> float:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,14 @@ from .foreign_records import (
     STATUSES,
     ForeignRecord,
     ForeignRecords,
+    check_times,
     import_result,
     is_setting,
     milliseconds,
     plain_word,
     setting,
     single_name,
+    why_no_settings,
 )
 from .format import Format, ImportResult, Reader, check_names
 
@@ -46,11 +47,14 @@ def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) 
     entries, names = content.get("cache"), content.get("tune_params_keys")
     listed = content.get("tune_params", {})
     if (not isinstance(entries, dict) or not isinstance(names, list) or not isinstance(listed, dict)
-            or not all(isinstance(name, str) and isinstance(listed.get(name, []), list) for name in names)
-            or not all(map(is_setting, chain.from_iterable(listed.get(name, []) for name in names)))):
+            or not all(isinstance(name, str) and isinstance(listed.get(name, []), list) for name in names)):
         raise FormatError(f"{path} is no cache of Kernel Tuner's: it needs cache, tune_params_keys and tune_params")
     if len(set(names)) < len(names):
         raise FormatError(f"{path} names a parameter twice")
+    for name in names:
+        for value in listed.get(name, []):
+            if reason := why_no_settings({name: value}):
+                raise FormatError(f"{path}: {reason}")
     features = {key: _feature(path, key, content, listed) for key in keys}
     names = [name for name in names if name not in features]
     sizes = content.get("problem_size", [])
@@ -61,17 +65,22 @@ def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) 
         {name: [setting(value) for value in listed.get(name, [])] for name in names},
         sizes if isinstance(sizes, list) else [sizes], model=device_name, features=features)
     for entry in entries.values():
-        values = [entry.get(name) for name in names] if isinstance(entry, dict) else [None]
-        if not all(map(is_setting, values)):
+        if not isinstance(entry, dict) or not all(name in entry for name in names):
             records.skipped["a configuration without its parameters"] += 1
             continue
-        row = _row(tuple(map(setting, values)), entry)
+        values = {name: entry[name] for name in names}
+        if reason := why_no_settings(values):
+            records.skipped[reason] += 1
+            continue
+        row = _row(tuple(map(setting, values.values())), entry)
         if row is None:
             records.skipped["neither a time nor a failure that is known"] += 1
         else:
             records.rows.append(row)
-    if not any(row.status is Status.CORRECT for row in records.rows):
-        raise FormatError(f"{path} holds no time (its objective is {str(content.get('objective', 'time'))[:40]!r})")
+    objective = content.get("objective", "time")
+    if objective != "time" and not any(row.status is Status.CORRECT for row in records.rows):
+        raise FormatError(f"{path} holds no time (its objective is {str(objective)[:40]!r})")
+    check_times(path, records.rows, records.skipped, len(entries))
     return records
 
 

@@ -35,6 +35,7 @@ from .foreign_records import (
     milliseconds,
     setting,
     to_dataset,
+    why_no_settings,
 )
 from .format import Format, ImportResult
 
@@ -160,7 +161,7 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
             continue
         outcome = _outcome(path, status, time)
         if not all(map(is_setting, values)):
-            record.skipped["a configuration without its parameters"] += 1
+            record.skipped[str(why_no_settings(dict(zip(parameters, values, strict=True))))] += 1
         elif not outcome:
             record.skipped["a time that no clock shows"] += 1
         else:

@@ -30,11 +30,12 @@ from .dataset_file import read_dataset
 from .foreign_records import (
     ForeignRecord,
     ForeignRecords,
+    check_times,
     import_result,
-    is_setting,
     milliseconds,
     setting,
     single_name,
+    why_no_settings,
 )
 from .format import ExportRequest, Format, ImportResult, Report
 
@@ -44,6 +45,7 @@ _UNITS = {word: seconds for seconds, words in {  # Kernel Tuner once wrote "mili
     1e-6: "us \N{MICRO SIGN}s \N{GREEK SMALL LETTER MU}s usec usecs microsecond microseconds",
     1e-9: "ns nsec nsecs nanosecond nanoseconds"}.items() for word in words.split()}
 _USUAL_UNIT = "ms"  # of files that name none, as Kernel Tuner's
+_UNKNOWN = "neither a time nor a failure that is known"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WRITTEN_STATUS = {Status.CRASH: Status.RUNTIME}  # T4 has no word for a crash
 
@@ -91,9 +93,9 @@ def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
                              [str(about["problem"])] if about.get("problem") else [], model=str(about.get("model", "")))
     rows: list[tuple[Mapping[str, Any], ForeignRecord]] = []
     for entry in entries:
-        row = _row(path, entry, unit) if isinstance(entry, dict) else None
-        if row is None:
-            foreign.skipped["neither a time nor a failure that is known"] += 1
+        row = _row(path, entry, unit) if isinstance(entry, dict) else "no object"
+        if isinstance(row, str):
+            foreign.skipped[row] += 1
         else:
             rows.append((entry["configuration"], row))
     names = list(dict.fromkeys(name for settings, _ in rows for name in settings))
@@ -103,8 +105,7 @@ def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
             foreign.skipped["a configuration without all parameters"] += 1
         else:
             foreign.rows.append(row._replace(settings=tuple(setting(settings[name]) for name in names)))
-    if not any(row.status is Status.CORRECT for row in foreign.rows):
-        raise FormatError(f"{path} holds no time")
+    check_times(path, foreign.rows, foreign.skipped, len(entries))
     return foreign
 
 
@@ -118,16 +119,18 @@ def _unit(path: Path, name: object, usual: float) -> float:
     return _UNITS[word]
 
 
-def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | None:
+def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | str:
+    """One configuration's measurement, or the reason why it is left out."""
     settings, times = entry.get("configuration"), entry.get("times")
-    if not isinstance(settings, dict) or not settings or not isinstance(times, dict) or not all(
-            map(is_setting, settings.values())):
-        return None
+    if not isinstance(settings, dict) or not settings or not isinstance(times, dict):
+        return "a result without configuration and times"
+    if reason := why_no_settings(settings):
+        return reason
     build = milliseconds(times.get("compilation_time", times.get("compilation"))) * unit / 1e-3
     word = str(entry.get("invalidity", "correct"))
     if word != Status.CORRECT.value:
         statuses = {status.value for status in Status} - {Status.CHOSEN.value}
-        return ForeignRecord((), Status(word), math.inf, build_seconds=build) if word in statuses else None
+        return ForeignRecord((), Status(word), math.inf, build_seconds=build) if word in statuses else _UNKNOWN
     if entry.get("correctness") == 0:  # some tools say so here alone
         return ForeignRecord((), Status.CORRECTNESS, math.inf, build_seconds=build)
     listed = times.get("runtimes")
@@ -135,7 +138,7 @@ def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | N
     runs = [seconds for seconds in runs if seconds > 0]
     seconds = _measured(path, entry.get("measurements"), unit) or (sum(runs) / len(runs) if runs else 0.0)
     if seconds <= 0:
-        return None
+        return _UNKNOWN
     spread = Measurement(Status.CORRECT, tuple(runs)).spread
     return ForeignRecord((), Status.CORRECT, seconds, len(runs) or 1, spread, build)
 

@@ -28,11 +28,12 @@ from .foreign_records import (
     LARGEST_SIZE,
     ForeignRecord,
     ForeignRecords,
+    check_times,
     import_result,
-    is_setting,
     milliseconds,
     plain_word,
     setting,
+    why_no_settings,
 )
 from .format import NAME, Format, ImportResult, check_names
 
@@ -71,8 +72,7 @@ def read_autotune(path: Path, keys: Sequence[str] = ()) -> ForeignRecords:
             records.skipped["a configuration without all parameters"] += 1
         else:
             records.rows.append(row._replace(settings=tuple(whole[name] for name in names)))
-    if not any(row.status is Status.CORRECT for row in records.rows):
-        raise FormatError(f"{path} holds no time")
+    check_times(path, records.rows, records.skipped, len(listed))
     return records
 
 
@@ -97,16 +97,16 @@ def key_features(key: Sequence[object], names: Sequence[str] = ()) -> dict[str, 
     return features
 
 
-def config_settings(kwargs: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Setting] | None:
-    """A configuration's settings by name; None if one of them is no value of a parameter.
+def config_settings(kwargs: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Setting] | str:
+    """A configuration's settings by name, or the reason why one of them is no value of a parameter.
 
     `options` are those of a triton.Config beside its kwargs. Options at their defaults are left out, except num_warps
     and num_stages.
     """
     settings = {**kwargs, **{name: value for name, default in OPTIONS.items()
                              if (value := options.get(name, default)) != default or name in PLAIN}}
-    if not all(map(is_setting, settings.values())):
-        return None
+    if reason := why_no_settings(settings):
+        return reason
     return {name: setting(value) for name, value in settings.items()}
 
 
@@ -121,8 +121,8 @@ def _row(entry: object) -> tuple[dict[str, Setting], ForeignRecord] | str:
     if not all(re.fullmatch(NAME, name) for name in kwargs):
         return "a configuration with a name that no parameter can have"
     settings = config_settings(kwargs, config)
-    if settings is None:
-        return "a configuration with a value that is neither a word nor a number below 2**53"
+    if isinstance(settings, str):
+        return settings
     row = timed(times if isinstance(times, list) else [times])
     return "neither a time nor a failure that is known" if row is None else (settings, row)
 

@@ -89,7 +89,7 @@ class Recording:
         for config, times in timings.items():
             settings = config_settings(config.kwargs, {option: getattr(config, option, None) for option in OPTIONS})
             row = timed(list(times) if isinstance(times, list | tuple) else [times])
-            if settings is None or row is None:
+            if isinstance(settings, str) or row is None:
                 continue
             samples = () if math.isinf(row.seconds) else (row.seconds,)
             measured = Measurement(row.status, samples,

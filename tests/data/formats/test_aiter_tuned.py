@@ -109,9 +109,53 @@ def test_files_that_are_read_together_share_their_kernels_and_a_table_is_read_al
     assert read(tmp_path / "all.parquet")[0].rows.equals(whole.rows)
 
 
+PRODUCT = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+SLOW, FAST = "a8w8_slow", "a8w8_fast"
+
+
+def winners(time: object, name: str, m: int = 64) -> str:
+    """A row of a product that this kernel won in this time."""
+    return f"gfx950,256,{m},512,4096,asm,7,0,{time},{name},1,1,0.0\n"
+
+
+def chosen(data: Dataset) -> dict[int, str]:
+    """The name of the kernel of each product, by its rows."""
+    return {int(str(data.known_problems[str(row.problem)]["m"])): name_of(json.loads(str(row.configuration)))
+            for row in data.rows.itertuples()}
+
+
+@pytest.mark.parametrize("fast_first", [True, False])
+@pytest.mark.parametrize("files", [1, 2])
+def test_of_several_winners_of_a_product_the_fastest_counts(fast_first: bool, files: int, tmp_path: Path) -> None:
+    rows = [winners(20.0, SLOW), winners("1e1", FAST)][::-1 if fast_first else 1]
+    parts = [rows] if files == 1 else [[row] for row in rows]
+    paths = [write(tmp_path, PRODUCT + winners(30.0, SLOW, 128 + number) + "".join(part),
+                   f"{number}_a8w8_blockscale_tuned_gemm.csv") for number, part in enumerate(parts)]
+    reader = format_of("aiter", "read").read
+    assert reader is not None
+    result = reader(paths, ())
+    assert chosen(result.data) == {64: FAST, **{128 + number: SLOW for number in range(files)}}
+    assert len(result.data) == 1 + files
+    counts = [report["skipped"] for report in result.reports]
+    assert sum(sum(each.values()) for each in counts) == 1
+    assert counts[0 if files == 1 or not fast_first else 1] == {
+        "another row of the same product is as fast, or faster": 1}
+
+
+@pytest.mark.parametrize("time", ["nan", "", "0", "0.0", "-1.5", "inf", "-inf", "none", "1e99"])
+def test_a_row_without_a_time_has_won_nothing(time: str, tmp_path: Path) -> None:
+    text = PRODUCT + winners(20.0, SLOW) + winners(time, "a8w8_none") + winners(time, "a8w8_none", 256)
+    data, skipped = read(write(tmp_path, text, "a8w8_blockscale_tuned_gemm.csv"))
+    assert chosen(data) == {64: SLOW}
+    assert skipped == {"a row without a time": 2}
+    only = write(tmp_path, PRODUCT + winners(time, FAST), "a8w8_blockscale_tuned_gemm.csv")
+    with pytest.raises(FormatError, match=r"no tuned product of aiter .*a row without a time"):
+        read(only)
+
+
 def test_every_public_row_is_in_the_space_of_its_architecture() -> None:
     path = public_table("aiter.parquet")
     data, skipped = read(path)
-    assert skipped == {}
+    assert set(skipped) <= {"another row of the same product is as fast, or faster", "a row without a time"}
     assert {name_of(json.loads(text)) for text in data.rows["configuration"].unique()} == set(
         pd.read_parquet(path, columns=["kernel_name"])["kernel_name"])

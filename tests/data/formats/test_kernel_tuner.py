@@ -62,6 +62,11 @@ def test_the_cache_of_a_run_that_was_cut_off_is_read(tmp_path: Path) -> None:
     (b"", "not JSON"), (b"[1]", "no JSON object"), (b"{}", "no cache"), (b"[" * 100_000, "not JSON"),
     (b'{"cache": {"1": {"a": 1, "score": 3}}, "tune_params_keys": ["a"], "objective": "score"}', "no time"),
     (b'{"cache": {}, "tune_params_keys": [3]}', "no cache"),
+    (b'{"cache": {}, "tune_params_keys": ["a"], "tune_params": {"a": [1]}}', "no configuration: nothing was measured"),
+    (b'{"cache": {"1": {"a": null, "time": 3}}, "tune_params_keys": ["a"]}', "1 left out: a configuration whose a is"),
+    (b'{"cache": {"1": {"b": 2, "time": 3}}, "tune_params_keys": ["a"]}', "1 left out: .* without its parameters"),
+    (b'{"cache": {"1": {"a": 1, "time": "InvalidConfig"}}, "tune_params_keys": ["a"]}', "no time of its 1 .*1 failed"),
+    (b'{"cache": {}, "tune_params_keys": ["a"], "tune_params": {"a": [[1, 2]]}}', "whose a is a list"),
     (b"\x1f\x8bnonsense", "gzip"), (gzip.compress(b"{}", mtime=0)[:-4], "cut short"), (b"\xff\xfe{}", "not JSON"),
 ])
 def test_what_is_no_cache_is_refused(tmp_path: Path, content: bytes, says: str) -> None:

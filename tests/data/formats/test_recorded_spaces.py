@@ -127,6 +127,7 @@ def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) ->
     odd[4]["block"] = None
     pq.write_table(pa.Table.from_pylist(odd), folder / "toy.parquet")
     found, = recordings(folder)
-    assert found.skipped == {"a time that no clock shows": 4, "a configuration without its parameters": 1}
+    assert found.skipped == {"a time that no clock shows": 4,
+                             "a configuration whose block is null, which no parameter can be": 1}
     with pytest.raises(FormatError, match="names no parameter"):
         read_recorded(write_recorded(folder, {**SPACE, "tune_params": {}}))

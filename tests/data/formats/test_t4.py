@@ -51,7 +51,7 @@ def test_t4_results_of_kernel_tuner_are_read(tmp_path: Path) -> None:
     assert (found.kernel, found.device) == ("conv_A100", "A100")
     assert [row.seconds for row in found.rows] == pytest.approx([2.5e-3, 3e-3, np.inf])
     assert sum(found.skipped.values()) == 3
-    for content, says in (("{}", "no file of T4"), ('{"results": []}', "no time"),
+    for content, says in (("{}", "no file of T4"), ('{"results": []}', "no configuration"),
                           ('{"results": [], "metadata": {"timeunit": "minutes"}}', "times in 'minutes'")):
         path.write_text(content)
         with pytest.raises(FormatError, match=says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,21 @@ def test_a_misuse_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_other_formats_take_no_names_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "t4", str(tmp_path), "--out", str(tmp_path / "o.parquet"), "--keys", "M"]) == 2
     assert "leave out --keys" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "kind"), [(None, "null"), ([1, 2], "a list"), ({"a": 1}, "an object"),
+                                             (2**60, "a number of 2**53 or more")])
+def test_a_setting_that_no_parameter_can_be_is_named(value: object, kind: str, tmp_path: Path) -> None:
+    timings = [[{"kwargs": {"BLOCK": block, "ACC": value}, "num_warps": 4}, [0.5]] for block in (16, 32)]
+    reason = f"a configuration whose ACC is {kind}, which no parameter can be"
+    with pytest.raises(FormatError, match=re.escape(f"no time of its 2 configurations (2 left out: {reason})")):
+        read_autotune(write(tmp_path / "a.autotune.json", timings=timings))
+    found = read_autotune(write(tmp_path / "a.autotune.json", timings=[*timings, [config(64), [0.5]]]))
+    assert found.skipped == {reason: 2}
+
+
+def test_a_result_without_configurations_and_one_whose_configurations_failed_say_so(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="holds no configuration: nothing was measured"):
+        read_autotune(write(tmp_path / "a.autotune.json", timings=[]))
+    with pytest.raises(FormatError, match=r"holds no time of its 1 configurations \(1 failed\)"):
+        read_autotune(write(tmp_path / "a.autotune.json", timings=[[config(64), [math.inf] * 3]]))
