@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ SCALE_ROWS = (  # run_id, seconds since the search began, milliseconds, block
     ("r2", "0.40", "7.000000", 16), ("r2", "0.80", "3.000000", 32), ("r2", "0.90", "9.000000", 64))
 
 
-def write_searches(path: Path, rows: Iterable[tuple[str, str, str, int]] = SCALE_ROWS) -> Path:
+def write_searches(path: Path, rows: Iterable[Sequence[object]] = SCALE_ROWS) -> Path:
     """Write a log of several searches of the kernel `scale`, without details."""
     path.parent.mkdir(exist_ok=True)
     path.write_text("run_id,timestamp_s,config_id,generation,status,perf_ms,compile_time_s,config\n" + "".join(
@@ -112,7 +113,7 @@ def write_searches(path: Path, rows: Iterable[tuple[str, str, str, int]] = SCALE
     return path
 
 
-def times(data: Dataset) -> dict[str, list[float]]:
+def times(data: Dataset) -> dict[str, list[Any]]:
     """The milliseconds of each problem."""
     return {data.known_problems[str(key)].brief(): [pytest.approx(1e3 * time) for time in rows["seconds"]]
             for key, rows in data.rows.groupby("problem", sort=False)}
