@@ -158,13 +158,20 @@ def json_fault(error: ValueError | RecursionError) -> str:
 
 
 def shown(value: object, longest: int = 40) -> str:
-    """A value as Python writes it, for a message: at most `longest` characters.
+    """A value as Python writes it, for a message: at most `longest` characters, of which the last may be three dots.
 
     Python writes no number of more than 4300 digits, and a foreign type may fail to write itself: the size of the
     number and the name of the type stand for these.
     """
     try:
-        return repr(value)[:longest]
+        text = repr(value)
+        if not isinstance(value, str) or len(text) <= longest:
+            return cut(text, longest)
+        count = longest
+        while len(text) > longest - len("...") and count:  # the quote is closed
+            count -= 1
+            text = repr(value[:count])
+        return f"{text}..."
     except Exception:  # `__repr__` is anybody's code
         return f"<an int of {value.bit_length()} bits>" if isinstance(value, int) else f"<a {type(value).__name__}>"
 
@@ -175,7 +182,12 @@ def one_line(error: BaseException | str, longest: int = 300) -> str:
     An exception without a message gives the name of its type.
     """
     text = error if isinstance(error, str) else str(error) or type(error).__name__
-    return " ".join(printable(text).split())[:longest]
+    return cut(" ".join(printable(text).split()), longest)
+
+
+def cut(text: str, longest: int) -> str:
+    """The text in at most `longest` characters; three dots stand for what does not fit."""
+    return text if len(text) <= longest else text[:max(0, longest - 3)] + "..."[:longest]
 
 
 def printable(text: str) -> str:

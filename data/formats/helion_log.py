@@ -14,6 +14,7 @@ feature `search`.
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError
+from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError, shown
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
@@ -238,8 +239,9 @@ def _task(path: Path, run: _Run | None, devices: Sequence[str | Device], keys: S
     kernel = next((library.kernel(full) for library in libraries_in_use() for full in library.table
                    if full.partition(".")[2] == name and library.may_run_on(BACKEND)), None)
     if kernel is None:
-        raise MisuseError(f"{path}: the kernel {name[:60]!r} is not declared; --library names a library file with "
-                          f"[kernels.{name[:60]}], backends = [\"{BACKEND}\"], and Helion's settings as parameters")
+        table = f"[kernels.{name if name.isidentifier() else json.dumps(name)}]"  # whole, because users type it
+        raise MisuseError(f"{path}: the kernel {shown(name, 60)} is not declared; --library names a library file with "
+                          f"{table}, backends = [\"{BACKEND}\"], and Helion's settings as parameters")
     device = _device(path, run, devices)
     sizes = () if run is None else run.sizes
     if len(keys) > len(sizes):

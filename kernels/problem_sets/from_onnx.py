@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtune.errors import ProblemError, one_line, shown
+from seqtune.errors import ProblemError, cut, one_line, shown
 
 from ..devices.element_types import BY_TORCH_NAME
 from ..operations import conv2d, gemm
@@ -24,18 +24,13 @@ from ..operations.feature import Value
 from ..operations.operation import Shape
 from ..problem import Problem
 from .onnx_file import inner_nodes, read_model
+from .onnx_operators import products_in
 from .onnx_values import LONGEST, Values, values_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
 STANDARD = ("", "ai.onnx")  # the names of ONNX's own domain
-# Operators that contain products, and what they are: no problem describes them.
-UNDESCRIBED = {
-    "Attention": "attention", "ConvInteger": "a quantized convolution", "ConvTranspose": "a transposed convolution",
-    "DeformConv": "a deformable convolution", "Einsum": "a sum of products by an equation",
-    "GRU": "a recurrent layer", "LSTM": "a recurrent layer", "MatMulInteger": "a quantized product",
-    "QLinearConv": "a quantized convolution", "QLinearMatMul": "a quantized product", "RNN": "a recurrent layer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ def read_onnx(path: str | Path, inputs: Mapping[str, Sequence[int]] | None = Non
     values = values_of(path, model, inputs or {})
     problems = _Graph(path, model.graph.node, [value.name for value in model.graph.output], values).problems()
     if not problems.nodes and not problems.undescribed:
-        counted = ", ".join(f"{count} {name:.{LONGEST}}" for name, count in list(problems.others.items())[:5])
+        counted = ", ".join(f"{count} {cut(name, LONGEST)}" for name, count in list(problems.others.items())[:5])
         raise ProblemError(f"{path} has no convolution and no matrix product ({counted})")
     return problems
 
@@ -133,8 +128,8 @@ class _Graph:
         if shape is not None:
             return shape
         if self.values.missing:
-            raise ProblemError(f"{self.path}: the shape of {name!r:.{LONGEST}} is unknown: {self.values.missing}")
-        raise _UndescribedError(f"the shape of {name!r:.{LONGEST}} is unknown")
+            raise ProblemError(f"{self.path}: the shape of {shown(name, LONGEST)} is unknown: {self.values.missing}")
+        raise _UndescribedError(f"the shape of {shown(name, LONGEST)} is unknown")
 
     def described(self, node: NodeProto, kind: str, features: Mapping[str, Value], width: int, *, biased: bool,
                   count: int = 1, note: str = "") -> ProblemNode:
@@ -274,12 +269,12 @@ def _word(flag: bool) -> str:
 def _why_not(node: NodeProto) -> str:
     """The reason why no problem describes a node, whatever its shapes are; empty for all others."""
     if node.domain not in STANDARD:
-        return f"{node.domain:.{LONGEST}} is not ONNX's own domain"
+        return f"{cut(node.domain, LONGEST)} is not ONNX's own domain"
     inner = [_operator(part) for part in inner_nodes(node)
-             if part.op_type in (*_MAKERS, *UNDESCRIBED) or part.domain not in STANDARD]
+             if part.domain not in STANDARD or part.op_type in _MAKERS or products_in(part.op_type)]
     if inner:
         return f"it runs {len(inner)} of its own as often as it decides ({', '.join(dict.fromkeys(inner[:3]))})"
-    return UNDESCRIBED.get(node.op_type, "")
+    return "" if node.op_type in _MAKERS else products_in(node.op_type)
 
 
 def _name(node: NodeProto) -> str:

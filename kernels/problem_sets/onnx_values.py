@@ -5,8 +5,10 @@ A file may leave sizes of its inputs open; who asks gives them. Shapes of all ot
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,9 @@ from .onnx_shapes import inferred_values
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto, ValueInfoProto
 
-LONGEST = 60  # characters of a name from the file in a message
+LONGEST = 60  # characters of a name from the file in a message, where nobody has to type it
+LONGEST_ADVICE = 1500  # characters of names that users type; a message has at most 2000
+MOST_ADVISED, MOST_LISTED = 3, 5  # inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def _open_sizes(path: Path, model: ModelProto, given: Mapping[str, Sequence[int]
     symbols: dict[str, int] = {}
     for name, sizes in given.items():
         if name not in inputs:
-            raise ProblemError(f"{path} has no input {name!r:.{LONGEST}}; it has {_listed(inputs)}")
+            raise ProblemError(f"{path} has no input {shown(name, LONGEST)}; it has {_listed(inputs)}")
         _write(inputs[name], sizes, symbols)
     values = [*inputs.values(), *model.graph.value_info, *model.graph.output]
     for axis in (axis for value in values for axis in value.type.tensor_type.shape.dim):
@@ -58,16 +62,28 @@ def _open_sizes(path: Path, model: ModelProto, given: Mapping[str, Sequence[int]
     unknown = [value for value in inputs.values() if value.type.HasField("tensor_type") and _is_open(value)]
     if not unknown:
         return ""
-    return "give " + " ".join(f"--input {value.name:.{LONGEST}}={_example(value)}" for value in unknown[:3])
+    return "give " + " ".join(_whole([f"--input {shlex.quote(f'{value.name}={_example(value)}')}"
+                                      for value in unknown[:MOST_ADVISED]]))
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"{name!r:.{LONGEST}}" for name in list(names)[:5]) or "none"
+    """The names of inputs, whole, because users type them."""
+    listed = [repr(name) for name in names]
+    first = _whole(listed[:MOST_LISTED])
+    more = [f"and {len(listed) - len(first)} more"] if len(listed) > len(first) else []
+    return ", ".join([*first, *more]) or "none"
+
+
+def _whole(words: Sequence[str]) -> Sequence[str]:
+    """The first words, at least one, that fit into a message without being cut."""
+    lengths = accumulate(map(len, words))
+    return [word for number, (word, length) in enumerate(zip(words, lengths, strict=True))
+            if not number or length <= LONGEST_ADVICE]
 
 
 def _write(value: ValueInfoProto, sizes: Sequence[int], symbols: dict[str, int]) -> None:
     """Write the sizes of an input, and remember those of named axes. Raises ProblemError if they do not fit."""
-    name = f"input {value.name!r:.{LONGEST}}"
+    name = f"input {shown(value.name, LONGEST)}"
     sizes = list(sizes)
     if any(isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_SIZE for size in sizes):
         raise ProblemError(f"{name} cannot have the sizes {shown(sizes)}; each is a whole number from 1 to "

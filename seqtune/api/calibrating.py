@@ -7,6 +7,7 @@ journal at once, so a calibration that was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import platform
+import shlex
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -80,7 +81,7 @@ class Calibrated:
                     f"give more (--seconds; {CALIBRATION:g} by default)")
         if self.before is None or self.after is None:
             return (f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions "
-                    f"(`seqtune report {self.journal} --out report.html` lists the failures)")
+                    f"(`seqtune report {shlex.quote(str(self.journal))} --out report.html` lists the failures)")
         if self.problems == 1:
             return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of one problem now "
                     f"correct its predictions; to reach others and see the gain, run the same command again or give "

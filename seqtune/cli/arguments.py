@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import MisuseError
+from ..errors import MisuseError, shown
 
 
 def parts(text: str | None) -> list[str]:
@@ -87,9 +87,9 @@ def input_sizes(given: Sequence[str] | None) -> dict[str, list[int]]:
         name, equals, numbers_text = text.rpartition("=")
         words = numbers_text.split("x")
         if not equals or not name or not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
-            raise MisuseError(f"--input {text!r:.60} is not a name and its sizes, such as x=1x3x224x224")
+            raise MisuseError(f"--input {shown(text, 60)} is not a name and its sizes, such as x=1x3x224x224")
         if name in sizes:
-            raise MisuseError(f"--input {name!r:.60} is given twice")
+            raise MisuseError(f"--input {shown(name, 60)} is given twice")
         sizes[name] = [int(word) for word in words]
     return sizes
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import onnx
 import pytest
 from onnx import TensorProto, helper, load_model, save_model
 
+from seqtune.cli.arguments import input_sizes
 from seqtune.errors import FormatError, ProblemError
 from seqtune.kernels.problem_sets import onnx_file, onnx_shapes
 from seqtune.kernels.problem_sets.from_onnx import OnnxProblems, read_onnx
+from seqtune.kernels.problem_sets.onnx_operators import products_in
 from seqtune.kernels.problem_sets.parse import parse_problem
 from tests.support.onnx_files import Axes, write_network, write_onnx
 
@@ -117,6 +122,60 @@ def test_open_sizes_are_asked_for_and_given_once_for_each_name(tmp_path: Path) -
                         ({"x": (2, 10, 16), "mask": (3, 10, 16)}, "axis 0 of input 'mask' has 2 elements, not 3")):
         with pytest.raises(ProblemError, match=says):
             read_onnx(path, sizes)
+
+
+LONG = "a_tensor_with_a_long_name_as_exporters_write_them/layer/attention/self/query"
+
+
+@pytest.mark.parametrize(("name", "typed"), [
+    (LONG, f"--input {LONG}=1x4x8"), ("x y", "--input 'x y=1x4x8'"), ("$x", "--input '$x=1x4x8'"),
+    ("a" * 1400, f"--input {'a' * 1400}=1x4x8")])
+def test_names_that_are_to_be_typed_are_whole_and_quoted(name: str, typed: str, tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "long.onnx", [node("MatMul", [name, "w"], ["y"])], {name: (None, 4, 8)}, {"w": (8, 8)})
+    with pytest.raises(ProblemError) as asked:
+        read_onnx(path)
+    assert str(asked.value).endswith(f" is unknown: give {typed}")
+    assert f"the shape of {name!r:.56}" in str(asked.value)
+    assert str(asked.value).count("'") % 2 == 0
+    with pytest.raises(ProblemError, match="it has ") as refused:
+        read_onnx(path, {"z": (1,)})
+    assert str(refused.value).endswith(f"it has {name!r}")
+    assert len(read_onnx(path, input_sizes([*shlex.split(typed)[1:]])).nodes) == 1
+
+
+def test_as_many_names_are_advised_as_fit_into_a_message(tmp_path: Path) -> None:
+    names = [letter * 700 for letter in "abc"]
+    path = write_onnx(tmp_path / "long.onnx", [
+        node("Add", names[:2], ["s"]), node("Add", ["s", names[2]], ["t"]), node("MatMul", ["t", "w"], ["y"])],
+        dict.fromkeys(names, (None, 4, 8)), {"w": (8, 8)})
+    with pytest.raises(ProblemError) as asked:
+        read_onnx(path)
+    assert str(asked.value).endswith(f"give --input {names[0]}=1x4x8 --input {names[1]}=1x4x8")
+    with pytest.raises(ProblemError, match=r"'b+', and 1 more$"):
+        read_onnx(path, {"z": (1,)})
+
+
+@pytest.mark.parametrize(("operator", "reason"), [
+    ("CausalConvWithState", "a causal convolution"), ("LinearAttention", "linear attention"),
+    ("GroupedMatMul", "a grouped product"), ("FlexAttention", "attention"), ("QLinearConv", "a quantized convolution"),
+    ("DeformConv", "a deformable convolution"), ("MatMulInteger", "a quantized product"), ("GRU", "a recurrent layer"),
+    ("AffineGrid", "a function with MatMul"), ("Upsample", ""), ("RotaryEmbedding", ""), ("TensorScatter", ""),
+    ("Softmax", ""), ("LRN", ""), ("Scan", ""), ("Convert", f"onnx {onnx.__version__} does not know it; it may hold "
+                                                           "products")])
+def test_operators_with_products_are_told_by_their_name_or_schema(operator: str, reason: str) -> None:
+    assert products_in(operator) == reason
+
+
+def test_an_operator_is_told_by_what_its_schema_says_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    doc = "Mixes channels by a matrix\n multiplication, then by attention. More."
+    monkeypatch.setattr(onnx.defs, "get_schema", lambda name: SimpleNamespace(doc=doc, has_function=False))
+    assert products_in.__wrapped__("ChannelMixer") == "a product"
+
+
+def test_an_operator_that_is_newer_than_the_package_is_left_out_by_name(tmp_path: Path) -> None:
+    found = one_node(tmp_path, "FutureBlock", {"x": (8, 8)}, {"w": (8, 8)})
+    assert [(each.operator, each.reason) for each in found.undescribed] == [
+        ("FutureBlock", f"onnx {onnx.__version__} does not know it; it may hold products")]
 
 
 def test_sizes_that_a_model_computes_are_followed(tmp_path: Path) -> None:
