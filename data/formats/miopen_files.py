@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, shown
 
 from ..unpacking import lines, unpacked, unpacked_pieces
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
@@ -25,6 +25,7 @@ LARGEST_NUMBER = 1 << 40  # above every number that MIOpen writes
 LONGEST_LINE = 100_000
 LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
+MOST_REASONS = 200  # of what is left out; a foreign file could make one for each of its lines
 _SQLITE = b"SQLite format 3\0"
 _STEPS = 200_000_000  # of SQLite's virtual machine; a valid file of the largest size needs a twentieth
 
@@ -62,6 +63,11 @@ class FindDb:
     times: list[tuple[int, str, float, int]] = field(default_factory=list)  # problem, solver, seconds, workspace
     algorithms: dict[str, str] = field(default_factory=dict)  # solver -> Direct, GEMM, ImplicitGEMM, Winograd, FFT
     skipped: Counter[str] = field(default_factory=Counter)
+
+
+def count(skipped: Counter[str], reason: str, other: str, number: int = 1) -> None:
+    """Count what is left out by its reason, or by another reason if there are MOST_REASONS already."""
+    skipped[reason if reason in skipped or len(skipped) < MOST_REASONS else other] += number
 
 
 def read(path: Path, limits: FileLimits = LIMITS) -> PerfDb | FindDb:
@@ -132,6 +138,8 @@ def _tables(path: Path, connection: sqlite3.Connection, limits: FileLimits) -> P
             labels.skipped["a label without its problem"] += 1
         elif not isinstance(solver, str) or not isinstance(params, str) or max(len(solver), len(params)) > LONGEST_WORD:
             labels.skipped["a label that is not made of words"] += 1
+        elif not _is_solver(solver):
+            count(labels.skipped, _foreign_solver(solver), _OTHER_SOLVER)
         else:
             labels.labels.append((indices[config], words.setdefault(solver, solver), words.setdefault(params, params)))
             _check_counts(path, 0, len(labels.labels), limits)
@@ -153,21 +161,33 @@ def _are_valid(values: Sequence[Any], numbers: bool) -> bool:
 def _entries(path: Path, rows: Iterable[str], skipped: Counter[str],
              limits: FileLimits) -> Iterator[tuple[str, list[str]]]:
     """The keys of the lines, each with its items. Raises FormatError if there are too many."""
-    problems = count = 0
+    problems = total = 0
     for line in rows:
         key, equals, rest = line.partition("=")
         if not equals or len(line) > LONGEST_LINE:
             skipped["a line without key=value"] += 1
             continue
         items = rest.split(";")
-        problems, count = problems + 1, count + len(items)
-        _check_counts(path, problems, count, limits)
+        problems, total = problems + 1, total + len(items)
+        _check_counts(path, problems, total, limits)
         yield key, items
+
+
+def _is_solver(name: str) -> bool:
+    """Whether MIOpen could call a solver so."""
+    return len(name) <= LONGEST_WORD and _SOLVER.fullmatch(name) is not None
+
+
+def _foreign_solver(name: str) -> str:
+    return f"{shown(name, 60)} is no name of a solver"
+
+
+_OTHER_SOLVER = "another name that is none of a solver"
 
 
 def _perf_text(path: Path, rows: Iterable[str], limits: FileLimits) -> PerfDb:
     labels = PerfDb()
-    count = 0
+    number = 0
     for key, items in _entries(path, rows, labels.skipped, limits):
         words = key.split("x")
         numbers = words[:len(NUMBERS_BEFORE)]
@@ -178,11 +198,13 @@ def _perf_text(path: Path, rows: Iterable[str], limits: FileLimits) -> PerfDb:
             labels.columns[name].append(word if name in WORDS else int(word))
         for item in items:
             solver, colon, params = item.partition(":")
-            if colon and max(len(solver), len(params)) <= LONGEST_WORD:
-                labels.labels.append((count, solver, params))
+            if colon and not _is_solver(solver):
+                count(labels.skipped, _foreign_solver(solver), _OTHER_SOLVER)
+            elif colon and len(params) <= LONGEST_WORD:
+                labels.labels.append((number, solver, params))
             elif item:
                 labels.skipped["an item without solver:parameters"] += 1
-        count += 1
+        number += 1
     return labels
 
 
@@ -191,8 +213,11 @@ _TIME = re.compile(r"\d{1,12}(?:\.\d{0,12})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _PAIR = r"(\d{1,12})x(\d{1,12})"
 _TRIPLE = r"(\d{1,12})x(\d{1,12})x(\d{1,12})"
 _N = r"(\d{1,12})"
-_TAIL = r"(\d)-([A-Z0-9-]{3,60})-([A-Z0-9]{3,10})-([FBW])(?:_g(\d{1,12}))?"
-# channels, sizes, filter, channels, sizes, batch, pad, stride, dilation, bias, layout, type, direction, groups
+_TAIL = r"(\d)-([A-Za-z0-9-]{3,60})-([A-Z0-9]{3,40})-([A-Z])((?:_[A-Za-z0-9]{1,20}){0,8})"
+_GROUPS = re.compile(r"g(\d{1,12})", re.ASCII)  # one of the parts that may follow the direction
+_SOLVER = re.compile(r"[A-Za-z][A-Za-z0-9_<>,.:()+-]*", re.ASCII)
+# channels, sizes, filter, channels, sizes, batch, pad, stride, dilation, bias, layout, type, direction, parts: groups,
+# and the types that the operands are cast to (`_ciFP8_cwFP8`)
 _FLAT_KEY = re.compile(f"{_N}-{_N}-{_N}-{_PAIR}-{_N}-{_N}-{_N}-{_N}-{_PAIR}-{_PAIR}-{_PAIR}-{_TAIL}", re.ASCII)
 _DEEP_KEY = re.compile(f"{_N}-{_N}-{_N}-{_N}-{_TRIPLE}-{_N}-{_N}-{_N}-{_N}-{_N}-{_TRIPLE}-{_TRIPLE}-{_TRIPLE}-{_TAIL}",
                        re.ASCII)
@@ -207,28 +232,32 @@ _FLAT_CONSTANTS = {"in_d": 1, "fil_d": 1, "out_d": 1, "pad_d": 0, "conv_stride_d
 def _find_text(path: Path, rows: Iterable[str], limits: FileLimits) -> FindDb:
     times = FindDb()
     columns = times.columns
-    count = 0
+    number = 0
     for key, items in _entries(path, rows, times.skipped, limits):
         flat = _FLAT_KEY.fullmatch(key)
         match = flat or _DEEP_KEY.fullmatch(key)
-        layouts = set(match[match.re.groups - 3].split("-")) if match else set()
-        if match is None or len(layouts) != 1:
-            times.skipped["a key that is not MIOpen's, or of mixed layouts"] += 1
+        if match is None:
+            times.skipped["a key that is not MIOpen's"] += 1
             continue
-        values = match.groups()
-        for name, word in zip(_FLAT_ORDER if flat else _DEEP_ORDER, values, strict=False):
+        *values, layouts, data_type, direction, parts = match.groups()
+        for name, word in zip(_FLAT_ORDER if flat else _DEEP_ORDER, values, strict=True):
             columns[name].append(int(word))
         if flat:
-            for name, number in _FLAT_CONSTANTS.items():
-                columns[name].append(number)
+            for name, constant in _FLAT_CONSTANTS.items():
+                columns[name].append(constant)
+        groups = [part for part in parts.split("_") if _GROUPS.fullmatch(part)]
+        others = [part for part in parts.split("_")[1:] if part not in groups]  # they change what is computed
         columns["spatial_dim"].append(2 if flat else 3)
-        columns["layout"].append(layouts.pop())
-        columns["data_type"].append(values[-3])
-        columns["direction"].append(values[-2])
-        columns["group_count"].append(int(values[-1] or 1))
+        distinct = set(layouts.split("-"))
+        columns["layout"].append(distinct.pop() if len(distinct) == 1 else layouts)
+        columns["data_type"].append("_".join([data_type, *others]))
+        columns["direction"].append(direction)
+        columns["group_count"].append(int(groups[0][1:]) if groups else 1)
+        if not any(items):
+            times.skipped["a problem without solvers"] += 1
         for item in items:
-            _item(times, count, item)
-        count += 1
+            _item(times, number, item)
+        number += 1
     return times
 
 
@@ -246,8 +275,12 @@ def _item(times: FindDb, problem: int, item: str) -> None:
         if item:
             times.skipped["an item that is not MIOpen's"] += 1
         return
-    if not (_TIME.fullmatch(milliseconds) and _NUMBER.fullmatch(workspace) and 0 < len(solver) <= LONGEST_WORD):
-        times.skipped["an item that is not MIOpen's"] += 1
+    if not _is_solver(solver):
+        count(times.skipped, _foreign_solver(solver), _OTHER_SOLVER)
+    elif not _TIME.fullmatch(milliseconds):
+        count(times.skipped, f"a time of {shown(milliseconds)}", "another time that is no number")
+    elif not _NUMBER.fullmatch(workspace):
+        count(times.skipped, f"a workspace of {shown(workspace)}", "another workspace that is no number")
     elif not LEAST_SECONDS <= (seconds := float(milliseconds) / 1000) <= MOST_SECONDS:
         times.skipped["a time of 0" if seconds == 0 else "a time that no kernel takes"] += 1
     else:

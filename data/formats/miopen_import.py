@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from seqtune.errors import DeviceError, FormatError
+from seqtune.errors import DeviceError, FormatError, cut
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.gpus import device as gpu
@@ -30,9 +30,10 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from ..dataset import ADDED, SCHEMA, Dataset
 from ..record import Status
 from .format import Format, ImportResult
-from .miopen_files import FindDb, PerfDb, read
-from .miopen_terms import true_terms
+from .miopen_files import FindDb, PerfDb, count, read
+from .miopen_terms import true_terms, why_unknown
 
+MOST_EXPLAINED = 5000  # problems whose words or sizes are not known here; each takes up to half a millisecond
 TUNED, FIND = "tuned", "find"
 _TABLE = "miopen table"  # provenance: a text form of each row of a solver's table
 Tables: TypeAlias = dict[str, dict[str, str]]  # solver -> text form by row and whether K is split
@@ -137,10 +138,13 @@ def read_file(path: Path, device: Device, tables: Tables | None = None) -> Impor
         raise FormatError(f"{path} holds no problem of MIOpen's")
     columns = {name: column if isinstance(column[0], str) else np.array(column, dtype=np.int64)
                for name, column in content.columns.items()}
-    problems, sound = ProblemColumns.read("convnd", true_terms(columns))  # type: ignore[arg-type]
+    features = true_terms(columns)  # type: ignore[arg-type]
+    problems, sound = ProblemColumns.read("convnd", features)
     skipped = content.skipped
     reasons = np.full(len(problems), None, dtype=object)
-    reasons[~sound] = "a problem whose words or sizes are not known here"
+    reasons[~sound] = "another problem whose words or sizes are not known here"
+    for row in np.flatnonzero(~sound)[:MOST_EXPLAINED].tolist():
+        reasons[row] = why_unknown(columns, features, row)  # type: ignore[arg-type]
     for broken, reason in problems.refusals():
         reasons[broken & sound] = f"a problem where {reason}"
     if isinstance(content, PerfDb):
@@ -170,7 +174,8 @@ def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumn
     parts = []
     for name, labels in frame.groupby("solver", sort=True):
         if name not in SOLVERS:
-            skipped[f"{name:.60}: no search space is known"] += len(labels)
+            reason = f"{cut(str(name), 60)}: no search space is known"
+            count(skipped, reason, "another solver without a search space that is known", len(labels))
             continue
         solver = find_solver(str(name))
         indices, settings = _settings(solver, labels, problems, device, skipped, tables)
@@ -184,7 +189,9 @@ def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumn
 def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFrame:
     """Keep the rows whose problem has no reason against it, and count the others by reason."""
     against = reasons[frame["problem"].to_numpy()] if len(frame) else np.array([], dtype=object)
-    skipped.update(reason for reason in against if reason is not None)
+    for reason in against:
+        if reason is not None:
+            count(skipped, reason, "another problem whose words or sizes are not known here")
     return frame[np.array([reason is None for reason in against], dtype=bool)].reset_index(drop=True)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ProblemError
+from seqtune.errors import ProblemError, cut
 from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
@@ -29,6 +30,12 @@ DIRECTIONS = {"F": "forward", "B": "backward_data", "W": "backward_weights"}
 DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16", "INT8": "int8"}
 _DEEP = {"NCHW": "NCDHW", "NHWC": "NDHWC", "NCDHW": "NCDHW", "NDHWC": "NDHWC"}
 _FILTER = {"d": "t", "h": "r", "w": "s"}
+
+_LONGEST_WORD = 60  # characters in a reason
+_KNOWN_WORDS = (  # MIOpen's column, its words that are known here, and the reason for others
+    ("data_type", DTYPES, "element types {} are not known here"),
+    ("layout", _DEEP, "the layout {} is not known here"),
+    ("direction", DIRECTIONS, "the direction {} is not known here"))
 
 Numbers = NDArray[np.int64]
 
@@ -73,6 +80,23 @@ def true_terms(columns: Mapping[str, Numbers | Sequence[str]]) -> dict[str, list
         features |= {_FILTER[axis]: taps.tolist(), f"pad_{axis}": pad.tolist(), f"stride_{axis}": stride.tolist(),
                      f"dilation_{axis}": dilation.tolist()}
     return features
+
+
+def why_unknown(columns: Mapping[str, Numbers | Sequence[str]], features: Mapping[str, Sequence[Value]],
+                row: int) -> str:
+    """Why a row of MIOpen's columns is no problem, with the word or the size that is not known here.
+
+    `features` are those of `true_terms`.
+    """
+    for name, known, reason in _KNOWN_WORDS:
+        if (word := str(columns[name][row])) not in known:
+            return reason.format(cut(word, _LONGEST_WORD))
+    for feature in operation("convnd").features:
+        try:
+            feature.check(features[feature.name][row] if feature.name in features else feature.default)
+        except ProblemError as error:
+            return f"a problem whose {error} ({feature.meaning})"
+    return "a problem whose words or sizes are not known here"
 
 
 def _numbers(columns: Mapping[str, Any], name: str) -> Numbers:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from seqtune.errors import ProblemError
+from seqtune.errors import ProblemError, warned
 
 from ..operations.table import operation
 
@@ -28,6 +28,7 @@ _DRIVER_IGNORED = {  # options that control the run only
     "L": "vector_length", "G": "gpualloc", "!": "in_d", "@": "fil_d", "#": "conv_stride_d", "$": "pad_d",
     "^": "dilation_d",
 }
+_DIRECTIONS = {1: "forward", 2: "backward_data", 4: "backward_weights"}  # bits of --forw; 0 stands for all
 _DRIVER_DEFAULTS = {"n": 100}  # its other defaults are the same as ours
 
 
@@ -93,9 +94,11 @@ def _driver_options(options: Mapping[str, str]) -> dict[str, object]:
     forward = options.get("forw", "0")
     if forward not in set("01234567"):
         raise ProblemError(f"MIOpenDriver --forw {forward[:40]} is not one of 0 (all), 1 forward, 2 data, 4 weights")
-    bits = int(forward)
-    if bits not in (0, 1, 3, 5, 7):  # if forward is one of several directions, it counts
-        values["direction"] = "backward_data" if bits & 2 else "backward_weights"
+    directions = [direction for bit, direction in _DIRECTIONS.items() if int(forward) & bit or forward == "0"]
+    values["direction"] = directions[0]
+    if len(directions) > 1 and "forw" in options:
+        warned(f"MIOpenDriver --forw {forward} runs {', '.join(directions)}; the answer is for {directions[0]} alone "
+               f"({', '.join(f'-F {bit}: {direction}' for bit, direction in _DIRECTIONS.items())})")
     if options.get("bias", "0") not in ("", "0"):
         values["bias"] = "yes"
     return values

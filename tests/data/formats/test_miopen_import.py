@@ -101,6 +101,53 @@ def test_a_find_db_with_a_problem_left_out_keeps_each_time_with_its_solver(tmp_p
     assert sorted(data.rows["kernel"]) == ["miopen.GemmBwd1x1_stride2", "miopen.GemmFwdRest"]
 
 
+FOUND = "64-28-28-3x3-64-28-28-8-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.01,0,miopenConvolutionFwdAlgoGEMM"
+
+
+@pytest.mark.parametrize(("before", "after", "reason"), [
+    *(("FP32-F", f"{word}-F", f"element types {word} are not known here") for word in (
+        "INT8INT8INT32", "BF8FP8FP16", "FP8", "FP64", "TF32", "INT8INT8FP32")),
+    ("FP32-F", "FP16-F_ciFP8", "element types FP16_ciFP8 are not known here"),
+    ("FP32-F", "BF8FP8FP16-B_cwFP8", "element types BF8FP8FP16_cwFP8 are not known here"),
+    ("FP32-F", "FP16-F_g4_ciFP8_cwFP8", "element types FP16_ciFP8_cwFP8 are not known here"),
+    ("NCHW", "CHWN-CHWN-CHWN", "the layout CHWN is not known here"),
+    ("NCHW", "NCHWc4", "the layout NCHWc4 is not known here"),
+    ("NCHW", "NHWC-NCHW-NCHW", "the layout NHWC-NCHW-NCHW is not known here"),
+    ("FP32-F", "FP32-X", "the direction X is not known here"),
+    ("-8-1x1", "-0-1x1", "a problem whose n=0 is outside 1..1048576 (batch)"),
+    ("-1x1-0-", "-0x0-0-", "a problem whose dilation_h=0 is outside 1..1048576 (step between filter rows)"),
+    ("GemmFwdRest", "Gemm Fwd Rest", "'Gemm Fwd Rest' is no name of a solver"),
+    ("GemmFwdRest", "", "'' is no name of a solver"), (":0.01,", ":nan,", "a time of 'nan'"),
+    (":0.01,", ":-1,", "a time of '-1'"), ("GemmFwdRest:0.01,0,miopenConvolutionFwdAlgoGEMM", "",
+                                           "a problem without solvers")])
+def test_the_reason_why_a_row_is_left_out_names_the_word(before: str, after: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "gfx942130.HIP.fdb.txt"
+    odd = FOUND.replace(before, after)
+    path.write_text(f"{FOUND}\n{odd}\n{odd}\n")
+    data, (report,) = read_files([path])
+    assert len(data) == 1
+    assert report["skipped"] == {reason: 2}
+
+
+def test_a_perf_db_names_unknown_words_and_solvers_too(tmp_path: Path) -> None:
+    good = "2x64x28x28x1x1x1x1x256x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xF"
+    label = {"ConvAsm1x1U": "1,16,4,16,1,2,1,2"}
+    contents = {good: {**label, "Conv Asm": "1"}, good.replace("FP32", "FP8"): label,
+                good.replace("NCHW", "CHWN"): label}
+    (_, (report,)) = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", contents)])
+    assert report["skipped"] == {"'Conv Asm' is no name of a solver": 1, "element types FP8 are not known here": 1,
+                                 "the layout CHWN is not known here": 1}
+
+
+def test_a_foreign_file_cannot_make_a_reason_for_each_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "gfx942130.HIP.fdb.txt"
+    path.write_text("\n".join([FOUND, *(FOUND.replace("FP32", f"FP32A{number}").replace("Rest", f" {number}")
+                                        for number in range(300))]))
+    _, (report,) = read_files([path])
+    assert len(report["skipped"]) < 210
+    assert sum(report["skipped"].values()) == 300
+
+
 @pytest.mark.parametrize("time", ["1e-99", "1e99", "999999999999e33"])
 def test_a_time_that_no_kernel_takes_is_left_out(time: str, tmp_path: Path) -> None:
     path = tmp_path / "gfx90878.HIP.fdb.txt"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,6 +58,7 @@ def test_a_recorded_problem_keeps_its_names() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:MIOpenDriver --forw")
 def test_miopen_command_lines_are_read() -> None:
     wanted = Problem.make("conv2d", n=128, c=1024, h=14, w=14, k=2048, r=1, s=1)
     long = (
@@ -288,3 +290,19 @@ def test_a_linear_layer_needs_its_features_last() -> None:
         from_module(SimpleNamespace(in_features=32), (4, 32))
     with pytest.raises(ProblemError, match="no layer that is known"):
         from_module(object(), (4, 31))
+
+
+@pytest.mark.parametrize(("bits", "direction", "said"), [
+    ("1", "forward", ""), ("2", "backward_data", ""), ("4", "backward_weights", ""),
+    ("0", "forward", "runs forward, backward_data, backward_weights; the answer is for forward alone"),
+    ("3", "forward", "runs forward, backward_data; the answer is for forward alone"),
+    ("5", "forward", "runs forward, backward_weights; the answer is for forward alone"),
+    ("6", "backward_data", "--forw 6 runs backward_data, backward_weights; the answer is for backward_data alone"),
+    ("7", "forward", "--forw 7 runs forward, backward_data, backward_weights; the answer is for forward alone"),
+    (None, "forward", "")])
+def test_a_line_of_several_directions_says_which_one_is_answered(bits: str | None, direction: str, said: str) -> None:
+    line = "MIOpenDriver conv -n 8 -c 64 -H 28 -W 28 -k 64 -y 3 -x 3" + ("" if bits is None else f" -F {bits}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert parse_problem(line)["direction"] == direction
+    assert [said in str(warning.message) for warning in caught] == [True] * bool(said)
