@@ -245,7 +245,7 @@ class Learning(Protocol[M]):
         ...
 
     def retrain(self, model: M, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[M, dict[str, Any]]:
+                progress: Callable[[Any], None] | None, say: Say) -> tuple[M, dict[str, Any]]:
         """Adapt a model to new records; return the new one and a report that JSON can hold.
 
         Other devices keep their answers. With `scratch` the report also contains the results of a training on the new

@@ -108,7 +108,7 @@ def command_of(data: str | Path | None, epochs: int | None = None, extra: int | 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
             epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = False,
             force: bool = False, progress: Callable[[Any], None] | None = None,
-            minutes: float | None = None) -> Written:
+            minutes: float | None = None, say: Say = silent) -> Written:
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
     `rehearse` is a data set of the old records (None: the shipped ones, of GPUs if it is a checkpoint for GPUs, or
@@ -117,13 +117,17 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     learned. The report compares before and after on the held-out problems of the new records and, with `scratch`, a
     model trained on these alone, which takes its own time.
     Old records are evaluated only for devices whose answers can change. All training problems of the new records are
-    learned from; a held-out problem near one is not used for evaluation (`not_evaluated`).
-    Raises MisuseError, MissingPackageError without PyTorch, and SeqtuneError if the time ends before the training.
+    learned from; a held-out problem near one is not used for evaluation (`not_evaluated`). `progress` is called after
+    every epoch, `say` for other steps. Ctrl-C and SIGTERM end the training: the checkpoint of the epochs that are
+    complete is written, and the report says `interrupted`.
+    Raises MisuseError, MissingPackageError without PyTorch, SeqtuneError if the time ends before the training, and
+    InterruptedTraining on Ctrl-C or SIGTERM before the first epoch is complete, when nothing is learned yet.
     """
     check_installed("train", "torch")
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.training.process_group import check_alone
     from seqtune.tuner.measuring.deadline import Deadline
+    from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     check_alone("a retraining takes minutes")
     check_free(Path(out), force, checkpoint=True)
@@ -131,17 +135,22 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     if minutes is not None:
         check_positive("minutes", minutes)
         deadline = Deadline(60 * minutes)
-    new = read_dataset(data)
-    check_measured(new.provenance, data)
-    model = cached_model(checkpoint)
-    old = _shipped_records(model, new) if rehearse is None else read_dataset(rehearse)
-    check_measured(old.provenance, rehearse)
-    check_learns(model, new, checkpoint, data)
-    check_learns(model, old, checkpoint, rehearse)
-    if deadline is not None and deadline.is_over:
-        raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
-    request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
-    adapted, report = learning_of(model).retrain(model, new, old, request, scratch, progress)
+    try:
+        with interrupted_by_sigterm():
+            say(f"reading {data} and {'the shipped records' if rehearse is None else rehearse}")
+            new = read_dataset(data)
+            check_measured(new.provenance, data)
+            model = cached_model(checkpoint)
+            old = _shipped_records(model, new) if rehearse is None else read_dataset(rehearse)
+            check_measured(old.provenance, rehearse)
+            check_learns(model, new, checkpoint, data)
+            check_learns(model, old, checkpoint, rehearse)
+            if deadline is not None and deadline.is_over:
+                raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
+            request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
+            adapted, report = learning_of(model).retrain(model, new, old, request, scratch, progress, say)
+    except KeyboardInterrupt:
+        raise InterruptedTraining("stopped before the end of the first epoch, so nothing is kept") from None
     return Written(adapted.save(out), report)
 
 

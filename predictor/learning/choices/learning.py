@@ -52,7 +52,7 @@ class ChoiceLearning:
         return train_model(data, options, everything=request.refit, progress=progress, say=say)
 
     def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Callable[[Any], None] | None, say: Say) -> tuple[Checkpoint, dict[str, Any]]:
         """Raise MisuseError: a model of choices is always trained from scratch."""
         raise MisuseError("a model of MIOpen's labels cannot be retrained: merge old and new labels into one data set "
                           "and use `seqtune train`")

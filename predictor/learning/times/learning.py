@@ -120,13 +120,13 @@ class TimesLearning:
         return model, report
 
     def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Callable[[Any], None] | None, say: Say) -> tuple[Checkpoint, dict[str, Any]]:
         """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
         minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
         options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
-        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
+        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline, say)
         return adapted, report.to_json()
 
     def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,

@@ -24,6 +24,7 @@ from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
 from ...errors import KernelError
+from .forecast import Forecast
 
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 GROWN = 1.5  # times as many trials, after which another fit changes the trees much
@@ -50,6 +51,7 @@ class Collection:
     held_out: frozenset[Problem] = field(init=False)
     times: dict[Problem, dict[Configuration, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: dict[Problem, set[str]] = field(default_factory=lambda: defaultdict(set))
+    forecast: Forecast = field(init=False)
     _trees: dict[str, tuple[Trees, int]] = field(default_factory=dict)  # operation -> trees, trials they are fitted to
 
     def __post_init__(self) -> None:
@@ -57,12 +59,14 @@ class Collection:
         self.held_out = frozenset(self.split.held_out)
         self.problems = spread_over_kinds((*self.split.held_out, *self.split.training), self.seed)
         self.journal.add_device(self.device)
-        versions = _Versions(self.device)
+        versions, written = _Versions(self.device), []
         for record in self.journal.records(device=self.device.key):
             if record.may_be_of(self.device) and record.is_todays(self.device.toolchain, versions.of(record.problem)):
                 self.runs[record.problem].add(record.run)
+                written.append(record.when)
                 if record.run not in REPEATED:
                     self.times[record.problem][record.configuration] = record.measurement.seconds
+        self.forecast = Forecast.of(self.device.backend, self.trials, written)
 
     def seed_of(self, problem: Problem) -> int:
         """The seed of a problem's random choices."""

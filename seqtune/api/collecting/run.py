@@ -6,7 +6,7 @@ import datetime
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run, kernels_for
+from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 
-from ...errors import InterruptedTuning, MisuseError, shown
+from ...errors import InterruptedTuning, MisuseError, shown, warned
 from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_folder, check_positive, several
 from . import TRIALS
@@ -36,7 +37,7 @@ FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alo
 def collect(out: str | Path = "collected", problems: object = None, devices: object = (), *,
             minutes: float | None = None, trials: int = TRIALS, held_out: bool = False,
             checkpoint: str | Path | None = None, seed: int = 0, status: bool = False,
-            progress: OnProgress = ignore_progress) -> Collected:
+            progress: OnProgress = ignore_progress, say: Say = silent, warn: Say = warned) -> Collected:
     """Measure training data on devices of this machine; return what the folder `out` then holds.
 
     The folder gets the journal of all measurements and, at the end of every call, its records as a data set
@@ -45,18 +46,20 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     CPU and OpenCL device, the most valuable first). Without `problems`, the first device and those of OpenCL measure
     all, the others the smaller ones. Of each problem, `trials` random configurations are measured, suspicious ones
     again, then what the `checkpoint` proposes (None: the predictor that answers) with the neighbours of the best, and a
-    contest of the fastest. Problems are spread over kinds, and some of every kind are complete before the next begin.
+    contest of the fastest. Problems are spread over kinds, and pass through all of this in groups: the first is one
+    problem, each later one at most twice as large, and the last ones what the time left can complete.
     `minutes` limits the call; the same call again goes on. `held_out` also measures, nearly completely, the problems
     that the shipped data hold out; these are held out of the data set in any case. `seed` decides the order of problems
-    and the random configurations. With `status`, nothing is measured. Raises MisuseError for wrong arguments, and
-    InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
+    and the random configurations. With `status`, nothing is measured. `say` gets a line for each device before it is
+    measured, on what the time will buy, and `warn` one where `train` needs more problems. Raises MisuseError for wrong
+    arguments, and InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
     """
     from seqtune.data.journal.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     from .collection import Collection
-    from .stages import measure_stages, remaining
+    from .stages import incomplete, measure_stages, remaining
 
     folder = Path(out)
     deadline = _deadline(minutes)
@@ -72,12 +75,17 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     collected: list[CollectedDevice] = []
     interrupted = False
     with Journal(folder / JOURNAL) as journal, interrupted_by_sigterm():
+        if not status:
+            _check_enough(splits.values(), journal, warn)
         try:
             for device, split in splits.items():
                 with Runner(device) as runner:
                     collection = Collection(device, journal, runner, split, trials,
                                             partial(_proposed, checkpoint=checkpoint), seed, runner.close)
-                    left_out = {} if status else measure_stages(collection, deadline, progress)
+                    left_out = {}
+                    if not status:
+                        say(collection.forecast.text(device.name, len(incomplete(collection)), deadline.left))
+                        left_out = measure_stages(collection, deadline, progress)
                     collected.append(CollectedDevice(device, remaining(collection), left_out))
         except (KeyboardInterrupt, InterruptedTuning):
             interrupted = True
@@ -117,6 +125,17 @@ def _check_collection(folder: Path, status: bool) -> None:
         raise MisuseError(f"{measured} is not a regular file and cannot be replaced; --out names another folder")
     if measured.exists() and not begun:
         raise MisuseError(f"{measured} exists, but no journal of a collection beside it; --out names another folder")
+
+
+def _check_enough(splits: Iterable[ProblemSplit], journal: Journal, warn: Say) -> None:
+    """Warn where the folder will hold fewer problems than `train` learns from."""
+    from seqtune.kernels.problem_sets.collected import problems
+    from seqtune.predictor.learning.times.small.sufficiency import shortage
+
+    wanted = {problem for split in splits for problem in split.training}
+    lacking = shortage(len({*wanted, *journal.problems()}.difference(problems().held_out)))
+    if lacking is not None:
+        warn(f"{lacking} (seqtune train); seqtune retrain takes any number")
 
 
 def _named(devices: object) -> list[Device]:

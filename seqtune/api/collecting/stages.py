@@ -2,7 +2,8 @@
 
 A stage says which problems it still has to do and does one of them; both depend on the journal alone, so that any stage
 can be interrupted and resumed. A new stage is one class here and one line in STAGES. Problems pass through all stages
-in blocks, so that a collection that ends early has complete problems of every kind.
+in blocks, so that a collection that ends early has complete problems of every kind. The first block is one problem,
+each later one at most twice the former, and no larger than what the time left is expected to complete.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CLIMBED = 24  # neighbours of the best that are measured; a configuration has 20
 AGAIN, PROPOSED, CONTEST = "again", "proposed", "contest"  # Record.run of what the stages after the trials measure
 LATER = (PROPOSED, *COMPARED)  # runs of stages that follow the repeats
 FASTEST, OTHERS = 8, 4  # configurations of a contest: the fastest, and random ones, whose times are not low by luck
-BLOCK = 26  # problems that pass through all stages before the next ones: two of each kind
+BLOCK = 26  # most problems that pass through all stages before the next ones: two of each kind
 MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
 # Features that the source of an operation's kernels depends on.
 SOURCES = {"conv2d": ("layout", "r", "s", "stride_w"), "gemm": ("trans_a", "trans_b", "k"),
@@ -197,8 +198,10 @@ def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnPr
     Raises SeqtuneError where nothing can be measured.
     """
     refused: dict[Problem, str] = {}
-    for begin in range(0, len(collection.problems), block_size):
-        block = collection.problems[begin:begin + block_size]
+    begin, size = 0, 1
+    while begin < len(collection.problems):
+        block = collection.problems[begin:begin + collection.forecast.block(min(size, block_size), deadline.left)]
+        began, fresh = deadline.elapsed, [problem for problem in block if not collection.times[problem]]
         for stage in stages:
             for problem in sorted_by_source(stage.missing(collection, block)):
                 if deadline.is_over:
@@ -219,6 +222,9 @@ def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnPr
                     summary = f"left out: {error}"
                 on_progress(CollectionProgress(collection.device, problem, stage.name, summary, begin,
                                                len(collection.problems), deadline.left))
+        if len(fresh) == len(block):
+            collection.forecast.learn(len(block), deadline.elapsed - began)
+        begin, size = begin + len(block), 2 * size
     return refused
 
 
@@ -231,7 +237,17 @@ def sorted_by_source(problems: Sequence[Problem]) -> list[Problem]:
 
 def remaining(collection: Collection, stages: Sequence[Stage] = STAGES) -> dict[str, int]:
     """The number of problems left to each stage; a problem without trials is left to every stage."""
+    counts = {stage.name: len(problems) for stage, problems in zip(stages, _missing(collection, stages), strict=True)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def incomplete(collection: Collection, stages: Sequence[Stage] = STAGES) -> set[Problem]:
+    """The problems that a stage has still to do."""
+    return set().union(*_missing(collection, stages))
+
+
+def _missing(collection: Collection, stages: Sequence[Stage]) -> list[set[Problem]]:
+    """The problems left to each stage."""
     waiting = [problem for problem in collection.problems if not collection.times[problem]
                and collection.task(problem) is not None]
-    counts = {stage.name: len({*stage.missing(collection, collection.problems), *waiting}) for stage in stages}
-    return {name: count for name, count in counts.items() if count}
+    return [{*stage.missing(collection, collection.problems), *waiting} for stage in stages]

@@ -93,13 +93,16 @@ def retrain(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Adapt a checkpoint to the devices of new records; others keep their answers. Reports before and after."""
+    """Adapt a checkpoint to the devices of new records; others keep their answers. Reports before and after.
+
+    Ctrl-C and SIGTERM end the training, and write the checkpoint of the epochs that are complete.
+    """
     from ... import api
     from .. import progress
     from ..tables import learning as tables
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
-                         scratch=scratch, force=force, progress=progress.epoch, minutes=minutes)
+                         scratch=scratch, force=force, progress=progress.epoch, minutes=minutes, say=progress.line)
     answer(report.to_json()) if as_json else tables.retrained(report.to_json())
 
 
@@ -161,7 +164,8 @@ def collect(
         try:
             collected = api.collect(
                 out, wanted, devices or (), minutes=minutes, trials=trials, held_out=held_out, checkpoint=checkpoint,
-                seed=seed, status=status, progress=lambda step: say(step.text))
+                seed=seed, status=status, progress=lambda step: say(step.text),
+                say=progress.line, warn=progress.note)
         except InterruptedTuning as stop:
             collected, stopped = stop.report, stop
     answer(collected.to_json()) if as_json else print(collected.conclusion())

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from seqtune.api.collecting.collection import Collection, Proposals
+from seqtune.api.collecting.forecast import LATER, Forecast
 from seqtune.api.collecting.results import CollectionProgress
-from seqtune.api.collecting.stages import FASTEST, MOST_REFUSED, OTHERS, STAGES, measure_stages, remaining
+from seqtune.api.collecting.stages import (
+    FASTEST,
+    MOST_REFUSED,
+    OTHERS,
+    STAGES,
+    incomplete,
+    measure_stages,
+    remaining,
+)
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
@@ -99,12 +108,13 @@ def test_some_problems_of_every_kind_are_complete_before_others_begin(tmp_path: 
     seen: list[CollectionProgress] = []
     with Journal(tmp_path / "journal.sqlite") as journal:
         measure_stages(collection_of(journal, Instant(), problems), ENDLESS, seen.append, block_size=2)
-    blocks = [[step for step in seen if step.complete == complete] for complete in (0, 2)]
-    assert [*blocks[0], *blocks[1]] == seen
-    for block in blocks:
-        assert {kind_of(step.problem) for step in block} == {"gemm m=1", "gemm small"}
-        assert [step.stage for step in block] == [stage.name for stage in STAGES for _ in range(2)]
-    assert "(2 of 4 problems complete)" in seen[-1].text
+    blocks = [[step for step in seen if step.complete == complete] for complete in (0, 1, 3)]
+    assert [step for block in blocks for step in block] == seen
+    for block, size in zip(blocks, (1, 2, 1), strict=True):
+        assert [step.stage for step in block] == [stage.name for stage in STAGES for _ in range(size)]
+    assert [kind_of(problem) for problem in dict.fromkeys(step.problem for step in seen)][:2] in (
+        ["gemm m=1", "gemm small"], ["gemm small", "gemm m=1"])
+    assert "(3 of 4 problems complete)" in seen[-1].text
 
 
 def test_another_seed_tries_other_configurations(tmp_path: Path) -> None:
@@ -130,3 +140,33 @@ def test_a_problem_that_cannot_be_measured_is_left_out_and_too_many_end_the_coll
         many = [parse_problem(f"gemm m={size} n=24 k=16") for size in range(1, MOST_REFUSED + 2)]
         with pytest.raises(UnpreparedError, match="no memory"):
             measure_stages(collection_of(journal, Unprepared(), many), ENDLESS)
+
+
+def test_a_short_collection_completes_whole_problems(tmp_path: Path) -> None:
+    training = [parse_problem(f"gemm m={size} n=24 k=16") for size in (8, 16, 24, 32)]
+    one, several = Instant(), Instant()
+    with Journal(tmp_path / "one.sqlite") as journal:
+        measure_stages(collection_of(journal, one, training[:1]), ENDLESS)
+    with Journal(tmp_path / "several.sqlite") as journal:
+        collection = collection_of(journal, several, training)
+        second = one.count / collection.forecast.seconds  # records
+        measure_stages(collection, Deadline(2.7 * collection.forecast.seconds, lambda: several.count / second))
+        lacking = incomplete(collection)
+        assert len(lacking) == 2
+        assert len([problem for problem in lacking if collection.runs[problem]]) <= 1
+
+
+def test_the_forecast_says_what_the_time_buys_and_learns_from_what_was_measured() -> None:
+    first = Forecast.of("llvm", 96, ())
+    assert 20 < first.seconds < 60
+    assert Forecast.of("opencl", 96, ()).seconds > 2 * first.seconds
+    known = Forecast.of("llvm", 96, [*range(100), *range(10_000, 10_100)])
+    assert known.seconds == pytest.approx(96 + LATER), "a pause between two calls does not count"
+    known.learn(2, 20.0)
+    known.learn(1, 40.0)
+    assert known.seconds == pytest.approx(20.0)
+    assert [known.block(8, left) for left in (1000.0, 70.0, 5.0, math.inf)] == [8, 3, 1, 8]
+    assert known.text("llvm:avx2:2", 4, 60.0) == (
+        "llvm:avx2:2: 4 problems to complete, about 20 s each: 1 min is enough for about 3")
+    assert "may complete none" in known.text("llvm:avx2:2", 4, 10.0)
+    assert known.text("llvm:avx2:2", 1, math.inf).endswith("1 problem to complete, about 20 s each, 0 min in all")

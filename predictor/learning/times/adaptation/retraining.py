@@ -104,7 +104,7 @@ class Selection:
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = False,
-            deadline: Deadline | None = None) -> tuple[Checkpoint, RetrainingReport]:
+            deadline: Deadline | None = None, say: Say = silent) -> tuple[Checkpoint, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     The training continues from the layer that answers for the new records or, of several, from the newest of these.
@@ -113,6 +113,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     predictions can change, at most `options.evaluated` of each device. With `scratch` it also has the shares of a
     training on the new records alone, which takes further time. The `deadline` (None: in `options.minutes`) cuts the
     trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not rehearsed.
+    `say` is called for every step beside the epochs. Ctrl-C after the first epoch ends the training with the epochs
+    that are complete, Ctrl-C in the last evaluation leaves that out; before, nothing is learned yet, and it is raised.
     Unless the time ends the training, the same seed, data and machine give the same weights. Raises SeqtuneError if the
     deadline passes, or would pass, before the training begins, MisuseError if there is no training problem, or if the
     checkpoint was retrained for too many other devices.
@@ -120,6 +122,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
     began, check = time.monotonic(), partial(_check_time, promised)
+    say("choosing the new problems and the old ones that are learned again")
     selection = Selection.of(new, rehearsal, options, check)
     selecting = time.monotonic() - began
     check()
@@ -132,16 +135,23 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     new_held_out, old_held_out = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
                               for tasks in (selection.new_held_out, drawn))
     evaluation_began = time.monotonic()
+    say(f"evaluating the checkpoint as it is: {len(new_held_out)} new and {len(old_held_out)} old held-out problems")
     before = [_outcomes(checkpoint, tasks, check) for tasks in (new_held_out, old_held_out)]
     evaluating = time.monotonic() - evaluation_began
     # The last evaluation takes as long as this one, and fitting the trees takes longer than selecting their tasks
     check(evaluating + selecting)
     trees_began = time.monotonic()
-    teacher = continued(start.ranker, selection, options, deadline.scaled(TREES), lambda family: check(evaluating))
+
+    def growing(family: str) -> None:
+        say(family)
+        check(evaluating)
+
+    teacher = continued(start.ranker, selection, options, deadline.scaled(TREES), growing)
     check(evaluating + JOINING * (time.monotonic() - trees_began))
     torch.manual_seed(options.seed)
     model = start.network.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
+    say(f"choosing examples of {len(fresh)} new and {len(old)} old problems")
     examples = retraining_examples(selection, teacher, vocabulary, options, deadline)
     state = fit(model, vocabulary, examples, [], options, on_progress, began,
                 anchor=start.network.grown(vocabulary).eval() if same else None,
@@ -153,7 +163,13 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
                                              joined(start.ranker, teacher), estimator),
                     mixture=_mixture(start, selection, teacher), former=former,
                     retrained_for=frozenset(measured.device.key for measured in fresh))
-    new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
+    new_after: list[Outcome] = []
+    old_after: list[Outcome] = []
+    try:
+        say("evaluating the new checkpoint on the same problems")
+        new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
+    except KeyboardInterrupt:  # what was learned is worth more than its evaluation
+        state.interrupted = True
     seconds = time.monotonic() - began
     alone = None
     if scratch and not state.interrupted:

@@ -26,14 +26,19 @@ from .folds import Fold
 
 FEWEST = 5  # problems: one for each fold of the cross-validation
 USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/index.md
+NEEDED = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
 QUICK = TreesOptions(rounds=100, rate=0.1, models=1, threads=1)  # good enough to see whether there is anything to learn
 UNRELATED = 0.2  # rank correlation; those of 30 problems of seven of our kernel families have 0.48 to 0.93
+
+
+def shortage(problems: int) -> str | None:
+    """A line that says that no model can be trained from so few problems; None where there are enough."""
+    return f"{problems} problem{'s' * (problems > 1)} to learn from; {NEEDED}" if problems < FEWEST else None
 
 
 def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     """Check that enough training problems have different times, and equal features. Raises MisuseError."""
     part = data.frame[~data.frame["held_out"].astype(bool)]
-    advice = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
     if not tasks:
         failed = len(part) and not (part["status"] == "correct").any()
         raise MisuseError(f"all {len(part)} measurements failed: nothing to learn from" if failed else
@@ -42,13 +47,13 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     several = {measured.problem.key for measured in tasks if measured.known.sum() > 1}
     different = {measured.problem.key for measured in tasks if _distinct_times(measured) > 1}
     total = len({measured.problem.key for measured in tasks})
-    if total < FEWEST:
-        raise MisuseError(f"{total} problem{'s' * (total > 1)} to learn from; {advice}")
+    if (lacking := shortage(total)) is not None:
+        raise MisuseError(lacking)
     if len(several) < FEWEST:
-        raise MisuseError(f"{len(several)} of {total} problems have more than one measured configuration; {advice}, "
+        raise MisuseError(f"{len(several)} of {total} problems have more than one measured configuration; {NEEDED}, "
                           "each with some dozen configurations (seqtune tune --trials 50)")
     if len(different) < FEWEST:
-        raise MisuseError(f"{len(different)} of {total} problems have configurations of different times; {advice}")
+        raise MisuseError(f"{len(different)} of {total} problems have configurations of different times; {NEEDED}")
     _check_features(tasks)
 
 

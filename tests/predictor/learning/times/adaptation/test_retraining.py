@@ -275,3 +275,20 @@ def test_a_rehearsal_has_the_same_number_of_problems_of_every_device() -> None:
     avoided = {(measured.problem.key, WIDE.name) for measured in drawn.tasks()}
     again = Rehearsal.drawn(DATA, 3, held_out=False, seed=0, leave_out=avoided)
     assert not avoided & set(again.frame[["problem", "device"]].itertuples(index=False, name=None))
+
+
+def test_every_step_is_said_and_an_interrupt_in_the_last_evaluation_loses_nothing_that_was_learned() -> None:
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    steps: list[str] = []
+
+    def stop(step: str) -> None:
+        steps.append(step)
+        if step.startswith("evaluating the new checkpoint"):
+            raise KeyboardInterrupt
+
+    adapted, report = retrain(old, new, DATA, AGAIN, say=stop)
+    assert [step.split()[0] for step in dict.fromkeys(steps)] == [
+        "choosing", "evaluating", *["growing"] * (len(set(steps)) - 4), "choosing", "evaluating"]
+    assert (report.interrupted, report.epochs, report.evaluated) == (True, 1, ())
+    assert adapted.fits([DIRECT])
