@@ -47,6 +47,7 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
                  for path, (file, table, version) in tables.items()}
         rows = [{"file": path.name, "entries": len(table)} for path, (_, table, _) in tables.items()]
         facts: str | None = None
+        notes: tuple[str, ...] = ()
     else:
         device = request.device if isinstance(request.device, Device) or request.device is None else (
             gpu_of(request.device))
@@ -70,10 +71,13 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
             raise MisuseError(f"no file is certain enough; {name}: {doubt} (--min-confidence)")
         left_out = {**left_out, **doubts}
         facts = None if device is None else device.model
+        notes = tuple(dict.fromkeys(file.note for file in files if file.note))
     write_together({targets[path]: text for path, text in texts.items()})
     report: Report = {"files": rows}
     if left_out:
         report["left out"] = [{"file": name, "reason": reason} for name, reason in left_out.items()]
+    if notes:
+        report["note"] = "; ".join(notes)
     return {**report, **({"device": facts} if facts else {}), **_usage(project, out, list(texts))}
 
 

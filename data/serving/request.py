@@ -54,6 +54,7 @@ class WantedFile:
     top_k: int | None = None
     expert_parallel: int = 1
     dtype: str = "bf16"
+    note: str = ""  # what the user should know of the name
 
     def problem(self, tokens: int) -> Problem:
         """The problem of a number of tokens. Raises ProblemError."""
@@ -129,7 +130,7 @@ def _name_of(device: Device, project: str) -> str:
 def _types(model: ServedModel, dtype: str | None) -> tuple[str, int, int]:
     """The dtype, and the sizes of a scale's block, which are 0 without blocks. Raises FormatError."""
     quantization = model.quantization
-    blocks = tuple(quantization.weight_block_size or (0, 0)) if quantization is not None else (0, 0)
+    blocks = quantization.blocks if quantization is not None else (0, 0)
     if dtype is None and quantization is not None:
         if quantization.quant_method != "fp8":
             raise FormatError(f"the model's quantization {quantization.quant_method!r:.30} does not tell the kernel's "
@@ -163,8 +164,23 @@ def _expert_files(model: ServedModel, request: ServingRequest, project: str, dev
         counts.append((model.experts + model.shared_experts, model.top_k + model.shared_experts,
                        "experts with the shared one"))
     named = "" if dtype in PLAIN else dtype
-    return [WantedFile(TableFile(experts, width, 0, device, named, scale_n, scale_k), layer, model.hidden, top_k,
-                       request.ep, dtype if not named else "bf16") for experts, top_k, layer in counts]
+    per_channel, note = _channel_scales(model, project, dtype, bool(scale_n))
+    return [WantedFile(TableFile(experts, width, 0, device, named, scale_n, scale_k, per_channel), layer, model.hidden,
+                       top_k, request.ep, dtype if not named else "bf16", note) for experts, top_k, layer in counts]
+
+
+def _channel_scales(model: ServedModel, project: str, dtype: str, has_blocks: bool) -> tuple[bool, str]:
+    """Whether SGLang's names say that each output has a scale of its own, and a note where config.json does not tell.
+
+    Its get_config_file_name appends per_channel_quant=True; vLLM's names do not have it.
+    """
+    if project != "sglang" or not dtype.endswith("w8a8") or has_blocks:
+        return False, ""
+    known = None if model.quantization is None else model.quantization.has_channel_scales
+    if known is not None:
+        return known, ""
+    return False, ("config.json does not tell whether each output of the experts has a scale of its own; if it has, "
+                   "SGLang looks for these names with ,per_channel_quant=True before .json or _down.json: rename them")
 
 
 def _down(wanted: WantedFile) -> WantedFile:

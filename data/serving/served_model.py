@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +18,10 @@ from ..json_content import parse_json
 LARGEST_FILE = 10_000_000  # bytes
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # parts of larger models
 _DEEPEST = 4  # nested configurations
+_CHANNEL_SCALES = {"channel": True, "per_channel": True, "tensor": False, "per_tensor": False, "block": False}
 
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+Blocks = Annotated[list[Size], Field(min_length=2, max_length=2)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
 
 
@@ -27,7 +31,50 @@ class Quantization(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     quant_method: str = ""
-    weight_block_size: Annotated[list[Size], Field(min_length=2, max_length=2)] | None = None
+    weight_block_size: Blocks | None = None
+    config_groups: Any = None  # of compressed-tensors: layers that are quantized alike, by name
+    global_quant_config: Any = None  # of Quark: how all layers are
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The outputs and inputs that share a scale; zeros without blocks, or if they are unknown."""
+        if self.weight_block_size is not None:
+            return self.weight_block_size[0], self.weight_block_size[1]
+        sizes = [_block_of(weights) for weights in self._weights()]
+        return next((size for size in sizes if size is not None), (0, 0))
+
+    @property
+    def has_channel_scales(self) -> bool | None:
+        """Whether each output of the experts has a scale of its own, as SGLang reads it; None if that is unknown.
+
+        The methods `w8a8_fp8` and `w8a8_int8` always have such scales; `fp8` has blocks, or one scale.
+        """
+        if any(self.blocks) or self.quant_method in ("fp8", "modelopt", "modelopt_fp8"):
+            return False
+        if self.quant_method in ("w8a8_fp8", "w8a8_int8"):
+            return True
+        words = {str(weights.get("strategy") or weights.get("qscheme")) for weights in self._weights()}
+        known = {_CHANNEL_SCALES.get(word) for word in words}
+        return known.pop() if len(known) == 1 else None
+
+    def _weights(self) -> list[Mapping[str, Any]]:
+        """How the weights of the experts are quantized: by groups that name experts, else by all groups."""
+        named = self.config_groups.values() if isinstance(self.config_groups, Mapping) else ()
+        groups = [group for group in (*named, self.global_quant_config) if isinstance(group, Mapping)]
+        of_experts = [group for group in groups if "expert" in str(group.get("targets"))]
+        weights = [group.get("weights", group.get("weight")) for group in of_experts or groups]
+        return [each for each in weights if isinstance(each, Mapping)]
+
+
+def _block_of(weights: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The outputs and inputs of a block of weights, which compressed-tensors writes as [128, 128] or "128x128"."""
+    if weights.get("strategy") != "block":
+        return None
+    given = weights.get("block_structure")
+    sizes = given if isinstance(given, list) else re.findall(r"[0-9]{1,7}", given) if isinstance(given, str) else []
+    numbers = [int(size) for size in sizes if re.fullmatch(r"[0-9]{1,7}", str(size))]
+    return (numbers[0], numbers[1]) if len(numbers) == len(sizes) == 2 and 0 < min(numbers) <= max(numbers) <= (
+        LARGEST_SIZE) else None
 
 
 class ServedModel(BaseModel):

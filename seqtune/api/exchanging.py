@@ -112,7 +112,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         report["note"] = f"{lacking} (seqtune train); seqtune retrain takes any number"
     if answered:
         report["predictor"] = " and ".join(answered)
-    if notes := dict.fromkeys(note for said in answered.values() for note in said):
+    if notes := dict.fromkeys(note for said in ([report.get("note", "")], *answered.values()) for note in said if note):
         report["note"] = "; ".join(notes)
     return Written(Path(out), report)
 

@@ -43,6 +43,64 @@ def test_sglang_gets_the_shared_expert_and_the_second_product_too(tmp_path: Path
         f"E={experts},N=256,device_name=NVIDIA_H200{down}.json" for down in ("", "_down") for experts in (256, 257)]
 
 
+CHANNEL = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {
+    "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+    "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True}}}}
+
+
+def groups(*parts: tuple[str, str]) -> dict[str, object]:
+    """A quantization of compressed-tensors with groups of these targets and strategies."""
+    return {"quant_method": "compressed-tensors", "config_groups": {
+        f"group_{number}": {"targets": [target], "weights": {"strategy": strategy}}
+        for number, (target, strategy) in enumerate(parts)}}
+
+
+@pytest.mark.parametrize(("quantization", "part", "noted"), [
+    (CHANNEL, ",per_channel_quant=True", False), ({"quant_method": "w8a8_fp8"}, ",per_channel_quant=True", False),
+    ({"quant_method": "w8a8_int8"}, ",per_channel_quant=True", False),
+    (groups(("Linear", "tensor")), "", False), ({"quant_method": "fp8"}, "", False),
+    ({"quant_method": "quark", "global_quant_config": {"weight": {"qscheme": "per_channel"}}},
+     ",per_channel_quant=True", False),
+    ({"quant_method": "quark", "global_quant_config": {"weight": {"qscheme": "per_tensor"}}}, "", False),
+    (groups(("re:.*self_attn.*", "tensor"), ("re:.*experts.*", "channel")), ",per_channel_quant=True", False),
+    (groups(("re:.*experts.*", "tensor"), ("Linear", "channel")), "", False),
+    (groups(("Linear", "tensor"), ("re:.*mlp.*", "channel")), "", True), ({"quant_method": "new"}, "", True),
+    ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": None}}}, "", True),
+    ({"quant_method": "compressed-tensors", "config_groups": [3], "global_quant_config": "x"}, "", True),
+    ({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"strategy": "block",
+                                                                                "block_structure": [0, "x"]}}}}, "",
+     False),
+    (None, "", True)])
+def test_sglang_names_files_of_scales_per_channel(quantization: dict[str, object] | None, part: str, noted: bool,
+                                                  tmp_path: Path) -> None:
+    path = write_model(tmp_path, "qwen3-moe", quantization_config=quantization)
+    request = ServingRequest(path, dtype="fp8_w8a8")
+    up, down = wanted_files(request, "sglang", H200)[0]
+    assert up.file.name("sglang") == f"E=128,N=768,device_name=NVIDIA_H200,dtype=fp8_w8a8{part}.json"
+    assert down.file.name("sglang") == f"E=128,N=768,device_name=NVIDIA_H200,dtype=fp8_w8a8{part}_down.json"
+    assert up.problem(8)["per_channel"] == ("yes" if part else "no")
+    assert ("does not tell whether each output" in up.note) is noted
+    (file,) = wanted_files(request, "vllm", H200)[0]
+    assert (file.file.name("vllm"), file.note) == ("E=128,N=768,device_name=NVIDIA_H200,dtype=fp8_w8a8.json", "")
+
+
+def test_plain_weights_have_no_scales_in_their_names(tmp_path: Path) -> None:
+    path = write_model(tmp_path, "qwen3-moe", quantization_config=CHANNEL)
+    for dtype, part in (("bf16", ""), ("int8_w8a16", ",dtype=int8_w8a16")):
+        assert names(path, "sglang", dtype=dtype)[0] == f"E=128,N=768,device_name=NVIDIA_H200{part}.json"
+
+
+@pytest.mark.parametrize("block", [[128, 128], "128x128"])
+def test_blocks_of_compressed_tensors_are_in_the_names(block: object, tmp_path: Path) -> None:
+    path = write_model(tmp_path, "qwen3-moe", quantization_config={
+        "quant_method": "compressed-tensors", "config_groups": {"group_0": {
+            "targets": ["Linear"], "weights": {"strategy": "block", "block_structure": block}}}})
+    for project, comma in (("vllm", ","), ("sglang", ", ")):
+        first, *rest = names(path, project, dtype="fp8_w8a8")
+        assert first == f"E=128,N=768,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128{comma}128].json"
+        assert any(name.startswith("N=") for name in rest)
+
+
 def test_block_wise_models_have_files_of_their_linear_layers(tmp_path: Path) -> None:
     """The sizes that SGLang 0.5.23 ships tuned files of for DeepSeek-V3 on eight GPUs."""
     moe = names(write_model(tmp_path, "deepseek-v3"), tp=8)[1:]
