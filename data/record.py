@@ -42,7 +42,7 @@ class Measurement:
 
     status: Status
     samples: tuple[float, ...] = ()  # seconds of one launch, one entry per timing sample
-    error: float | None = None  # max|difference| / max|reference|
+    error: float | None = None  # max|difference| / max|reference|; of a declared operation max(|difference| / size)
     build_seconds: float = 0.0  # 0 if an earlier build was reused; of a kernel compiled ahead, to read the cache
     message: str = ""  # one line of detail for a failure
     damaged: bool = field(default=False, compare=False)  # the kernel wrote outside its buffers: no later measurement of

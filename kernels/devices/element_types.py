@@ -34,7 +34,7 @@ class ElementType:
     torch: str = ""
     rounding: float = 0.0  # largest relative error of rounding a number to the type: 2**-p with p binary digits; fp32's
     #                        is 0, because it is below any tolerance
-    tolerance: float = 0.0  # default of max|difference| / max|expected|: rounding in a sum of some thousand products
+    tolerance: float = 0.0  # default of the largest error, relative to a sum's size: rounding in some thousand products
     #                         stays below it; whole numbers are exact
     accumulator: str = ""  # the element type of sums of products, which is also that of a product's result for whole
     #                        numbers; empty: the type itself

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ProblemError, SeqtuneError, one_line
+from seqtune.errors import ProblemError, one_line
 
 from ..lookup import resolve
 from ..operations.tensor import Tensor
@@ -25,7 +25,7 @@ def name_reference(operation: str, code: str) -> str:
 
 def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[str, Any],
                       outputs: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """The outputs by name that `module:function` computes. Raises SeqtuneError.
+    """The outputs by name that `module:function` computes. Raises ProblemError.
 
     The function gets as keywords those that it names: inputs, contents of outputs, features and derived sizes.
     """
@@ -34,7 +34,7 @@ def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[
         function: Any = resolve(code)
         answer = function(**_wanted(function, {**sizes, **{name: array.copy() for name, array in arrays.items()}}))
     except BaseException as error:  # foreign code may raise anything; a worker gets no KeyboardInterrupt from outside
-        raise SeqtuneError(f"{where} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+        raise ProblemError(f"{where} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
     if not isinstance(answer, Mapping):
         if len(outputs) != 1:
             raise ProblemError(f"{where} returns one array; a dict of {', '.join(outputs)} is needed")
@@ -54,10 +54,10 @@ def _wanted(function: Callable[..., Any], values: Mapping[str, Any]) -> Mapping[
 
 
 def _numbers(where: str, name: str, value: Any, tensor: Tensor) -> NDArray[Any]:
-    """An array of the declared shape; one with as many elements in another shape is reshaped. Raises ProblemError."""
+    """An array of the declared shape; one number may have any axes. Raises ProblemError."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ProblemError(f"{where} returns {array.dtype} for {name}, which are no numbers")
-    if array.shape != tensor.shape and array.size != tensor.size:
+    if array.shape != tensor.shape and not array.size == tensor.size == 1:
         raise ProblemError(f"{where} returns the shape {array.shape} for {name}; {tensor.shape} is declared")
     return array.reshape(tensor.shape)

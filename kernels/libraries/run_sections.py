@@ -38,7 +38,7 @@ class OutputDocument(DocumentPart):
 
     shape: ExpressionText
     dtype: DeclaredType = "fp32"
-    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # max|difference| / max|expected|
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # see `Tensor`
     check: Literal["elements", "sum"] = "elements"  # compared with the expected output: every element, or their sum
     values: int | float | Line | None = None  # as for an input, or "copy of x", where x is an input
 

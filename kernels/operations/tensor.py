@@ -20,7 +20,8 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str = "fp32"  # a key of `seqtune.kernels.devices.element_types.ELEMENT_TYPES`
     values: Contents = "normal"  # contents before the run; an output without any (None) is poisoned
-    tolerance: float | None = None  # outputs: largest allowed max|difference| / max|expected|; None: by type
+    tolerance: float | None = None  # outputs: largest allowed error relative to an element's size (see
+    #                                `seqtune.tuner.measuring.error_rule`); None: by type
     compares_sum: bool = False  # outputs: only the sums of all elements are compared
 
     @property

@@ -108,7 +108,7 @@ class SelfChecked(Protocol):
 class OutputCheck(NamedTuple):
     """The outcome of a check: correct if there is no message."""
 
-    error: float | None  # max|difference| / max|expected|, the worst of all outputs; None if it is not known
+    error: float | None  # the largest of all outputs (see `Measurement`); None if it is not known
     message: str = ""
 
 

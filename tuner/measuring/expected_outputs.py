@@ -6,6 +6,8 @@ configuration count, or of its stand-in if it fails: then all configurations mus
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,8 +29,8 @@ from seqtune.kernels.task import Task
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, OutputCheck, build_executable
 from ..stand_ins import default_and_stand_ins, failed_default
+from .error_rule import Arrays, ErrorRule, Recompute, error_rules, finite_sum
 
-Arrays = Mapping[str, NDArray[Any]]
 # Called before code runs that may end the process: with a description of the code, and the reasons why the
 # configurations before it failed (None: the code is no configuration).
 Announce = Callable[[str, Sequence[str] | None], None]
@@ -44,33 +46,66 @@ class Expectation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutputs:
-    """The expected outputs by name, in types that hold them exactly enough. Raises ProblemError for a NaN in them."""
+    """The expected outputs by name, in types that hold them exactly enough, and how each may be missed.
+
+    Raises ProblemError for another shape, for an output that is NaN everywhere, and for whole numbers that are not
+    finite.
+    """
 
     arrays: Arrays
     tensors: Mapping[str, Tensor]
-    inputs: Mapping[str, Tensor] | None = None  # those of the default configuration, where it computed the arrays
+    rules: Mapping[str, ErrorRule]
 
     def __post_init__(self) -> None:
         for name, tensor in self.tensors.items():
             array = self.arrays[name]
             if array.shape != tensor.shape:
                 raise ProblemError(f"the expected {name} has the shape {array.shape}; {tensor.shape} is declared")
-            if (bad := _first(~np.isfinite(array))) is not None:
-                count = int(array.size - np.isfinite(array).sum())
-                raise ProblemError(f"the expected {name}{bad} is {array[tuple(bad)]} ({count} of {array.size} elements "
-                                   f"are not finite): {_causes(tensor, self.inputs)}")
+            if np.isnan(array).all() if element_type(tensor.dtype).is_float else not np.isfinite(array).all():
+                raise ProblemError(f"{_not_finite(name, array)}: the reference or its inputs are wrong")
+
+    @classmethod
+    def of(cls, arrays: Arrays, operands: Operands, tensors: Tensors, recompute: Recompute | None) -> ExpectedOutputs:
+        """The expected outputs for these operands. `recompute` makes those for others, where it is known how."""
+        return cls(arrays, tensors.outputs, error_rules(arrays, operands, tensors, recompute))
 
     def check(self, executable: Executable) -> OutputCheck:
         """Compare all outputs; the first wrong one is named."""
         outputs, worst = executable.outputs(), 0.0
-        for name, tensor in self.tensors.items():
+        for name in self.tensors:
             if name not in outputs:
                 return OutputCheck(None, f"the implementation returns no {name!r:.40}")
-            checked = compare(name, outputs[name], self.arrays[name], tensor)
+            checked = self.compare(name, outputs[name])
             if checked.message:
                 return checked
             worst = max(worst, checked.error or 0.0)
         return OutputCheck(worst)
+
+    def compare(self, name: str, output: NDArray[Any]) -> OutputCheck:
+        """Compare one output: of floats every element, or their sums, by its rule (see `ErrorRule`)."""
+        expected, tensor, rule = self.arrays[name], self.tensors[name], self.rules[name]
+        if output.shape != expected.shape:
+            return OutputCheck(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
+        undefined = np.isnan(output)
+        if undefined.any() and (bad := _first(undefined & (~np.isnan(expected) | _poisoned(output, tensor)))):
+            return OutputCheck(None, f"NaN in {name}{bad}, or part of it never written, or an input read outside")
+        where = f"the sum of {name}" if tensor.compares_sum else ""
+        if tensor.compares_sum:
+            if (other := _other_kind(output, expected)) is not None:
+                return OutputCheck(None, f"wrong result in {where}: {other}")
+            output, expected = finite_sum(output), finite_sum(expected)
+        errors = rule.errors(output, expected)
+        error = float(errors.max(initial=0.0))
+        if not error > rule.tolerance:
+            return OutputCheck(error)
+        worst = int(errors.argmax())
+        index = np.unravel_index(worst, errors.shape)
+        wrong = int((errors > rule.tolerance).sum())
+        told = f"error {error:.2e}, allowed {rule.tolerance:.0e}" + (
+            f", {wrong} of {errors.size} elements are wrong" if wrong > 1 else "")
+        where = where or f"{name}{[int(axis) for axis in index]}"
+        message = f"wrong result in {where}: {output[index]}, expected {expected[index]} ({told})"
+        return OutputCheck(error if math.isfinite(error) else None, message + _unwritten(output, tensor))
 
 
 class NoExpectation:
@@ -81,27 +116,21 @@ class NoExpectation:
         return OutputCheck(None, "the program reported neither an error nor a checksum")
 
 
-def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Tensor) -> OutputCheck:
-    """Compare one output: error max|output - expected| / max|expected|, of the sums if only they are compared."""
-    if output.shape != expected.shape:
-        return OutputCheck(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
+def _poisoned(output: NDArray[Any], tensor: Tensor) -> NDArray[np.bool_]:
+    """The floats that hold the bits of `poison`, a NaN that no arithmetic gives."""
     element = element_type(tensor.dtype)
-    allowed = element.tolerance if tensor.tolerance is None else tensor.tolerance
-    if (bad := _first(np.isnan(output))) is not None:
-        return OutputCheck(None, f"NaN in {name}{bad}, or part of it never written, or an input read outside")
-    if tensor.compares_sum:
-        output, expected = (np.array([array.sum(dtype=np.float64)]) for array in (output, expected))
-    with np.errstate(invalid="ignore", over="ignore"):
-        difference = np.abs(output.astype(np.float64) - expected.astype(np.float64))
-    error = float(difference.max(initial=0.0)) / (float(np.abs(expected.astype(np.float64)).max(initial=0.0)) or 1.0)
-    differs = error > allowed if allowed or element.is_float else bool((output != expected).any())
-    if not differs:
-        return OutputCheck(error)
-    worst = [] if tensor.compares_sum else _first(difference == difference.max())
-    index = (0,) if tensor.compares_sum else tuple(worst or ())
-    where = f"the sum of {name}" if tensor.compares_sum else f"{name}{worst}"
-    message = f"wrong result in {where}: {output[index]}, expected {expected[index]}"
-    return OutputCheck(error, f"{message} (error {error:.2e}, allowed {allowed:.0e}){_unwritten(output, tensor)}")
+    bits = np.ascontiguousarray(output).view(f"u{output.itemsize}")
+    pattern = int.from_bytes(bytes([element.poison]) * element.size, sys.byteorder)
+    pattern <<= 8 * (output.itemsize - element.size)  # bf16 comes as the upper half of a float32
+    return np.asarray(bits == pattern, np.bool_)
+
+
+def _other_kind(output: NDArray[Any], expected: NDArray[Any]) -> str | None:
+    """The first kind of number that is not finite and occurs another number of times than expected."""
+    for kind, holds in (("NaN", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf)):
+        if (found := int(holds(output).sum())) != (wanted := int(holds(expected).sum())):
+            return f"{found} elements are {kind}, expected {wanted}"
+    return None
 
 
 def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:
@@ -114,20 +143,31 @@ def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:
     return f"; {count} elements were never written" if count else ""
 
 
-def _causes(output: Tensor, inputs: Mapping[str, Tensor] | None) -> str:
-    """The possible causes of a number in an expected output that is not finite, and what to do about each.
+def _not_finite(name: str, array: NDArray[Any]) -> str:
+    """The first number of an expected output that is not finite, and how many there are."""
+    finite = np.isfinite(array)
+    bad = _first(~finite) or []
+    count = array.size - int(finite.sum())
+    return f"the expected {name}{bad} is {array[tuple(bad)]} ({count} of {array.size} elements are not finite)"
 
-    Canaries around inputs and unwritten outputs are NaN (see `GuardedBuffers`), so both look like wrong results.
+
+def _check_finite(arrays: Arrays, tensors: Tensors) -> None:
+    """Check the outputs of a default configuration: it may not decide where infinities and NaN are right.
+
+    Canaries around inputs and unwritten outputs are NaN (see `GuardedBuffers`), so both look like wrong results. Raises
+    ProblemError with the possible causes, and what to do about each.
     """
-    if inputs is None:
-        return "the reference or its inputs are wrong"
-    like = next((name for name, tensor in inputs.items() if (tensor.size, tensor.dtype) == (output.size, output.dtype)),
-                None)
-    start = 'values = "zeros"' + ("" if like is None else f' or values = "{COPY_OF}{like}"')
-    unwritten = "" if output.values is not None else (
-        f"it did not write the element (where that is right, as at a border, give the output {start}), ")
-    return (f"the default configuration computed it: {unwritten}it read outside an input "
-            f"({', '.join(inputs) or 'there is none'}), or its arguments swap an input and an output")
+    for name, output in tensors.outputs.items():
+        if np.isfinite(arrays[name]).all():
+            continue
+        like = next((each for each, tensor in tensors.inputs.items()
+                     if (tensor.size, tensor.dtype) == (output.size, output.dtype)), None)
+        start = 'values = "zeros"' + ("" if like is None else f' or values = "{COPY_OF}{like}"')
+        unwritten = "" if output.values is not None else (
+            f"it did not write the element (where that is right, as at a border, give the output {start}), ")
+        raise ProblemError(f"{_not_finite(name, arrays[name])}: the default configuration computed it: {unwritten}it "
+                           f"read outside an input ({', '.join(tensors.inputs) or 'there is none'}), or its arguments "
+                           "swap an input and an output; where it is right, declare a reference")
 
 
 def _first(mask: NDArray[np.bool_]) -> list[int] | None:
@@ -154,17 +194,20 @@ def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backen
     again. Raises SeqtuneError if the reference fails, or the default and all of its stand-ins.
     """
     work = operation(problem.type)
-    if work.results_by:
-        announce(work.results_by, None)
-    results: Arrays | None = work.results(problem, arrays)
+
+    def by_reference(operands: Operands) -> Arrays | None:
+        if work.results_by:
+            announce(work.results_by, None)
+        return work.results(problem, operands)
+
+    results = by_reference(arrays)
     if results is not None:
-        return ExpectedOutputs(results, tensors.outputs), ""
-    results, note = _outputs_of_default(problem, arrays, tensors, backend, announce, list(failures))
-    return ExpectedOutputs(results, tensors.outputs, tensors.inputs), note
+        return ExpectedOutputs.of(results, arrays, tensors, by_reference if work.results_by else None), ""
+    return _outputs_of_default(problem, arrays, tensors, backend, announce, list(failures))
 
 
 def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
-                        announce: Announce, failures: list[str]) -> tuple[Arrays, str]:
+                        announce: Announce, failures: list[str]) -> tuple[ExpectedOutputs, str]:
     families = [family for family in kernels_for(problem, backend.device) if family.implementation is not None]
     spaces = (SearchSpace(family, problem, backend.device) for family in families)
     task = Task(problem, backend.device, tuple(space for space in spaces if len(space)))
@@ -174,18 +217,27 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
     for attempt, configuration in enumerate(default_and_stand_ins(task)):
         if attempt < len(failures):
             continue
-        announce(f"{'the default configuration' if not attempt else 'a stand-in for the default'} of "
-                 f"{configuration.kernel} ({configuration.brief()})", failures)
+        described = (f"{'the default configuration' if not attempt else 'a stand-in for the default'} of "
+                     f"{configuration.kernel} ({configuration.brief()})")
+        family = kernels[configuration.kernel]
+
+        def by_default(operands: Operands, described: str = described, family: Kernel = family,
+                       configuration: Configuration = configuration) -> Arrays:
+            announce(described, failures)
+            return _outputs(backend, problem, family, configuration, operands, tensors)
+
         try:
-            outputs = _outputs(backend, problem, kernels[configuration.kernel], configuration, arrays, tensors)
+            outputs = by_default(arrays)
             if attempt:  # of the default itself, numbers that are not finite are the library's mistake
-                ExpectedOutputs(outputs, tensors.outputs)
+                _check_finite(outputs, tensors)
         except UnavailableError:  # a library that is not installed: no configuration can run
             raise
         except (BuildError, LaunchError, SeqtuneError) as error:
             failures.append(one_line(error))
             continue
-        return outputs, failed_default(task.default, failures[0], configuration) if failures else ""
+        _check_finite(outputs, tensors)
+        note = failed_default(task.default, failures[0], configuration) if failures else ""
+        return ExpectedOutputs.of(outputs, arrays, tensors, by_default), note
     raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because "
                        f"{failed_default(task.default, failures[0], others=len(failures) - 1)}")
 

@@ -8,9 +8,11 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.errors import KernelError, MisuseError, SeqtuneError, SeqtuneWarning
+from seqtune.errors import KernelError, MisuseError, ProblemError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.launches.reference_results import reference_results
+from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.opencl import backend as opencl
@@ -61,6 +63,32 @@ def test_a_reference_that_hangs_or_ends_its_process_is_named(
     with pytest.raises(SeqtuneError, match=message) as refusal:
         measure(tmp_path, reference=reference, patience=patience)
     assert "too large" not in str(refusal.value)
+
+
+@pytest.mark.device
+def test_a_reference_that_raises_is_a_mistake_of_its_library(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MisuseError, match="ZeroDivisionError"):
+        measure(tmp_path, reference="return x / (1 // 0)")
+    assert main(["tune", "double", "n=4", "--device", "opencl:0", "--library", str(tmp_path / "library.toml"),
+                 "--trials", "1", "--allow-commands", "--journal", str(tmp_path / "journal.sqlite")]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("returned", "declared"), [((4, 3), (3, 4)), ((12,), (3, 4)), ((3, 4, 1), (3, 4))])
+def test_a_reference_that_returns_another_shape_is_refused_with_both(
+        returned: tuple[int, ...], declared: tuple[int, ...]) -> None:
+    with pytest.raises(ProblemError) as refusal:
+        reference_results("double", "numpy:zeros", {}, {"shape": returned}, {"y": Tensor(declared)})
+    assert str(refusal.value) == (
+        f"the reference numpy:zeros of double returns the shape {returned} for y; {declared} is declared")
+
+
+@pytest.mark.parametrize(("returned", "declared"), [((), (1,)), ((1, 1), (1,)), ((3, 4), (3, 4))])
+def test_a_reference_may_return_the_declared_shape_or_one_number(
+        returned: tuple[int, ...], declared: tuple[int, ...]) -> None:
+    results = reference_results("double", "numpy:zeros", {}, {"shape": returned}, {"y": Tensor(declared)})
+    assert results["y"].shape == declared
 
 
 @pytest.mark.device

@@ -1,0 +1,103 @@
+"""Typical sizes: how large the sum is that each element of an expected output is, so that rounding can be judged.
+
+Rounding in a sum of n terms t is at most gamma_n times the sum of |t| [Higham, "Accuracy and Stability of Numerical
+Algorithms", section 3.1], and for roundings that are independent about sqrt(n) u times it [Higham and Mary, "A new
+approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019]. A sum may be far less than its
+terms. Its size is the largest of three: the element itself, how far it moves with the inputs (see `Sensitivity`), and
+what is typical of the elements of its group.
+
+Groups keep a mask of -1e9 from widening the tolerance of scores of 0.1: sizes that are GAP binary orders apart are
+different groups. A group's typical size is the median of its sizes, scaled to the standard deviation of normal
+numbers [Rousseeuw and Croux, "Alternatives to the Median Absolute Deviation", JASA 88, 1993], on which neither zeros
+nor outliers count. Constants are in no group; zeros and elements that are drowned in rounding take at least the least
+group's size, or that of the inputs where there is no group.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sensitivity import Sensitivity
+
+Sizes = NDArray[np.float64]
+
+GAP = 5  # empty binary orders between two groups
+STRAY = 4, 64  # members at most of a lowest group that are only small by luck, and how many times as many others are
+ALIKE = 2.0**-10  # a group whose sizes differ by less is a constant, if no sensitivity is known
+TO_DEVIATION = 1.4826  # of the median of |x| to the standard deviation of normal numbers
+PLAIN = 0.25  # least typical size, relative to the inputs, of sums that can hardly have cancelled
+
+
+def is_plain(expected: NDArray[Any], inputs: float) -> bool:
+    """Whether the elements alone tell their sizes: one group of finite numbers, without zeros, as large as `inputs`."""
+    sizes = _magnitudes(expected)
+    if not (sizes > 0).all():
+        return False
+    groups = _groups(sizes.ravel())
+    return not groups.any() and TO_DEVIATION * float(np.median(sizes)) >= PLAIN * inputs
+
+
+def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, sensitivity: Sensitivity | None) -> Sizes:
+    """The size of each element, of the expected shape. Infinities and NaN have 0.
+
+    `unit` is the rounding of the output's type, `inputs` the typical size of the inputs.
+    """
+    own = _magnitudes(expected)
+    sizes, constant, drowned = own.copy(), np.zeros(own.shape, np.bool_), np.zeros(own.shape, np.bool_)
+    if sensitivity is not None:
+        sizes = np.maximum(own, sensitivity.sizes)
+        constant, drowned = sensitivity.constant & (own > 0), sensitivity.drowned.copy()
+    tiny = (sizes > 0) & (sizes <= unit * inputs) & ~constant
+    intended = tiny & sensitivity.opposite & ~drowned if sensitivity is not None else tiny & tiny[sizes > 0].all()
+    if 2 * np.count_nonzero(intended) < np.count_nonzero(tiny):
+        drowned |= tiny
+    unknown = drowned & (tiny | (sizes == own))  # no move tells the terms
+    sums = (sizes > 0) & ~constant & ~unknown
+    typical, least = _by_group(sizes[sums], drowned[sums], constants=sensitivity is None)
+    result = sizes.copy()
+    result[sums] = np.maximum(sizes[sums], typical)
+    lost = np.isfinite(expected) & ((sizes == 0) | drowned)
+    result[lost] = np.maximum(result[lost], inputs if least is None else least)
+    return result
+
+
+def _magnitudes(expected: NDArray[Any]) -> Sizes:
+    return np.where(np.isfinite(expected), np.abs(expected.astype(np.float64)), 0.0)
+
+
+def _by_group(sizes: Sizes, drowned: NDArray[np.bool_], constants: bool) -> tuple[Sizes, float | None]:
+    """The typical size of each element's group, and the least one of a group that is not drowned (None: there is none).
+
+    With `constants`, a group of nearly equal sizes counts as a constant: its members keep their own sizes.
+    """
+    if not sizes.size:
+        return sizes, None
+    groups, typical = _groups(sizes), np.empty_like(sizes)
+    least = math.inf
+    for group in np.unique(groups):
+        members = groups == group
+        chosen = sizes[members]
+        size = TO_DEVIATION * float(np.median(chosen))
+        if constants and chosen.size > 1 and float(chosen.max()) <= (1 + ALIKE) * float(chosen.min()):
+            size = 0.0
+        elif 2 * np.count_nonzero(drowned[members]) < chosen.size:
+            least = min(least, size)
+        typical[members] = size
+    return typical, least if math.isfinite(least) else None
+
+
+def _groups(sizes: Sizes) -> NDArray[np.intp]:
+    """The number of each size's group, the least sizes first. `sizes` are positive, in one axis."""
+    orders = np.frexp(sizes)[1]
+    present, counts = np.unique(orders, return_counts=True)
+    starts = np.concatenate([[0], np.cumsum(np.diff(present) > GAP)])  # group by binary order
+    most, times = STRAY
+    lowest = int(counts[starts == 0].sum())
+    if starts[-1] and lowest <= most and sizes.size >= times * lowest:
+        starts = np.maximum(starts - 1, 0)
+    groups: NDArray[np.intp] = starts[np.searchsorted(present, orders)]
+    return groups
