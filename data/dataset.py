@@ -49,7 +49,7 @@ from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration, Kernel, is_setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -274,7 +274,7 @@ def configuration(kernel: str, settings: str) -> Configuration:
     """Parse the configuration of a row. Raises FormatError."""
     try:
         values = json.loads(settings)
-        if isinstance(values, dict) and all(isinstance(value, int | str) for value in values.values()):
+        if isinstance(values, dict) and all(map(is_setting, values.values())):
             return Configuration.of(kernel, values)
     except ValueError:
         pass

@@ -52,8 +52,8 @@ class Labels:
             return self
         value_indices = np.empty_like(self.value_indices)
         for column, parameter in enumerate(self.kernel.parameters):
-            index = {value: new_index for new_index, value in enumerate(kernel.parameters[column].values)}
-            new_indices = np.array([*(index.get(value, -1) for value in parameter.values), -1], np.int16)
+            index = kernel.parameters[column].indices
+            new_indices = np.array([*(index.get(value, -1) for value in parameter.indices), -1], np.int16)
             value_indices[:, column] = new_indices[self.value_indices[:, column]]
         return replace(self, kernel=kernel, value_indices=value_indices)
 
@@ -142,6 +142,6 @@ def _queries(data: Dataset, rows: pd.DataFrame) -> Queries:
 def _value_indices(kernel: Kernel, text: str) -> list[int]:
     try:
         settings = json.loads(text)
-        return [parameter.values.index(settings[parameter.name]) for parameter in kernel.parameters]
+        return [parameter.index(settings[parameter.name]) for parameter in kernel.parameters]
     except (ValueError, KeyError, TypeError):
         raise FormatError(f"not a configuration of {kernel.name}: {text:.80}") from None

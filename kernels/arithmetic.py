@@ -1,18 +1,20 @@
-"""Arithmetic: the operators and functions of expressions, on plain numbers and on NumPy columns.
+"""Arithmetic: the operators and functions of expressions, on plain values and on NumPy columns.
 
-Integers in columns have 64 bits: results that may not fit are computed in floating point instead of wrapping around.
-Division by zero gives 0 on columns, where it may be guarded by a condition that is evaluated beside it.
+Plain values are computed as Python computes them. Columns have the same values, many at once: what NumPy would compute
+in another way (a division by zero, integers of more than 64 bits, powers of fractions, the order of words) raises an
+ExpressionError, and the expression is then evaluated row by row.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
-from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
+from collections.abc import Callable, Mapping, Sequence
+from operator import add, and_, eq, floordiv, ge, gt, le, lshift, lt, mod, mul, ne, or_, rshift, sub, truediv, xor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError
 
@@ -21,24 +23,43 @@ Bound = Callable[[Mapping[str, float]], float]
 PLAIN, CHECKED, SMALL = 0, 1, 2  # modes: plain numbers; columns; columns whose integers are known to be small
 
 LARGEST_NUMBER = 2**63 - 1  # the largest whole number in files: columns of a space have 64 bits
+LARGEST_EXACT = 2**53  # whole numbers up to which a float holds each
 LARGEST_SHIFT = 62
 LARGEST_POWER = 64
 _SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
-_ORDERED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
 
 # Operators that `binary` and `compare` apply without checks to plain numbers, and to columns in the mode SMALL.
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul}
 _QUOTIENTS: dict[str, Callable[[Any, Any], Any]] = {"/": truediv, "//": floordiv, "%": mod}
 PLAIN_OPERATORS = {**_ARITHMETIC, **_QUOTIENTS}  # of two plain numbers, of which the second is not 0
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {**_ORDERED, ast.Eq: eq, ast.NotEq: ne}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    **PLAIN_OPERATORS, "**": pow, "<<": lshift, ">>": rshift, "&": and_, "|": or_, "^": xor}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge, ast.Eq: eq, ast.NotEq: ne}
 
 FEW = 16  # values in a column up to which Python's max is faster than NumPy's
 
 
+class UndefinedError(ExpressionError):
+    """A name has no value, or a quotient none, since it divides by zero."""
+
+
 def as_truth(value: Any) -> Any:
-    """A value or column as booleans."""
+    """A value or column as booleans; an undefined value counts as false."""
     return value if isinstance(value, np.ndarray) and value.dtype == bool else np.asarray(value).astype(bool)
+
+
+def as_column(values: Sequence[Any]) -> NDArray[Any]:
+    """Values as a column: numbers of one type, or words; Python's own objects if NumPy would change some of them."""
+    kinds = set(map(type, values))
+    if len(kinds) < 2 or kinds <= {int, float, bool}:
+        column = np.asarray(values)
+        exact = float not in kinds or int not in kinds or largest(column) <= LARGEST_EXACT
+        if column.ndim == 1 and column.dtype.kind in "bifU" and exact:
+            return column
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
 
 
 def as_number(value: Any) -> Any:
@@ -89,60 +110,32 @@ def _overflows(operator: str, left: Any, right: Any) -> bool:
 def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any:
     """Apply a binary operator. `text` is the whole expression, for errors. Raises ExpressionError.
 
-    `columns` is PLAIN for plain numbers, CHECKED for columns, SMALL for columns whose results surely have 64 bits.
+    `columns` is PLAIN for plain values, CHECKED for columns, SMALL for columns whose results surely have 64 bits.
     """
     if columns == SMALL and is_plain_number(left) and is_plain_number(right):
         if operator in _ARITHMETIC:
             return _ARITHMETIC[operator](left, right)
         if operator in _QUOTIENTS and (right.all() if isinstance(right, np.ndarray) else right):
             return _QUOTIENTS[operator](left, right)
-    if isinstance(left, str | tuple) or isinstance(right, str | tuple):
+    if any(is_word(operand) or isinstance(operand, tuple | dict) for operand in (left, right)):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
     if columns and operator not in "&|^":
         left, right = as_number(left), as_number(right)
         if columns == CHECKED and operator in ("+", "-", "*", "<<", "**") and _overflows(operator, left, right):
-            left = np.asarray(left, dtype=float)  # 53 correct bits instead of a wrapped number
-            if operator == "<<":
-                operator, right = "*", 2.0 ** np.asarray(right)
-        if columns == SMALL and not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
-            if operator in ("/", "//", "%") and right == 0:
-                return 0.0 if operator == "/" else 0
-            columns = PLAIN  # Python's own arithmetic gives the same and takes a tenth of the time
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
-        case "<<" | ">>":
-            if np.any(np.asarray(right) < 0) or np.any(np.asarray(right) > LARGEST_SHIFT):
-                raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
-            return left << right if operator == "<<" else left >> right
-        case "**":
-            if largest(right) > LARGEST_POWER or largest(left) > 2**31:
-                raise ExpressionError(f"a power that is too large in {text[:80]!r}")
-            if columns and np.any(np.asarray(right) < 0):
-                base = np.asarray(left, dtype=float)
-                return np.where((base == 0) & (np.asarray(right) < 0), 0, base**right)
-            return left**right
-    if columns:
-        divide = {"/": np.true_divide, "//": np.floor_divide, "%": np.mod}[operator]
-        if isinstance(right, int | float) and right:
-            return divide(left, right)
-        zero = np.asarray(right) == 0
-        safe = np.where(zero, 1, right)
-        quotient = divide(left, safe)
-        return np.where(zero, 0, quotient)
-    if right == 0:
-        raise ExpressionError(f"division by zero in {text[:80]!r}")
-    return {"/": lambda: left / right, "//": lambda: left // right, "%": lambda: left % right}[operator]()
+            raise ExpressionError(f"an integer of more than 64 bits in {text[:80]!r}")
+    if operator in _QUOTIENTS:
+        if np.any(np.asarray(right) == 0):
+            raise UndefinedError(f"division by zero in {text[:80]!r}")
+    elif operator in ("<<", ">>"):
+        if np.any(np.asarray(right) < 0) or np.any(np.asarray(right) > LARGEST_SHIFT):
+            raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
+    elif operator == "**":
+        if largest(right) > LARGEST_POWER or largest(left) > 2**31:
+            raise ExpressionError(f"a power that is too large in {text[:80]!r}")
+        if any(isinstance(operand, np.ndarray) for operand in (left, right)) and (
+                np.asarray(left).dtype.kind == "f" or np.asarray(right).dtype.kind == "f" or np.any(right < 0)):
+            raise ExpressionError(f"a power of fractions in {text[:80]!r}")  # NumPy's last bit may differ
+    return _BINARY[operator](left, right)
 
 
 def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
@@ -150,28 +143,40 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
     quick = _COMPARISONS.get(type(operator))
     if quick is not None and is_plain_number(left) and is_plain_number(right):
         return quick(left, right)
-    match operator:
-        case ast.Eq():
-            return left == right
-        case ast.NotEq():
-            return left != right
-        case ast.In() | ast.NotIn():
-            if not isinstance(right, tuple | dict):
-                raise ExpressionError(f"`in` needs a list of values, not {str(right)[:40]!r}")
-            contained: Any = False
-            for item in right:
-                contained = np.logical_or(contained, left == item)
-            contained = contained if isinstance(contained, np.ndarray) else bool(contained)
-            if isinstance(operator, ast.In):
-                return contained
-            return np.logical_not(contained) if isinstance(contained, np.ndarray) else not contained
-    if is_word(left) or is_word(right):
-        raise ExpressionError(f"{str(left)[:40]!r} and {str(right)[:40]!r} have no order")
-    return _ORDERED[type(operator)](left, right)
+    if not any(isinstance(operand, np.ndarray) for operand in _parts(left, right)):
+        return _compared(operator, left, right)
+    if isinstance(operator, ast.In | ast.NotIn):
+        if isinstance(left, tuple) or not isinstance(right, tuple | dict) or any(isinstance(o, tuple) for o in right):
+            raise ExpressionError("a column is sought among other values than numbers and words")
+        contained: Any = False
+        for item in right:
+            contained = np.logical_or(contained, left == item)
+        return contained if isinstance(operator, ast.In) else np.logical_not(contained)
+    if isinstance(left, tuple) or isinstance(right, tuple) or (
+            not isinstance(operator, ast.Eq | ast.NotEq) and (is_word(left) or is_word(right))):
+        raise ExpressionError("a comparison of columns that NumPy does not have")
+    return _COMPARISONS[type(operator)](left, right)
+
+
+def _parts(*operands: Any) -> list[Any]:
+    """The operands and the elements of the tuples among them."""
+    return [part for operand in operands for part in (
+        [operand, *_parts(*operand)] if isinstance(operand, tuple) else [operand])]
+
+
+def _compared(operator: ast.cmpop, left: Any, right: Any) -> Any:
+    """Apply a comparison to plain values. Raises ExpressionError, TypeError."""
+    if isinstance(operator, ast.In | ast.NotIn):
+        if not isinstance(right, tuple | dict | str):
+            raise ExpressionError(f"`in` needs a list of values, not {str(right)[:40]!r}")
+        return (left in right) == isinstance(operator, ast.In)
+    return _COMPARISONS[type(operator)](left, right)
 
 
 def call(name: str, arguments: list[Any], columns: int) -> Any:
     """Apply a function that expressions know. Raises ExpressionError."""
+    if columns:
+        arguments = [as_number(argument) for argument in arguments]
     match name:
         case "min" | "max":
             if len(arguments) == 1 and isinstance(arguments[0], tuple):
@@ -187,9 +192,9 @@ def call(name: str, arguments: list[Any], columns: int) -> Any:
         case "abs":
             return abs(arguments[0])
         case "gcd":
-            return np.gcd(*map(as_number, arguments)) if columns else math.gcd(*arguments)
+            return np.gcd(*arguments) if columns else math.gcd(*arguments)
         case "lcm":
-            return np.lcm(*map(as_number, arguments)) if columns else math.lcm(*arguments)
+            return np.lcm(*arguments) if columns else math.lcm(*arguments)
     left, right = arguments
     if not columns and type(left) is int is type(right) and right:
         blocks = (left + right - 1) // right

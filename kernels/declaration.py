@@ -16,7 +16,7 @@ from seqtune.errors import FormatError, MisuseError, one_line
 
 from .expression import Expression
 from .files import read_bounded
-from .kernel import NAME, Constraint, Kernel, Parameter
+from .kernel import NAME, Constraint, Kernel, Parameter, Setting, shown_setting
 from .operations.table import operation
 
 LARGEST_FILE = 10_000_000  # bytes
@@ -38,7 +38,7 @@ class _Quantity(_Part):
 
 class _Parameter(_Part):
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z_0-9]*$")
-    values: list[int | str]
+    values: list[Setting]
     meaning: str = ""
 
 
@@ -47,7 +47,7 @@ class _Declaration(_Part):
     problem_type: str
     backends: list[str] = Field(min_length=1)
     parameters: list[_Parameter] = Field(min_length=1)
-    default: dict[str, int | str]
+    default: dict[str, Setting]
     version: int = Field(default=1, ge=1)
     meaning: str = ""
     solves: list[_Condition] = []
@@ -112,8 +112,9 @@ def _kernel(declared: _Declaration) -> Kernel:
         parameters = {parameter.name: Parameter(parameter.name, tuple(parameter.values), parameter.meaning)
                       for parameter in declared.parameters}
         for name, value in declared.default.items():
-            if name not in parameters or value not in parameters[name].values:
-                raise FormatError(f"{declared.name}: the default {name[:40]}={value!s:.40} is no value of a parameter")
+            if name not in parameters or value not in parameters[name]:
+                raise FormatError(f"{declared.name}: the default {name[:40]}={shown_setting(value):.40} is no value of "
+                                  "a parameter")
         solves, constraints, prior = (
             tuple(Constraint.of(condition.expression, condition.reason) for condition in conditions)
             for conditions in (declared.solves, declared.constraints, declared.prior))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 
+from .arithmetic import as_column, as_truth
 from .kernel import Constraint, Kernel, Parameter
 from .row_index import Rows
 
@@ -23,8 +24,7 @@ LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused 
 
 def column_of(parameter: Parameter) -> NDArray[Any]:
     """The values of a parameter as a column; in a mix of numbers and words, the numbers stay numbers."""
-    words = sum(isinstance(value, str) for value in parameter.values)
-    return np.asarray(parameter.values, dtype=object if 0 < words < len(parameter.values) else None)
+    return as_column(parameter.values)
 
 
 def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...], largest: int = LARGEST_SPACE) -> Rows:
@@ -138,7 +138,7 @@ class _Prefixes:
         remaining: tuple[NDArray[np.intp], ...] | None = None  # rows of the level above, and value indices; None: all
         shape = grid
         for number, constraint in enumerate(constraints):
-            keep = _spread(np.asarray(constraint.expression(names), dtype=bool), shape)
+            keep = _spread(as_truth(constraint.expression(names)), shape)
             if keep.all():
                 continue
             where = np.nonzero(keep)

@@ -1,9 +1,9 @@
 """Expression: a condition or quantity over named values, parsed from text against a whitelist.
 
 Foreign text is never executed: it is parsed with `ast`, every node is checked against the whitelist, and becomes a
-function of our own that calls those of the nodes in it. The same expression evaluates over plain numbers and over whole
-NumPy columns. On columns, `x if c else y`, `and` and `or` evaluate all sides; a division by zero there gives 0, so a
-guarded division is safe.
+function of our own that calls those of the nodes in it. The same expression evaluates over plain values, as Python
+would compute it, and over whole NumPy columns. A row of columns has the value that its plain values give; where that
+divides by zero, it is undefined: None, which no condition takes for true.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError
 
@@ -25,6 +26,8 @@ from .arithmetic import (
     PLAIN_OPERATORS,
     SMALL,
     Bound,
+    UndefinedError,
+    as_column,
     as_number,
     as_truth,
     binary,
@@ -42,6 +45,8 @@ DEEPEST_EXPRESSION = 60
 SAFE_BOUND = 2.0**61  # up to which integers are computed without checks for more than 64 bits
 
 _NUMBERS = (int, float)
+_COLUMNS = set("bifU")  # kinds of columns that are computed at once
+UNLIKE = (ExpressionError, TypeError, ValueError, ArithmeticError, KeyError)  # raised where NumPy is unlike Python
 _WARNED = re.compile(r"[0-9.][A-Za-z]|\\")  # numbers before words and odd escapes, of which Python's parser warns
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -87,8 +92,8 @@ class Expression:
         for name in self.names:
             if isinstance(values.get(name), np.ndarray):
                 small = self._most({name: magnitude(values.get(name)) for name in self.names}) < SAFE_BOUND
-                return self._value(values, SMALL if small else CHECKED)
-        return self._value(values, PLAIN)
+                return self._column(values, SMALL if small else CHECKED)
+        return self._value(values)
 
     def bounded(self, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any:
         """The value over columns and plain numbers; None if integers may exceed 64 bits.
@@ -99,7 +104,8 @@ class Expression:
                  for name in self.names}
         if self._most(known) >= SAFE_BOUND:
             return None
-        return self._value(values, SMALL if any(isinstance(values.get(name), np.ndarray) for name in known) else PLAIN)
+        has_columns = any(isinstance(values.get(name), np.ndarray) for name in known)
+        return self._column(values, SMALL) if has_columns else self._value(values)
 
     def bound(self, bounds: Mapping[str, float]) -> float:
         """A bound of the integers that the evaluation computes, given bounds of the names (0 where they are missing).
@@ -114,20 +120,55 @@ class Expression:
             self._limit = bound_of(self._tree)
         return self._limit(bounds)
 
-    def _value(self, values: Mapping[str, Any], mode: int) -> Any:
+    @property
+    def _evaluator(self) -> Evaluator:
         if self._evaluate is None:
             self._evaluate = _compiled(self._tree, self.text)
+        return self._evaluate
+
+    def _value(self, values: Mapping[str, Any]) -> Any:
+        """The value over plain values."""
         try:
-            if mode == CHECKED:  # small integers and their quotients cause no warnings
-                with np.errstate(all="ignore"):
-                    value = self._evaluate(values, mode)
-            else:
-                value = self._evaluate(values, mode)
-        except (TypeError, ValueError, ArithmeticError) as error:  # for example, arithmetic on words
+            value = self._evaluator(values, PLAIN)
+        except ZeroDivisionError:
+            raise UndefinedError(f"division by zero in {self.text[:80]!r}") from None
+        except (TypeError, ValueError, ArithmeticError) as error:  # for example, the order of a word and a number
             raise ExpressionError(f"cannot evaluate {self.text[:80]!r}: {str(error)[:120]}") from None
         if isinstance(value, complex):
             raise ExpressionError(f"the root of a negative number in {self.text[:80]!r}")
         return value
+
+    def _column(self, values: Mapping[str, Any], mode: int) -> Any:
+        """The values over columns: all at once, or row by row if NumPy would compute them in another way."""
+        kinds = {value.dtype.kind for name in self.names if isinstance(value := values.get(name), np.ndarray)}
+        if kinds <= _COLUMNS:
+            try:  # small integers and their quotients cause no warnings
+                with np.errstate(all="ignore") if mode == CHECKED or "f" in kinds else nullcontext():
+                    return self._evaluator(values, mode)
+            except UNLIKE:
+                pass
+        return self._by_row(values)
+
+    def _by_row(self, values: Mapping[str, Any]) -> NDArray[Any]:
+        """The values over columns, each distinct row computed once as plain values; None where one is undefined."""
+        single = {name: values.get(name) for name in self.names}
+        unknown = next((name for name, value in single.items() if value is None), None)
+        if unknown is not None:
+            raise UndefinedError(f"{unknown} is unknown in {self.text[:80]!r}")
+        arrays = {name: value for name, value in single.items() if isinstance(value, np.ndarray)}
+        columns = np.broadcast_arrays(*arrays.values())
+        lists = [column.ravel().tolist() for column in columns]
+        kinds = [list(map(type, column)) for column, array in zip(lists, columns, strict=True) if array.dtype == object]
+        known: dict[tuple[Any, ...], Any] = {}
+        results = []
+        for row in zip(*lists, *kinds, strict=True):
+            if row not in known:
+                try:
+                    known[row] = self._value({**single, **dict(zip(arrays, row, strict=False))})
+                except UndefinedError:
+                    known[row] = None
+            results.append(known[row])
+        return as_column(results).reshape(columns[0].shape)
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -224,11 +265,11 @@ def _compiled(node: ast.expr, text: str) -> Evaluator:
         case ast.UnaryOp(op=op1, operand=operand_node):
             return _unary(op1, _compiled(operand_node, text))
         case ast.BoolOp(op=op3, values=nodes):
-            return _boolean(isinstance(op3, ast.And), [_compiled(part, text) for part in nodes])
+            return _boolean(isinstance(op3, ast.And), [_Part.of(part, text) for part in nodes])
         case ast.Compare(left=left_node, ops=ops, comparators=nodes):
             return _comparison(_compiled(left_node, text), ops, [_compiled(part, text) for part in nodes])
         case ast.IfExp(test=test_node, body=body_node, orelse=orelse_node):
-            return _choice(*(_compiled(part, text) for part in (test_node, body_node, orelse_node)))
+            return _choice(_compiled(test_node, text), _Part.of(body_node, text), _Part.of(orelse_node, text))
         case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
             elements = [_compiled(part, text) for part in nodes]
             return lambda values, mode: tuple(element(values, mode) for element in elements)
@@ -248,7 +289,7 @@ def _named(name: str, text: str) -> Evaluator:
     def evaluate(values: Mapping[str, Any], mode: int) -> Any:
         value = values.get(name)
         if value is None:
-            raise ExpressionError(f"{name} is unknown in {text[:80]!r}")
+            raise UndefinedError(f"{name} is unknown in {text[:80]!r}")
         return value
 
     return evaluate
@@ -269,28 +310,73 @@ def _operation(symbol: str, left: Evaluator, right: Evaluator, text: str) -> Eva
 
 def _unary(operator: ast.unaryop, operand: Evaluator) -> Evaluator:
     if isinstance(operator, ast.Not):
-        return lambda values, mode: (np.logical_not(as_truth(operand(values, mode))) if mode
+        return lambda values, mode: (np.logical_not(_truth(operand(values, mode))) if mode
                                      else not operand(values, mode))
     if isinstance(operator, ast.USub):
         return lambda values, mode: -as_number(operand(values, mode))
     return lambda values, mode: +as_number(operand(values, mode))
 
 
-def _boolean(every: bool, parts: list[Evaluator]) -> Evaluator:
+class _Part(NamedTuple):
+    """A part of an expression that Python evaluates only where a condition lets it."""
+
+    evaluate: Evaluator
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, node: ast.expr, text: str) -> _Part:
+        return cls(_compiled(node, text), frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name)))
+
+    def where(self, reached: Any, values: Mapping[str, Any], mode: int) -> Any:
+        """The values over columns: all at once if that works, else over the rows that reach the part, and 0 elsewhere.
+
+        Raises one of UNLIKE.
+        """
+        try:
+            return self.evaluate(values, mode)
+        except UNLIKE:
+            read = {name: values.get(name) for name in self.names}
+            columns = {name: value for name, value in read.items() if isinstance(value, np.ndarray)}
+            shape = np.broadcast_shapes(np.shape(reached), *(column.shape for column in columns.values()))
+            rows = np.broadcast_to(reached, shape)
+            value = self.evaluate({**read, **{name: np.broadcast_to(column, shape)[rows]
+                                              for name, column in columns.items()}}, mode)
+            whole = np.zeros(shape, np.asarray(value).dtype)
+            whole[rows] = value
+            return whole
+
+
+def _chosen(truth: Any, first: Any, second: Any) -> Any:
+    """The first value where the truth holds, else the second. Raises ExpressionError for tuples, words and numbers."""
+    kinds = {np.asarray(value).dtype.kind for value in (first, second)}
+    if isinstance(first, tuple | dict) or isinstance(second, tuple | dict) or ("U" in kinds and len(kinds) > 1):
+        raise ExpressionError("values of different kinds")
+    return np.where(truth, first, second)
+
+
+def _truth(value: Any) -> Any:
+    """A column or value as booleans. Raises ExpressionError for words, which NumPy would read."""
+    if np.asarray(value).dtype.kind not in "bif" or isinstance(value, tuple | dict):
+        raise ExpressionError("a column of words is no truth")
+    return as_truth(value)
+
+
+def _boolean(every: bool, parts: list[_Part]) -> Evaluator:
     def evaluate(values: Mapping[str, Any], mode: int) -> Any:
         if not mode:
             for part in parts:
-                value = part(values, mode)
+                value = part.evaluate(values, mode)
                 if bool(value) != every:
                     return value
             return value
-        result: Any = np.asarray(parts[0](values, mode))
+        result: Any = np.asarray(parts[0].evaluate(values, mode))
         for part in parts[1:]:
-            other = np.asarray(part(values, mode))
+            truth = _truth(result)
+            other = np.asarray(part.where(truth if every else ~truth, values, mode))
             if result.dtype == bool == other.dtype:
                 result = np.logical_and(result, other) if every else np.logical_or(result, other)
             else:
-                result = np.where(as_truth(result), *((other, result) if every else (result, other)))
+                result = _chosen(truth, other, result) if every else _chosen(truth, result, other)
         return result
 
     return evaluate
@@ -314,12 +400,13 @@ def _comparison(first: Evaluator, operators: list[ast.cmpop], others: list[Evalu
     return evaluate
 
 
-def _choice(test: Evaluator, body: Evaluator, orelse: Evaluator) -> Evaluator:
+def _choice(test: Evaluator, body: _Part, orelse: _Part) -> Evaluator:
     def evaluate(values: Mapping[str, Any], mode: int) -> Any:
         condition = test(values, mode)
         if isinstance(condition, np.ndarray):
-            return np.where(as_truth(condition), body(values, mode), orelse(values, mode))
-        return body(values, mode) if condition else orelse(values, mode)
+            truth = _truth(condition)
+            return _chosen(truth, body.where(truth, values, mode), orelse.where(~truth, values, mode))
+        return (body if condition else orelse).evaluate(values, mode)
 
     return evaluate
 
@@ -330,7 +417,10 @@ def _look_up(table: Evaluator, index: Evaluator, text: str) -> Evaluator:
         try:
             if isinstance(key, np.ndarray):
                 keys_used, inverse = np.unique(key, return_inverse=True)
-                return np.array([rows[key] for key in keys_used.tolist()])[inverse]
+                column = as_column([rows[key] for key in keys_used.tolist()])
+                if column.dtype == object:
+                    raise ExpressionError("a table of different kinds of values")
+                return column[inverse]
             return rows[key]
         except KeyError as error:
             raise ExpressionError(f"{error} is not a key in {text[:80]!r}") from None

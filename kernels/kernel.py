@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from seqtune.errors import ConfigurationError, KernelError
 
@@ -22,10 +22,39 @@ from .devices.device import Device
 from .expression import Expression
 from .problem import NameValues, Problem, names_of
 
-Setting: TypeAlias = int | str  # the value of one tuning parameter
+Setting: TypeAlias = int | float | bool | str  # the value of one tuning parameter; a float is finite
 
 NAME = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+")  # the name of a family: library.family
 MOST_VALUES = 32_000  # values of one parameter: the rows of a space hold value indices in 16 bits
+
+
+def identity(value: object) -> Hashable:
+    """The key by which a setting is looked up: Python's own keys take 1, 1.0 and True, or 0.0 and -0.0, for the same.
+
+    Whole numbers and words are their own keys.
+    """
+    kind = type(value)
+    return value if kind is int or kind is str else (kind, repr(value))
+
+
+def is_setting(value: object) -> TypeGuard[Setting]:
+    """Whether a value may be a parameter's: a word, a boolean, or a number of at most 64 bits, so a finite one."""
+    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER)
+
+
+def are_whole(values: Iterable[Setting]) -> bool:
+    """Whether all values are whole numbers or words, which is all that parameters could have before version 0.3."""
+    return all(type(value) in (int, str) for value in values)
+
+
+def shown_setting(value: Setting) -> str:
+    """A setting as people and JSON have it: a boolean is `true` or `false`, a word stands without quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def source_text(value: Setting) -> str:
+    """A setting as sources and command lines have it: a boolean is 1 or 0, and a fraction all of its digits."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +64,28 @@ class Parameter:
     name: str
     values: tuple[Setting, ...]
     meaning: str = ""
+    indices: Mapping[Hashable, int] = field(init=False, hash=False, repr=False)  # by `identity`; compared, too
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.values) <= MOST_VALUES or len(set(self.values)) != len(self.values):
+        if not all(map(is_setting, self.values)):
+            raise KernelError(f"parameter {self.name!r:.40} has a number of more than 64 bits, or one that is not "
+                              "finite")
+        object.__setattr__(self, "indices", {identity(value): index for index, value in enumerate(self.values)})
+        if not 0 < len(self.values) <= MOST_VALUES or len(self.indices) != len(self.values):
             raise KernelError(f"parameter {self.name!r:.40} needs 1 to {MOST_VALUES} different values")
-        if any(isinstance(value, int) and abs(value) > LARGEST_NUMBER for value in self.values):
-            raise KernelError(f"parameter {self.name!r:.40} has a whole number of more than 64 bits")
+
+    def __contains__(self, value: object) -> bool:
+        return identity(value) in self.indices
+
+    def index(self, value: object) -> int:
+        """The index of a value among `values`. Raises KeyError if it is none."""
+        return self.indices[identity(value)]
 
     @property
     def is_numeric(self) -> bool:
-        """Whether all values are numbers."""
+        """Whether all values are numbers or booleans."""
         return not any(isinstance(value, str) for value in self.values)
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +108,12 @@ class Configuration:
     kernel: str
     settings: tuple[tuple[str, Setting], ...]
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Configuration) and self.kernel == other.kernel and self.settings == other.settings
+            and all(identity(mine) == identity(theirs) for (_, mine), (_, theirs) in zip(
+                self.settings, other.settings, strict=True)))
+
     @classmethod
     def of(cls, kernel: str, settings: Mapping[str, Setting] | Iterable[tuple[str, Setting]]) -> Configuration:
         """Make a configuration from values by name, which must be in the order of the kernel's parameters."""
@@ -80,11 +126,16 @@ class Configuration:
         raise KeyError(name)
 
     def number(self, name: str) -> int:
-        """The value of a numeric parameter. Raises ConfigurationError if it is a word."""
+        """The value of a parameter of whole numbers. Raises ConfigurationError if it is anything else."""
         value = self[name]
-        if not isinstance(value, int):
-            raise ConfigurationError(f"{self.kernel}: {name}={value!r:.40} is not a number")
+        if type(value) is not int:
+            raise ConfigurationError(f"{self.kernel}: {name}={value!r:.40} is not a whole number")
         return value
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, Hashable]]:
+        """The settings by name and `identity`: the same set for the same settings in any order."""
+        return frozenset((name, identity(value)) for name, value in self.settings)
 
     @property
     def key(self) -> str:
@@ -92,8 +143,8 @@ class Configuration:
         return json.dumps(dict(self.settings), separators=(",", ":"))
 
     def brief(self) -> str:
-        """The settings as one line of text: `vector=16 tile_w=14`."""
-        return " ".join(f"{name}={value}" for name, value in self.settings)
+        """The settings as one line of text: `vector=16 tile_w=14 share=0.5 packed=true`."""
+        return " ".join(f"{name}={shown_setting(value)}" for name, value in self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +165,12 @@ class Kernel:
     implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
     default_for: Expression | None = None  # holds for the problems whose task takes its safe default from this kernel
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
-    _hash: int = field(init=False, compare=False, repr=False)  # many caches have kernels as keys
+    _hash: int = field(init=False, repr=False)  # many caches have kernels as keys; compared, since it tells 1 from 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
         # of the few fields that differ between kernels; the same in all processes, which may send each other kernels
-        few = f"{self.name} {self.version} {len(self.constraints)} {len(self.derived)}"
+        few = f"{self.name} {self.version} {len(self.constraints)} {len(self.derived)} {self.default}"
         object.__setattr__(self, "_hash", zlib.crc32(few.encode()))
 
     def __hash__(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .devices.device import Device
+from .enumeration import column_of
 from .expression import Expression
 from .kernel import Kernel
 from .problem_sets.columns import Column, ProblemColumns
@@ -31,7 +32,7 @@ class Membership:
         self._known = problems.known
         self._names: dict[str, Any] = {**device.names(), **problems.values, **(other_columns or {}), **settings}
         for parameter in kernel.parameters:
-            self.require(np.isin(settings[parameter.name], np.array(parameter.values)),
+            self.require(_among(settings[parameter.name], column_of(parameter)),
                          f"{parameter.name} is not one of the kernel's values")
         for name, expression in kernel.derived:
             if name not in settings:
@@ -53,3 +54,11 @@ class Membership:
             if name in self._known:
                 self.require(self._known[name], f"{name} is not known")
         return np.broadcast_to(np.asarray(expression(self._names)), len(self.reasons))
+
+
+def _among(column: Column, values: Column) -> Column:
+    """Whether each element is one of the values."""
+    if column.dtype != object != values.dtype:
+        return np.isin(column, values)
+    listed = set(values.tolist())  # NumPy cannot sort a mix of numbers and words
+    return np.array([value in listed for value in column.tolist()], bool)

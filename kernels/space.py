@@ -21,7 +21,7 @@ from seqtune.errors import ConfigurationError, KernelError
 
 from .devices.device import COMMAND_DEVICE, Device, Fact
 from .enumeration import column_of
-from .kernel import Configuration, Kernel, Setting
+from .kernel import Configuration, Kernel, Setting, identity, shown_setting
 from .problem import Problem, names_of
 from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
@@ -124,8 +124,8 @@ class SearchSpace:
         for parameter in self.kernel.parameters:
             if parameter.name not in given:
                 return f"{parameter.name} is missing"
-            if given.pop(parameter.name) not in parameter.values:
-                listed = ", ".join(map(str, parameter.values[:30]))
+            if given.pop(parameter.name) not in parameter:
+                listed = ", ".join(map(shown_setting, parameter.values[:30]))
                 return f"{parameter.name}={configuration[parameter.name]!r:.40} is not one of {listed}"
         if given:
             return f"{self.kernel.name} has no parameter {next(iter(given))!r:.40}"
@@ -136,7 +136,7 @@ class SearchSpace:
             return None
         names = dict(self._names)  # columns of one row: the same arithmetic as the enumeration's
         for parameter in self.kernel.parameters:
-            names[parameter.name] = column_of(parameter)[[parameter.values.index(configuration[parameter.name])]]
+            names[parameter.name] = column_of(parameter)[[parameter.index(configuration[parameter.name])]]
         for name, expression in self.kernel.derived:
             names[name] = expression(names)
         for constraint in self.kernel.constraints:
@@ -163,14 +163,14 @@ class SearchSpace:
         """The row of each configuration, given by its settings; -1 if it is not in the space."""
         indices = np.empty((len(settings), len(self.kernel.parameters)), np.int16)
         for column, parameter in enumerate(self.kernel.parameters):
-            index_of: dict[Any, int] = {value: index for index, value in enumerate(parameter.values)}
-            indices[:, column] = [index_of.get(setting.get(parameter.name), -1) for setting in settings]
+            indices[:, column] = [parameter.indices.get(identity(setting.get(parameter.name)), -1)
+                                  for setting in settings]
         return self.index.find(indices)
 
     def _rows_of(self, configuration: Configuration) -> tuple[int, int]:
         begin, end = 0, len(self)
         for column, parameter in enumerate(self.kernel.parameters):
-            index = parameter.values.index(configuration[parameter.name])
+            index = parameter.index(configuration[parameter.name])
             begin, end = self._narrow(begin, end, column, index)
         return begin, end
 
@@ -221,8 +221,8 @@ class SearchSpace:
         cost = np.zeros(len(self))
         change = sum(len(parameter.values) for parameter in self.kernel.parameters)  # more than all moves together
         for column, parameter in enumerate(self.kernel.parameters):
-            if settings.get(parameter.name) in parameter.values:
-                away = np.abs(self.rows[:, column] - parameter.values.index(settings[parameter.name]))
+            if settings.get(parameter.name) in parameter:
+                away = np.abs(self.rows[:, column] - parameter.index(settings[parameter.name]))
                 cost += np.where(away > 0, change + away, 0)
         return self[int(np.argmin(cost))]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from seqtune.errors import ConfigurationError, KernelError
 
 from .devices.device import Device
+from .enumeration import column_of
 from .kernel import Configuration, Kernel, Parameter, Setting
 from .problem import Problem
 from .row_index import Numbers
@@ -305,4 +306,4 @@ def _ranks(parameter: Parameter) -> NDArray[np.int64]:
     """The rank of each value in ascending order; words are ranked in the order in which they are listed."""
     if not parameter.is_numeric:
         return np.arange(len(parameter.values))
-    return np.argsort(np.argsort(np.array(parameter.values)))
+    return np.argsort(np.argsort(column_of(parameter), kind="stable"))

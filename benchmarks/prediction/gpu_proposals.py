@@ -103,7 +103,7 @@ def broken(problem: Problem, device: Device, family: Kernel, configuration: Conf
     if [name for name, _ in configuration.settings] != [parameter.name for parameter in family.parameters]:
         return "other parameters than the family has"
     for parameter in family.parameters:
-        if configuration[parameter.name] not in parameter.values:
+        if configuration[parameter.name] not in parameter:
             return f"{parameter.name} has another value than the family knows"
     names = quantities(family.derived, problem, device, configuration)
     return next((constraint.reason for constraint in family.constraints if not constraint.expression(names)), None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,8 @@ import pandas as pd
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.arithmetic import LARGEST_NUMBER
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting, are_whole, identity
+from seqtune.kernels.kernel import is_setting as is_any_setting
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
@@ -81,26 +82,20 @@ class ForeignRecords:
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
 
-def is_setting(value: object) -> bool:
-    """Whether `setting` accepts the value."""
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return abs(value) < MOST_SETTING
-    return isinstance(value, float | str)
+def is_setting(value: object) -> TypeGuard[Setting]:
+    """Whether another tool's value may be a parameter's."""
+    return is_any_setting(value) and (isinstance(value, str) or abs(value) < MOST_SETTING)
 
 
 def setting(value: object) -> Setting:
-    """Convert another tool's parameter value: booleans and whole numbers to integers, other numbers to their text.
+    """Check another tool's parameter value.
 
-    Raises FormatError if the value is neither a word nor a number, or a whole number of 2**53 or more.
+    Raises FormatError if it is neither a word nor a finite number, or a number of 2**53 or more.
     """
-    if isinstance(value, int | float) and not is_setting(value):
-        raise FormatError("a whole number of 2**53 or more is no value of a parameter")
-    if isinstance(value, bool | int):
-        return int(value)
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else repr(value)
-    if isinstance(value, str):
+    if is_setting(value):
         return value
+    if isinstance(value, int | float):
+        raise FormatError("a number of 2**53 or more is no value of a parameter")
     raise FormatError(f"{str(value)[:40]!r} is no value of a parameter")
 
 
@@ -122,6 +117,28 @@ def check_times(path: Path, rows: Sequence[ForeignRecord], skipped: Counter[str]
     reasons = [f"{number} left out: {reason}" for reason, number in skipped.most_common(MOST_REASONS)]
     failed = [f"{len(rows)} failed"] if rows else []
     raise FormatError(f"{path} holds no time of its {count} configurations ({'; '.join([*reasons, *failed])})")
+
+
+def as_listed(listed: Iterable[Setting]) -> Callable[[Setting], Setting]:
+    """A function that gives a row's value the type in which a parameter lists it.
+
+    A column of a table holds 1.0 where 1 and 1.5 are listed.
+    """
+    values = list(listed)
+    equal: dict[Setting, Setting] = {}
+    for value in values:
+        equal.setdefault(value, value)
+    if len(equal) == len(values):
+        return lambda value: equal.get(value, value)
+    exact = set(map(identity, values))
+    return lambda value: value if identity(value) in exact else equal.get(value, value)
+
+
+def feature_value(value: Setting) -> Value:
+    """A setting as the feature of a problem: a whole number, or a word."""
+    if isinstance(value, str):
+        return plain_word(value)
+    return int(value) if value == int(value) else repr(value)
 
 
 def milliseconds(value: object) -> float:
@@ -156,6 +173,8 @@ def to_dataset(files: Sequence[ForeignRecords], tool: str) -> Dataset:
             raise FormatError(f"{file.source} has more than {MOST_ROWS} configurations")
         name = plain_word(file.kernel)
         kernels[name] = _kernel(name, file, kernels.get(name))
+    for file in files:
+        name = plain_word(file.kernel)
         device = file.facts or recorded_device(file.device, file.vendor, file.model)
         problem = recorded_problem(name, file.sizes, file.features)
         devices[device.key], problems[problem.key] = device, problem
@@ -207,11 +226,14 @@ def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
         parameters = tuple(Parameter(_identifier(parameter), _ordered(values)) for parameter, values in listed.items())
     except MisuseError as error:
         raise FormatError(f"{file.source}: {error}") from None
+    # records in which fractions and booleans were words or whole numbers have version 1
+    version = 1 if all(are_whole(parameter.values) for parameter in parameters) else 2
     if before is not None:
-        return replace(before, parameters=parameters)
+        return replace(before, parameters=parameters, version=version)
     backend = file.facts.backend if file.facts is not None else BACKEND
     return Kernel(f"{BACKEND}.{name}", "recorded", (backend,), parameters, constraints, (), f"recorded: {file.kernel}",
-                  (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),))
+                  (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),),
+                  version=version)
 
 
 def _constraints(file: ForeignRecords) -> Iterable[Constraint]:
@@ -236,8 +258,8 @@ def _identifier(name: str) -> str:
 
 def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
     """The distinct values; in ascending order if all are numbers, else in the given order."""
-    distinct = dict.fromkeys(values)
-    numbers = [value for value in distinct if isinstance(value, int)]
+    distinct = list({identity(value): value for value in values}.values())
+    numbers = [value for value in distinct if not isinstance(value, str)]
     return tuple(sorted(numbers)) if len(numbers) == len(distinct) else tuple(distinct)
 
 
@@ -266,7 +288,7 @@ def _frame(file: ForeignRecords, kernel: Kernel, device: str, problem: str) -> p
     listed, names = list(file.parameters), list(kernel.by_name)
     order = [listed.index(name) for name in names]
     frame: pd.DataFrame = pd.DataFrame({
-        "device": device, "problem": problem, "kernel": kernel.name, "kernel_version": np.int32(1),
+        "device": device, "problem": problem, "kernel": kernel.name, "kernel_version": np.int32(kernel.version),
         "configuration": [json.dumps({name: values[index] for name, index in zip(names, order, strict=True)},
                                      separators=(",", ":")) for values in settings],
         "status": [status.value for status in statuses], "seconds": np.asarray(seconds, np.float32),

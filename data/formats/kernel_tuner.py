@@ -26,11 +26,12 @@ from .foreign_records import (
     STATUSES,
     ForeignRecord,
     ForeignRecords,
+    as_listed,
     check_times,
+    feature_value,
     import_result,
     is_setting,
     milliseconds,
-    plain_word,
     setting,
     single_name,
     why_no_settings,
@@ -64,6 +65,7 @@ def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) 
         device or device_name or path.name.partition(".")[0],
         {name: [setting(value) for value in listed.get(name, [])] for name in names},
         sizes if isinstance(sizes, list) else [sizes], model=device_name, features=features)
+    readers = [as_listed(values) for values in records.parameters.values()]
     for entry in entries.values():
         if not isinstance(entry, dict) or not all(name in entry for name in names):
             records.skipped["a configuration without its parameters"] += 1
@@ -72,7 +74,7 @@ def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) 
         if reason := why_no_settings(values):
             records.skipped[reason] += 1
             continue
-        row = _row(tuple(map(setting, values.values())), entry)
+        row = _row(tuple(read(setting(value)) for read, value in zip(readers, values.values(), strict=True)), entry)
         if row is None:
             records.skipped["neither a time nor a failure that is known"] += 1
         else:
@@ -92,7 +94,7 @@ def _feature(path: Path, key: str, content: Mapping[str, Any], listed: Mapping[s
     value = listed[key][0] if key in listed else content.get(key)
     if not is_setting(value):
         raise FormatError(f"{path} has neither a parameter nor an entry {key[:40]!r} that is a number or a word")
-    return plain_word(value) if isinstance(value, str) else setting(value)
+    return feature_value(value)
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:

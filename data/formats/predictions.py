@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, is_setting
 from seqtune.kernels.problem import Problem
 
 from ..json_content import parse_json
@@ -28,7 +28,7 @@ def read_predictions(path: Path) -> Iterator[tuple[str, Problem, Configuration]]
             problem, device = Problem.from_json(prediction["problem"]), str(prediction["device"])
             for candidate in prediction["candidates"]:
                 settings = candidate["configuration"]
-                if not all(isinstance(value, int | str) for value in settings.values()):
+                if not all(map(is_setting, settings.values())):
                     raise TypeError
                 yield device, problem, Configuration.of(str(candidate["kernel"]), settings)
         except (ValueError, KeyError, TypeError, AttributeError, FormatError):

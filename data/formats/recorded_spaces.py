@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from seqtune.errors import FormatError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, reason
+from seqtune.kernels.kernel import Setting
 
 from ..dataset import Dataset
 from ..json_content import parse_json
@@ -30,6 +31,7 @@ from .foreign_records import (
     STATUSES,
     ForeignRecord,
     ForeignRecords,
+    as_listed,
     import_result,
     is_setting,
     milliseconds,
@@ -57,7 +59,7 @@ class _Space(BaseModel):
     model_config = ConfigDict(strict=True)
 
     kernel: str
-    tune_params: dict[str, list[int | float | str]]
+    tune_params: dict[str, list[Setting]]
     restrictions: list[str] = []
     problem_size: list[int] | int = []
     devices: dict[str, _Device] = {}
@@ -145,6 +147,7 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
         raise FormatError(f"{path} is no Parquet file of a recorded space: {message}") from None
     sizes: Sequence[int] = space.problem_size if isinstance(space.problem_size, list) else [space.problem_size]
     parameters = {name: [setting(value) for value in values] for name, values in space.tune_params.items()}
+    readers = [as_listed(values) for values in parameters.values()]
     records: dict[str, ForeignRecords] = {}
     settings = list(zip(*(columns[name] for name in parameters), strict=True))
     blank = [None] * len(settings)
@@ -165,8 +168,8 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
         elif not outcome:
             record.skipped["a time that no clock shows"] += 1
         else:
-            record.rows.append(ForeignRecord(tuple(map(setting, values)), *outcome, _count(runs), 0.0,
-                                             milliseconds(compiling)))
+            read = tuple(read(value) for read, value in zip(readers, values, strict=True))
+            record.rows.append(ForeignRecord(read, *outcome, _count(runs), 0.0, milliseconds(compiling)))
     yield from records.values()
 
 

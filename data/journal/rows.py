@@ -15,7 +15,7 @@ from operator import not_
 from typing import Any
 
 from seqtune.kernels.arithmetic import LARGEST_NUMBER
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, is_setting
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
@@ -78,8 +78,7 @@ def record_of(row: Mapping[str, Any], problem: Problem, device: str) -> Record:
 def configuration_of(kernel: str, text: object) -> Configuration:
     """A stored configuration. Raises ValueError."""
     settings = _parsed(text, "configuration")
-    _check("configuration", text, isinstance(settings, dict) and {int, str}.issuperset(map(type, settings.values()))
-           and all(_is_whole(value) for value in settings.values() if not isinstance(value, str)))
+    _check("configuration", text, isinstance(settings, dict) and all(map(is_setting, settings.values())))
     return Configuration.of(kernel, settings)
 
 

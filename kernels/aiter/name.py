@@ -59,7 +59,7 @@ def parts_of(name: str) -> dict[str, Setting]:
         text = words.get(part)
         parts[part] = int(text or 0) if part in NUMBERS else text or NOTHING
     if name_of(parts) != name:  # for example a number with a leading zero
-        parts = {part: 0 if part in NUMBERS else NOTHING for part in PARTS} | {"head": name}
+        parts = dict[str, Setting]({part: 0 if part in NUMBERS else NOTHING for part in PARTS}) | {"head": name}
     return parts
 
 

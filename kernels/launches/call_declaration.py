@@ -15,7 +15,7 @@ from seqtune.errors import ExpressionError, FormatError, KernelError
 from ..devices.device import Device
 from ..devices.element_types import element_type
 from ..expression import Expression
-from ..kernel import Configuration, Kernel, quantities
+from ..kernel import Configuration, Kernel, quantities, source_text
 from ..operations.table import operation
 from ..operations.tensor import Tensors
 from ..problem import Problem
@@ -211,7 +211,7 @@ def whole(expression: Expression, values: Mapping[str, Any], most: int) -> int:
 
 def checked_word(name: str, value: Any) -> str:
     """The value of a macro as text. Raises FormatError if it is not one word."""
-    text = str(int(value)) if isinstance(value, bool) else str(value)
+    text = source_text(value)
     if not text or any(letter.isspace() or letter in "\"'\\`$;&|<>" or not letter.isprintable() for letter in text):
         raise FormatError(f"{text!r:.60} cannot be the value of the macro {name}")
     return text

@@ -17,7 +17,7 @@ from seqtune.errors import FormatError
 
 from ..devices.device import Device
 from ..expression import Expression
-from ..kernel import Configuration, quantities
+from ..kernel import Configuration, quantities, source_text
 from ..problem import Problem
 
 OUTPUT = "output"  # the name in braces of the file that the build writes
@@ -80,7 +80,7 @@ def filled(words: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
             return match[0]
         if values.get(name) is None:
             raise FormatError(f"{match[0]} in the command is unknown")
-        return str(int(values[name]) if isinstance(values[name], bool) else values[name])
+        return source_text(values[name])
 
     result = tuple(text for word in words if (text := _NAME.sub(value, word)) or not _NAME.fullmatch(word))
     if any(len(word) > LONGEST_WORD or "\0" in word for word in result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from ..devices.accelerators import ACCELERATORS, BACKENDS, described
 from ..devices.device import Device
 from ..expression import Expression
-from ..kernel import Constraint, Kernel, Parameter
+from ..kernel import Constraint, Kernel, Parameter, Setting, are_whole, identity
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
@@ -76,9 +76,11 @@ def device_facts() -> frozenset[str]:
 
 def _parameter(name: str, document: KernelDocument) -> Parameter:
     values = document.parameters[name].values
-    for index, value in enumerate(values if len(set(values)) < len(values) else ()):
-        if value in values[:index]:
+    seen: set[Hashable] = set()
+    for index, value in enumerate(values):
+        if identity(value) in seen:
             raise DocumentFault(("parameters", name, "values", index), f"{value!r:.40} is listed twice")
+        seen.add(identity(value))
     if "" in values and set(document.sections()) != {"command"}:
         raise DocumentFault(("parameters", name, "values", values.index("")),
                             "only a kernel that is a command may have an empty word as a value: it leaves out an "
@@ -104,12 +106,12 @@ def _derived(document: KernelDocument, problem_names: set[str],
     return tuple(derived)
 
 
-def _default(document: KernelDocument) -> tuple[tuple[str, int | str], ...]:
+def _default(document: KernelDocument) -> tuple[tuple[str, Setting], ...]:
     """The preferred default: declared values, and the first value of every other parameter. Raises DocumentFault."""
     for name, value in document.default.items():
         if name not in document.parameters:
             raise DocumentFault(("default", name, KEY), f"there is no parameter {name!r}")
-        if value not in document.parameters[name].values:
+        if identity(value) not in map(identity, document.parameters[name].values):
             raise DocumentFault(("default", name), f"{value!r:.60} is not among the values of {name}")
     return tuple((name, document.default.get(name, parameter.values[0]))
                  for name, parameter in document.parameters.items())
@@ -118,11 +120,13 @@ def _default(document: KernelDocument) -> tuple[tuple[str, int | str], ...]:
 def _digest(document: KernelDocument, operation: Operation, files: Mapping[str, str]) -> int:
     """A version that changes with everything that affects what a configuration runs and how it is checked.
 
-    Parameter values and constraints are left out: records stay valid when configurations are added or removed.
+    Parameter values and constraints are left out: records stay valid when configurations are added or removed. The
+    names of parameters with fractions or booleans count: once these were words or whole numbers.
     """
+    fractions = sorted(name for name, parameter in document.parameters.items() if not are_whole(parameter.values))
     parts: dict[str, object] = {
         "parameters": sorted(document.parameters), "derived": document.derived, "files": dict(files),
-        "implementation": document.implementation,
+        "implementation": document.implementation, **({"fractions": fractions} if fractions else {}),
         **{backend: section.model_dump(mode="json", exclude={"source"})
            for backend, section in document.sections().items()}}
     if isinstance(operation, DeclaredOperation):

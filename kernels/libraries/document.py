@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 from seqtune.errors import shown
 
 from ..arithmetic import LARGEST_NUMBER
-from ..kernel import MOST_VALUES
+from ..kernel import MOST_VALUES, Setting, is_setting
 from .document_part import CName, DocumentPart, ExpressionText, FamilyName, LowerName, Text, Whole, named, spelled
 from .run_sections import CommandSection, InputDocument, OutputDocument, SourceSection
 
@@ -44,13 +44,17 @@ def _reasons(value: Any) -> Any:
     return value
 
 
-def _parameter_value(value: Any) -> int | str:
+def _parameter_value(value: Any) -> Setting:
     """Check a value of a parameter, which may be the empty word where `declared_kernel` allows that."""
+    if isinstance(value, bool | float):
+        if not is_setting(value):
+            raise ValueError(f"{shown(value)} is not a finite number")
+        return value
     return "" if value == "" else _number_or_word(value)
 
 
 NumberOrWord: TypeAlias = Annotated[int | str, PlainValidator(_number_or_word)]
-ParameterValue: TypeAlias = Annotated[int | str, PlainValidator(_parameter_value)]
+ParameterValue: TypeAlias = Annotated[Setting, PlainValidator(_parameter_value)]
 
 
 class FeatureDocument(DocumentPart):

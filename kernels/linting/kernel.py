@@ -12,7 +12,7 @@ from seqtune.errors import ExpressionError
 
 from ..devices.accelerators import described
 from ..devices.device import Device
-from ..kernel import Kernel
+from ..kernel import Configuration, Kernel, shown_setting
 from ..libraries.declared_kernel import device_facts
 from ..libraries.fault import KeyPath
 from ..problem import Problem
@@ -144,14 +144,15 @@ class KernelLint:
             for index, value in enumerate(parameter.values):
                 if index not in reached:
                     yield Remark((*path, "values", index) if reached else path,
-                                  f"no valid configuration has {parameter.name}={value} for the sample problems")
+                                  f"no valid configuration has {parameter.name}={shown_setting(value)} for the sample "
+                                  "problems")
 
     def _default(self) -> Iterator[Remark]:
         """A default that is valid for no problem."""
-        default = [parameter.values.index(value) for parameter, (_, value) in zip(
+        default = [parameter.index(value) for parameter, (_, value) in zip(
             self.kernel.parameters, self.kernel.default, strict=True)]
         if len(self.spaces) == len(self.sizes) and not any(
                 (rows == default).all(axis=1).any() for _, _, rows in self.spaces):
-            text = " ".join(f"{name}={value}" for name, value in self.kernel.default)
+            text = Configuration(self.kernel.name, self.kernel.default).brief()
             yield Remark((*self.path, "default"), f"the default ({text}) is valid for no sample problem; the nearest "
                                                    "valid configuration is the safe default")

@@ -9,7 +9,7 @@ B into a further block. A block has a ring only if a thread can copy at least 4 
 from __future__ import annotations
 
 from ..devices.device import Device
-from ..kernel import Configuration, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter, Setting
 from ..launches.call import Call
 from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import KernelSource
@@ -107,7 +107,7 @@ class TritonGemm:
         number = configuration.number
         m, n, k, slices = problem.size("m"), problem.size("n"), problem.size("k"), number("SPLIT_K")
         threads = number("num_warps") * int(device.names().get("warp_size", 32))
-        constants: dict[str, int | str] = {
+        constants: dict[str, Setting] = {
             **dict(configuration.settings), "COMBINED": COMBINED,
             "TRANS_A": int(problem["trans_a"] == "yes"), "TRANS_B": int(problem["trans_b"] == "yes"),
             "EVEN_K": int(k % (number("BLOCK_K") * slices) == 0), "BIAS": int(problem["bias"] == "yes"),

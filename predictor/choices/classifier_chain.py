@@ -159,8 +159,7 @@ def _value_numbers(kernel: Kernel) -> Floats:
     longest = max((len(parameter.values) for parameter in kernel.parameters), default=0)
     numbers = np.zeros((len(kernel.parameters), longest), np.float32)
     for row, parameter in zip(numbers, kernel.parameters, strict=True):
-        row[:len(parameter.values)] = parameter.values if all(
-            isinstance(value, int) for value in parameter.values) else range(len(parameter.values))
+        row[:len(parameter.values)] = parameter.values if parameter.is_numeric else range(len(parameter.values))
     return numbers
 
 

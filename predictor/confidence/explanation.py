@@ -137,7 +137,7 @@ def steps_of(task: Task, configuration: Configuration, ranker: Ranker | None) ->
     steps: dict[Configuration, ValueStep] = {}
     for parameter in space.kernel.parameters:
         value = configuration[parameter.name]
-        index = parameter.values.index(value)
+        index = parameter.index(value)
         for next_value in parameter.values[max(0, index - 1):index] + parameter.values[index + 1:index + 2]:
             neighbour = Configuration(configuration.kernel, tuple(
                 (name, next_value if name == parameter.name else setting) for name, setting in configuration.settings))

@@ -249,7 +249,7 @@ def _default(task: Task) -> list[int]:
 def declared_default(kernel: Kernel) -> NDArray[np.int16] | None:
     """The indices of the default's values, (1, parameter); None without one, as of a recorded kernel."""
     declared = dict(kernel.default)
-    return np.array([[parameter.values.index(declared[parameter.name]) for parameter in kernel.parameters]],
+    return np.array([[parameter.index(declared[parameter.name]) for parameter in kernel.parameters]],
                     np.int16) if declared else None
 
 

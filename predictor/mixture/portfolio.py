@@ -51,7 +51,7 @@ def portfolio(fitting: Sequence[MeasuredTask], trees: Trees) -> Entry:
         best = np.maximum(best, scores[pick])
         scores[pick] = -np.inf
     names = [preferences[chosen[pick]][0] for pick in picked]
-    values = [[parameter.values.index(preferences[chosen[pick]][1][parameter.name])
+    values = [[parameter.index(preferences[chosen[pick]][1][parameter.name])
                for parameter in kernels[name].parameters] for pick, name in zip(picked, names, strict=True)]
     return Entry(fitting[0].device, fitting[0].problem.type, None, names, values, slowness[picked],
                  float(np.mean([np.minimum(-logs, WORST).mean() for logs in filled])))

@@ -21,7 +21,7 @@ class Declaration(BaseModel):
     name: str = Field(max_length=200)
     problem_type: str = Field(max_length=200)
     version: int = Field(ge=0, le=2**31 - 1)
-    parameters: tuple[tuple[str, tuple[int | str, ...]], ...] = Field(max_length=100)
+    parameters: tuple[tuple[str, tuple[Setting, ...]], ...] = Field(max_length=100)
     constraints: tuple[str, ...] = ()
     derived: tuple[tuple[str, str], ...] = ()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.arithmetic import LARGEST_POWER
 from seqtune.kernels.expression import Expression, members_of
-from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.kernel import Kernel, are_whole
 
 from .program_text import LARGEST
 
@@ -113,9 +113,9 @@ class ProgramWriter:
     def _parameter(self, name: str) -> Value:
         values = self._parameters[name].values
         words = [isinstance(value, str) for value in values]
-        if any(words) and not all(words):
-            raise Unwritable  # a column of objects
-        numbers = [self.words.setdefault(value, len(self.words)) if isinstance(value, str) else value
+        if (any(words) and not all(words)) or not are_whole(values):
+            raise Unwritable  # a column of objects or fractions
+        numbers = [self.words.setdefault(value, len(self.words)) if isinstance(value, str) else int(value)
                    for value in values]
         if any(abs(number) >= LARGEST for number in numbers):
             raise Unwritable

@@ -6,6 +6,8 @@ are compared: the one that the device's facts name, or else the most frequent on
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqtune.data.dataset import configuration
 from seqtune.data.journal.journal import REPEATED
-from seqtune.kernels.kernel import Kernel, Setting
+from seqtune.kernels.kernel import Kernel, Parameter, Setting, identity, shown_setting
 
 from .measurements import Measurements
 
@@ -30,7 +32,7 @@ class KernelTable:
     kernel: Kernel | None  # its declaration
     parameters: tuple[tuple[str, tuple[Setting | None, ...]], ...]  # names and values; None: a row lacks the parameter
     indices: Indices  # (configuration, parameter)
-    numbers: dict[frozenset[tuple[str, Setting]], int]  # configuration -> its number
+    numbers: dict[frozenset[tuple[str, Hashable]], int]  # `Configuration.pairs` -> number of the configuration
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,40 +122,41 @@ def _comparable(measurements: Measurements) -> NDArray[np.bool_]:
 
 def _table(name: str, texts: list[str], kernel: Kernel | None) -> tuple[KernelTable, Indices]:
     """The table of a kernel, and the number in it of the configuration that each text describes."""
-    numbers: dict[frozenset[tuple[str, Setting]], int] = {}
+    numbers: dict[frozenset[tuple[str, Hashable]], int] = {}
     settings: list[dict[str, Any]] = []
     number = np.empty(len(texts), np.int64)
     for row, text in enumerate(texts):
-        own = dict(configuration(name, text).settings)
-        number[row] = numbers.setdefault(frozenset(own.items()), len(settings))
+        own = configuration(name, text)
+        number[row] = numbers.setdefault(own.pairs, len(settings))
         if number[row] == len(settings):
-            settings.append(own)
+            settings.append(dict(own.settings))
     parameters = list(dict.fromkeys(parameter for own in settings for parameter in own))
     if kernel is not None:
         order = [parameter.name for parameter in kernel.parameters]
         parameters.sort(key=lambda parameter: order.index(parameter) if parameter in order else len(order))
     listed, columns = [], []
     for parameter in parameters:
-        present = dict.fromkeys(own.get(parameter) for own in settings)
+        present = {identity(value): value for value in (own.get(parameter) for own in settings)}
         declared = kernel.by_name.get(parameter) if kernel is not None else None
-        values = sorted(present, key=lambda value: _rank(value, () if declared is None else declared.values))
-        index_of = {value: index for index, value in enumerate(values)}
-        columns.append([index_of[own.get(parameter)] for own in settings])
+        values = sorted(present.values(), key=lambda value: _rank(value, declared))
+        index_of = {identity(value): index for index, value in enumerate(values)}
+        columns.append([index_of[identity(own.get(parameter))] for own in settings])
         listed.append((parameter, tuple(values)))
     indices = np.array(columns, np.int64).reshape(len(parameters), len(settings)).T
     return KernelTable(name, kernel, tuple(listed), indices, numbers), number
 
 
-def _rank(value: Setting | None, declared: tuple[Setting, ...]) -> tuple[int, float, str]:
+def _rank(value: Setting | None, declared: Parameter | None) -> tuple[int, float, str]:
     """The sort key of a value: numbers ascending, then words as they are declared, then a missing value."""
     if value is None:
         return 2, 0.0, ""
-    if isinstance(value, int):
+    if not isinstance(value, str):
         return 0, float(value), ""
-    return 1, float(declared.index(value) if value in declared else len(declared)), value
+    return 1, math.inf if declared is None or value not in declared else float(declared.index(value)), value
 
 
 def settings_text(table: KernelTable, number: int) -> str:
     """A configuration of a table as one line of text."""
     chosen = zip(table.parameters, table.indices[number].tolist(), strict=True)
-    return " ".join(f"{name}={values[index]}" for (name, values), index in chosen if values[index] is not None)
+    return " ".join(f"{name}={shown_setting(value)}" for (name, values), index in chosen
+                    if (value := values[index]) is not None)

@@ -58,7 +58,7 @@ def case_defaults(cases: Cases, most_rows: int = MOST_ROWS) -> CaseDefaults:
         configurations.append(default)
         if default is not None:
             kernel = index[default.kernel]
-            number = cases.tables[kernel].numbers.get(frozenset(default.settings))
+            number = cases.tables[kernel].numbers.get(default.pairs)
             if number is not None:
                 kernels[case], numbers[case] = kernel, number
                 seconds[case] = measured.get((case, kernel, number), np.nan)

@@ -79,7 +79,7 @@ def _points(cases: Cases, machine: int, own: list[int], held_out: Any, checkpoin
             "expected": None if confidence is None else round(confidence.share, 4),
             "low": None if confidence is None else round(confidence.low, 4),
             "high": None if confidence is None else round(confidence.high, 4),
-            "share": shares.get((case, first.configuration.kernel, frozenset(first.configuration.settings)))})
+            "share": shares.get((case, first.configuration.kernel, first.configuration.pairs))})
     return points
 
 

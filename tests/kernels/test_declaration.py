@@ -68,7 +68,7 @@ def test_a_declared_kernel_is_tuned_from_records_like_any_other(tmp_path: Path) 
 @pytest.mark.parametrize(("change", "words"), [
     ({"implementation": "os:system"}, "implementation: Extra inputs are not permitted"),
     ({"parameters": []}, "parameters: List should have at least 1 item"),
-    ({"parameters": [{"name": "block", "values": [True]}]}, "values.0"),
+    ({"parameters": [{"name": "block", "values": [None]}]}, "values.0"),
     ({"parameters": [{"name": "block", "values": [1, 1]}], "default": {}}, "different values"),
     ({"parameters": [{"name": "block", "values": [1]}] * 2, "default": {}}, "declares 'block' twice"),
     ({"default": {"block": 17}}, "default block=17 is no value"),

@@ -60,7 +60,7 @@ def test_a_configuration_has_one_key_and_its_values() -> None:
     assert one.brief() == "tile=2 order=nk"
     assert one.number("tile") == 2
     assert one == Configuration.of("recorded.test", list(settings.items()))
-    with pytest.raises(ConfigurationError, match="order='nk' is not a number"):
+    with pytest.raises(ConfigurationError, match="order='nk' is not a whole number"):
         one.number("order")
     with pytest.raises(KeyError):
         _ = one["absent"]

@@ -7,7 +7,7 @@ import pytest
 
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import RowIndex
 from seqtune.kernels.task import MeasuredTask, Task
@@ -59,7 +59,7 @@ def test_configurations_that_are_not_valid_have_no_number() -> None:
 def test_many_configurations_of_a_kernel_are_found_at_once() -> None:
     begin = len(TASK.spaces[0])
     valid = begin, begin + 17, len(TASK) - 1
-    settings: list[dict[str, int | str]] = [dict(TASK[number].settings) for number in valid]
+    settings: list[dict[str, Setting]] = [dict(TASK[number].settings) for number in valid]
     settings += [{**settings[0], "block": 5}, {"block": 8}]
     assert TASK.numbers("test.two", settings).tolist() == [*valid, -1, -1]
     assert TASK.numbers("test.none", settings).tolist() == [-1] * 5

@@ -11,6 +11,7 @@ from typing import Any
 from seqtune.errors import shown
 
 from ...devices.element_types import BY_OPENCL_NAME, ELEMENT_TYPES
+from ...kernel import Setting
 from ...launches.c_types import scalar
 from ..fault import at_path
 from .fields import Fields
@@ -35,7 +36,7 @@ class DeclaredArrays:
     symbols: list[str] = field(default_factory=list)  # arrays in constant memory, which CUDA C fills by their name
 
 
-def declared_arrays(specification: Fields, values: Mapping[str, Sequence[int | str]],
+def declared_arrays(specification: Fields, values: Mapping[str, Sequence[Setting]],
                     problem: Sequence[int]) -> DeclaredArrays:
     """Translate the arguments. Raises DocumentFault."""
     arrays = DeclaredArrays()

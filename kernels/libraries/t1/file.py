@@ -15,6 +15,7 @@ from typing import Any
 from seqtune.errors import FormatError, SeqtuneWarning, one_line
 
 from ...expression import Expression
+from ...kernel import Setting, identity
 from ..fault import at_path
 from .arguments import DeclaredArrays, declared_arrays
 from .fields import Fields
@@ -28,7 +29,7 @@ PARTS = ("ConfigurationSpace", "KernelSpecification")  # in every T1 file
 OLDER_PARTS = ("kernelSpecification", "configuration_space", "function_specification")
 _NOT_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
-Values = dict[str, list[int | str]]
+Values = dict[str, list[Setting]]
 
 
 def t1_content(text: str) -> Mapping[str, Any]:
@@ -83,19 +84,22 @@ def t1_document(content: Mapping[str, Any], stem: str) -> dict[str, Any]:
             "kernels": {_NOT_LETTERS.sub("_", specification.text("KernelName")): kernel}}
 
 
-def _parameters(space: Fields) -> tuple[Values, dict[str, int | str]]:
+def _parameters(space: Fields) -> tuple[Values, dict[str, Setting]]:
     """The values of each parameter, and the default values that are among them."""
     values: Values = {}
-    defaults: dict[str, int | str] = {}
+    defaults: dict[str, Setting] = {}
     for parameter in space.parts("TuningParameters"):
         name, given = parameter.text("Name"), parameter.raw("Values")
         text = "" if isinstance(given, list) else parameter.text("Values")
         with at_path(*parameter.path, "Values"):
             listed = [parameter_value(value) for value in given] if isinstance(given, list) else value_list(text)
-        values[name] = list(dict.fromkeys(listed))
+        values[name] = list({identity(value): value for value in listed}.values())
         default = parameter.raw("Default")
-        if isinstance(default, str | int | float) and parameter_value(default) in values[name]:
-            defaults[name] = parameter_value(default)
+        for same in (identity, lambda value: value, str):  # files write the default 1 or "1.0" for the value 1.0, too
+            equal = [value for value in values[name] if same(value) == same(default)]
+            if equal:
+                defaults[name] = equal[0]
+                break
     return values, defaults
 
 

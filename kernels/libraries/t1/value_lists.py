@@ -14,15 +14,15 @@ from typing import Any
 from seqtune.errors import ExpressionError, FormatError
 
 from ...expression import Expression
-from ...kernel import MOST_VALUES
+from ...kernel import MOST_VALUES, Setting, is_setting, source_text
 
 LONGEST_TEXT = 100_000  # characters
 _EXTREME = re.compile(r"\b(max|min)\(\s*([A-Za-z_]\w*)\s*\)")
 _PROBLEM_SIZE = re.compile(r"\bProblemSize\[\s*([0-2])\s*\]")
 
 
-def value_list(text: str) -> list[int | str]:
-    """The values in a text. Numbers with a fraction become words. Raises FormatError."""
+def value_list(text: str) -> list[Setting]:
+    """The values in a text. Raises FormatError."""
     if len(text) > LONGEST_TEXT:
         raise FormatError(f"values of {len(text)} characters are too long")
     try:
@@ -32,22 +32,18 @@ def value_list(text: str) -> list[int | str]:
     return [parameter_value(value) for value in values]
 
 
-def parameter_value(value: Any) -> int | str:
-    """A value as parameters hold it: a whole number or a word. Raises FormatError."""
-    if isinstance(value, float) and not value.is_integer():
-        return repr(value)
-    if isinstance(value, bool | int | float):
-        return int(value)
-    if isinstance(value, str):
-        return value
-    raise FormatError(f"{value!r:.40} cannot be a parameter's value")
+def parameter_value(value: Any) -> Setting:
+    """A value as parameters hold it. Raises FormatError."""
+    if not is_setting(value):
+        raise FormatError(f"{value!r:.40} cannot be a parameter's value")
+    return value
 
 
-def size_text(text: str, values: Mapping[str, Sequence[int | str]], problem: Sequence[int]) -> str:
+def size_text(text: str, values: Mapping[str, Sequence[Setting]], problem: Sequence[int]) -> str:
     """An expression of a size with numbers in place of `max(parameter)` and `ProblemSize[axis]`. Raises FormatError."""
     def extreme(match: re.Match[str]) -> str:
-        numbers = [value for value in values.get(match[2], ()) if isinstance(value, int)]
-        return str((max if match[1] == "max" else min)(numbers)) if numbers else match[0]
+        numbers = [value for value in values.get(match[2], ()) if not isinstance(value, str)]
+        return source_text((max if match[1] == "max" else min)(numbers)) if numbers else match[0]
 
     def axis(match: re.Match[str]) -> str:
         if int(match[1]) >= len(problem):

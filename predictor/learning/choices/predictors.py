@@ -157,7 +157,7 @@ def allowed_values(labels: Labels) -> NDArray[np.int64]:
 
 
 def _value_indices(kernel: Kernel, candidate: Candidate) -> list[int]:
-    return [parameter.values.index(value) for parameter, (_, value)
+    return [parameter.index(value) for parameter, (_, value)
             in zip(kernel.parameters, candidate.configuration.settings, strict=True)]
 
 

@@ -101,8 +101,9 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value:
         read_recorded(folder)
 
 
-def test_values_of_other_tools_become_numbers_or_words() -> None:
-    assert [setting(value) for value in (True, 4.0, 0.5, "row", 3)] == [1, 4, "0.5", "row", 3]
+def test_values_of_other_tools_keep_their_types() -> None:
+    values = (True, 4.0, 0.5, "row", 3)
+    assert list(map(repr, map(setting, values))) == list(map(repr, values))
     for value in (None, 2**53, -10**400, 1e300):
         assert not is_setting(value)
         with pytest.raises(FormatError):

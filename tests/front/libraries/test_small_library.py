@@ -7,6 +7,7 @@ import math
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -29,7 +30,7 @@ from tests.support.synthetic import NARROW, WIDE
 SIZES = (32, 48, 64, 96, 128, 192)
 
 
-def _seconds(problem: Problem, settings: dict[str, int | str], device: Device) -> float:
+def _seconds(problem: Problem, settings: dict[str, Any], device: Device) -> float:
     """Times with an optimum that depends on the problem's size and on the device."""
     wanted = 32 if problem.size("n") > 80 and device is WIDE else 16
     return 1e-6 * problem.size("n") * (1 + sum(abs(math.log2(int(value) / wanted)) for value in settings.values()) / 4)

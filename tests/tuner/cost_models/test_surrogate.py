@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.coordinates import Coordinates
@@ -48,7 +48,7 @@ def true_values(searched: SearchSpace) -> NDArray[np.float64]:
                       + 0.5 * (columns["order"] != "blocks") + 0.3 * (columns["pad"] == 1) * (columns["tile"] > 2))
 
 
-def predicted(searched: SearchSpace, training: list[dict[str, int | str]]) -> dict[frozenset[object], float]:
+def predicted(searched: SearchSpace, training: list[dict[str, Setting]]) -> dict[frozenset[object], float]:
     """The prediction for every configuration, by its settings, from the true values of the training settings."""
     coordinates = Coordinates(task_of(searched), np.random.default_rng(0))
     process = GaussianProcess(coordinates.axes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -34,7 +35,7 @@ DIRECT: list[dict[str, int | str]] = [
 @pytest.mark.device
 def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     generator = np.random.default_rng(3)
-    seen: set[tuple[str, int | str]] = set()
+    seen: set[tuple[str, Setting]] = set()
     for number, problem in enumerate(random_convolution(generator) for _ in range(SHAPES)):
         space = _space(backend, "opencl.direct", problem)
         chosen = {space.nearest(settings) for settings in DIRECT[number % 2::2]}
@@ -79,7 +80,7 @@ def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(
             if number >= SHAPES:  # few shapes have room for local memory: only what was not seen yet is compiled
                 chosen = {one for one in chosen if (one["local_a"], one["local_b"]) not in seen}
             check(backend, family, problem, chosen)
-            seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
+            seen.update((configuration.number("local_a"), configuration.number("local_b")) for configuration in chosen)
     assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
