@@ -71,7 +71,7 @@ class Expression:
         if len(text) > LONGEST_EXPRESSION:
             raise ExpressionError(f"an expression of {len(text)} characters is too long: {text[:40]!r}...")
         try:
-            self._tree = _parsed(text.strip())
+            self._tree = _with_keys(_parsed(text.strip()))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
             raise ExpressionError(f"cannot read the expression {text[:60]!r}: {reason}") from None
@@ -197,6 +197,17 @@ def members_of(node: ast.expr) -> Sequence[ast.expr] | None:
 def _parsed(text: str) -> ast.expr:
     with warnings.catch_warnings(action="ignore") if _WARNED.search(text) else nullcontext():  # takes its time
         return ast.parse(text, mode="eval").body
+
+
+def _with_keys(tree: ast.expr) -> ast.expr:
+    """The tree with constants in place of the negative numbers among the keys of tables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for index, key in enumerate(node.keys):
+                match key:
+                    case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                        node.keys[index] = ast.copy_location(ast.Constant(-number), key)
+    return tree
 
 
 def _refuse(text: str, what: str) -> ExpressionError:
