@@ -45,6 +45,7 @@ class DeclaredOperation(Operation):
         self.document = document
         self.code = code  # "module:function" of the reference, importable
         self.results_by = "" if code is None else name_reference(name, code)
+        self.agrees_with_default = bool(document.outputs) and code is None and document.expected is None
         self.folder = folder  # holds the files with data
         self.meaning = document.meaning or name
         self.features = tuple(_feature(name, declared) for name, declared in document.features.items())

@@ -80,6 +80,7 @@ class Operation:
     constant: str | None = None  # the operand that kernels read packed: prepared once, before the timing
 
     results_by = ""  # the code of `results` in words, for messages: a reference function may hang or end its process
+    agrees_with_default = False  # True: the outputs of the default configuration are the expected ones
     declares_tensors = False  # True: inputs and outputs have types and contents of their own (see `tensors`)
 
     # Sampling.

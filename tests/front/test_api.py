@@ -177,4 +177,5 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
         tuned = Tuned.of(result).to_json()
         assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.5, **told}
         assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)
-        assert tuned["failures"] == [{"status": "crash", "count": 1, "message": "signal 6"}]
+        assert tuned["failures"] == [{"status": "crash", "count": 1, "message": "signal 6", "common": {},
+                                      "configuration": dict(planted.deed("segv").settings)}]

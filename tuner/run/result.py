@@ -30,6 +30,7 @@ class TuningResult:
     failed: Mapping[Configuration, Measurement] = field(default_factory=dict)  # trials that count as failures
     failed_default: str = ""  # a sentence, if the default does not run
     paired: bool = True  # whether the finalists ran in rounds; else each was timed alone
+    correct: tuple[Configuration, ...] = ()  # trials that did not fail
     members: tuple[str, ...] = ()  # names of the members of a fleet that shared the trials
 
     @property

@@ -164,8 +164,11 @@ class Search:
         failed = {configuration: measurement for configuration, measurement in self.trials.items()
                   if measurement.status is not Status.CORRECT
                   and self.options.counts_as_failure(self.task.problem, configuration)}
+        correct = tuple(configuration for configuration, measurement in self.trials.items()
+                        if measurement.status is Status.CORRECT)
         return TuningResult(self.task.problem, self.task.device, best, measured[best] if best else None, self.compared,
-                            ordered, self.done, self.resumed, len(self.task), failed, self._failed_default(), paired)
+                            ordered, self.done, self.resumed, len(self.task), failed, self._failed_default(), paired,
+                            correct)
 
     def _failed_default(self) -> str:
         """The sentence on a default that is known to fail; empty if it is not."""

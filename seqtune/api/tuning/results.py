@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seqtune.data.record import Measurement
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..results import finite
+from .failures import IN_DOUBT, FailureCount, count_failures, is_in_doubt
 
 if TYPE_CHECKING:
     from seqtune.tuner.run.plan import Budget, Skipped
@@ -22,31 +23,6 @@ if TYPE_CHECKING:
 
 LOADED = ("measured while other work had much of the machine, so the fastest may have been missed; tune into another "
           "journal (--journal) when it is quiet")
-
-
-@dataclass(frozen=True, slots=True)
-class FailureCount:
-    """Failed trials of one status."""
-
-    status: str
-    count: int
-    message: str  # the message of the first failed trial; may be empty
-
-    def __str__(self) -> str:
-        return f"{self.count} {self.status}{f': {self.message!r}' if self.message else ''}"
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON object."""
-        return {"status": self.status, "count": self.count, "message": self.message}
-
-
-def count_failures(failed: Iterable[Measurement]) -> tuple[FailureCount, ...]:
-    """Count failed trials by status, the most frequent one first."""
-    messages: dict[str, list[str]] = {}
-    for measurement in failed:
-        messages.setdefault(measurement.status.value, []).append(measurement.message)
-    counts = [FailureCount(status, len(texts), next(filter(None, texts), "")) for status, texts in messages.items()]
-    return tuple(sorted(counts, key=lambda failure: -failure.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +43,7 @@ class Tuned:
     failed_default: str = ""  # why the default did not run, and what was compared with instead
     device: str = ""  # the name of the members' device; empty without a fleet
     members: tuple[str, ...] = ()  # members of a fleet that shared the trials
+    default_in_doubt: bool = False  # whether trials failed only because they differ from the default
 
     @classmethod
     def of(cls, result: TuningResult) -> Tuned:
@@ -75,9 +52,10 @@ class Tuned:
         best_seconds = None if result.configuration is None else seconds[result.configuration]
         return cls(result.problem, result.configuration, finite(best_seconds), result.default,
                    finite(seconds.get(result.default)), result.done,
-                   result.done - result.resumed, count_failures(result.failed.values()), result.space,
+                   result.done - result.resumed, count_failures(result.failed, result.correct), result.space,
                    result.confidence, None if best is None else best.resources, result.failed_default,
-                   result.device.name if result.members else "", result.members)
+                   result.device.name if result.members else "", result.members,
+                   operation(result.problem.type).agrees_with_default and is_in_doubt(result.failed.values()))
 
     def unfinished(self) -> Self:
         """The result of trials alone, which were not interleaved: there is no confidence in the best."""
@@ -95,10 +73,16 @@ class Tuned:
             nothing = "nothing ran; " if self.best is None else ""
             remarks.append(f"{nothing}{self.failed} of {self.trials} trials failed: "
                            f"{', '.join(map(str, self.failures))}")
+        if self.default_in_doubt:
+            remarks.append(IN_DOUBT)
         return remarks
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object, with `failed_default` where the default did not run, and `members` of a fleet."""
+        """A JSON object.
+
+        It has `failed_default` where the default did not run, `default_in_doubt` where it may be wrong, and `members`
+        of a fleet.
+        """
         def timed(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
             return None if configuration is None else {
                 "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
@@ -111,6 +95,7 @@ class Tuned:
                 "failed": self.failed, "failures": [failure.to_json() for failure in self.failures],
                 "space": self.space, "confidence": self.confidence,
                 **({"failed_default": self.failed_default} if self.failed_default else {}),
+                **({"default_in_doubt": IN_DOUBT} if self.default_in_doubt else {}),
                 **({"device": self.device, "members": list(self.members)} if self.members else {})}
 
 

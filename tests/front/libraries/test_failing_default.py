@@ -73,7 +73,10 @@ def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
     assert result["default"]["seconds"] == pytest.approx(0.004)
     assert result["best"]["configuration"] == {"unroll": 1, "block": 1}
     assert result["failed"] == 2
-    assert result["failures"] == [{"status": "runtime", "count": 2, "message": DEFAULT.partition("failed: ")[2]}]
+    [failure] = result["failures"]
+    assert (failure["status"], failure["count"], failure["message"]) == ("runtime", 2, DEFAULT.partition("failed: ")[2])
+    assert failure["common"] == {"unroll": [0]}
+    assert failure["configuration"]["unroll"] == 0
     assert result["failed_default"].startswith(DEFAULT)
     assert "compared with unroll=1 block=2 instead" in result["failed_default"]
     assert "write `default = {unroll = 1, block = 2}` for tool.unrolled in " in result["failed_default"]
@@ -81,7 +84,7 @@ def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
     assert main(["tune", *words, "--trials", "6"]) == 0
     shown = capsys.readouterr().out
     assert f"work n=4: {DEFAULT}" in shown
-    assert "work n=4: 2 of 6 trials failed: 2 runtime: \"the program ended" in shown
+    assert "work n=4: 2 of 6 trials failed: 2 runtime (all have unroll=0): \"the program ended" in shown
     with Journal(tmp_path / "journal.sqlite") as journal:
         failed = {record.configuration.brief() for record in journal.records(parse_problem("work n=4"))
                   if record.measurement.status is Status.RUNTIME}

@@ -191,7 +191,7 @@ run = ["/bin/sh", "-c", "echo 'no such tile' >&2; exit 3"]
              "command:cpu", "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]
     assert main(words) == 1
     said = capsys.readouterr()
-    assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime: 'the program" in said.out
+    assert "work n=4: nothing ran; 2 of 2 trials failed: 2 runtime (the first has a=1): 'the program" in said.out
     assert "finals" not in said.out
     assert "sure:" not in said.out
     assert said.err.splitlines()[-1] == "seqtune: the problem could not be tuned; the lines above say why"
