@@ -24,7 +24,7 @@ from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
 from .difference import difference
 from .facts import FactTables
-from .header import MOST_PROPOSALS, header
+from .header import MOST_PROPOSALS, error_texts, header
 from .kernel import CKernel
 from .library import CLibrary
 from .network_tables import network_tables
@@ -108,7 +108,7 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
         answers += f". Compared with the checkpoint in Python, {report['difference']}"
     interface = header(f"Predicts tuning parameters of {', '.join(family.name for family in kernels)}. Made by seqtune "
                        f"from a checkpoint; what answers: {answers}.", library.operations, library.extras,
-                       library.parameters)
+                       library.parameters, library.read)
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
               *(["judge"] if size.judge else []), *(["trees"] if trees.lines else []),
@@ -116,7 +116,7 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
               *(["processes"] if processes.lines else []), "order", "predict"]
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
              weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *trees.lines, *winners.lines,
-             *processes.lines, *map(runtime, pieces)]
+             *processes.lines, *map(runtime, pieces), error_texts()]
     source = with_prefix("\n\n".join(part.strip() for part in parts) + "\n", interface, prefix)
     return CFile(source, with_prefix(interface, interface, prefix) + "\n", {**report, "bytes": len(source)},
                  tuple(library.operations), library.extras, library.parameters, written)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from seqtune.kernels.operations.feature import Feature
 from seqtune.kernels.operations.operation import Operation
 
-from .names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, comment, identifier
+from .names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, comment, identifier, literal
 
 MOST_PROPOSALS = 16
 
 ERRORS = (
     ("NULL", "a pointer is NULL"),
-    ("COUNT", "count is not from 1 to SEQTUNE_MOST"),
+    ("COUNT", f"count is not from 1 to {MOST_PROPOSALS}"),
     ("SCRATCH", "the scratch memory is too small, or not aligned for a double"),
-    ("OPERATION", "the problem's operation is none of seqtune_operation"),
+    ("OPERATION", "the problem's operation is none that the header lists"),
     ("PROBLEM", "a feature is outside its range, or the features contradict each other"),
     ("DEVICE", "a word of the device is NULL, or a number is negative, not finite or too large"),
-    ("NO_KERNEL", "no kernel solves the problem on the device, or none has a valid configuration"),
+    ("NO_KERNEL", "no kernel solves the problem on the device, or none has a valid configuration; a limit of the "
+                  "device that is left at 0, such as max_work_group, allows nothing"),
     ("ARITHMETIC", "a constraint has no value for this problem: it looks up a missing key, or shifts too far"),
     ("TOO_LARGE", "the search for valid configurations was given up; it is bounded"),
 )
@@ -31,12 +32,13 @@ _FACTS = {
     "compute_units": "cores, or units of a GPU", "vector_bits": "of the widest register",
     "vector_registers": "number of them", "l1_bytes": "of one core's cache; 0: not known", "l2_bytes": "the same",
     "l3_bytes": "of the cache that all share", "local_memory": "bytes that a work-group shares",
-    "max_work_group": "work-items", "peak_gflops": "measured, fp32, all threads",
+    "max_work_group": "work-items of a work-group", "peak_gflops": "measured, fp32, all threads",
     "bandwidth_gbs": "measured, from memory"}
 
 
-def header(title: str, operations: Sequence[Operation], extras: Sequence[str], parameters: int) -> str:
-    """The text of the header."""
+def header(title: str, operations: Sequence[Operation], extras: Sequence[str], parameters: int,
+           read: Collection[str]) -> str:
+    """The text of the header; `read` are the names that constraints of kernels read."""
     parts = [
         "/* " + "\n * ".join(textwrap.wrap(comment(title), 115)) + " */",
         "#ifndef SEQTUNE_PREDICTOR_H\n#define SEQTUNE_PREDICTOR_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
@@ -45,7 +47,8 @@ def header(title: str, operations: Sequence[Operation], extras: Sequence[str], p
         "#define SEQTUNE_UNKNOWN INT64_MIN\n#define SEQTUNE_UNKNOWN_CHOICE (-1)",
         f"#define SEQTUNE_MOST {MOST_PROPOSALS} /* configurations of one call */\n"
         f"#define SEQTUNE_PARAMETERS {parameters} /* of the kernel that has most */",
-        _errors(), _operations(operations), *map(_problem, operations), _union(operations), _device(extras), _rest()]
+        _errors(), _operations(operations), *map(_problem, operations), _union(operations),
+        _device(extras, read), _rest()]
     return "\n\n".join(parts)
 
 
@@ -57,7 +60,17 @@ def constant(operation: Operation) -> str:
 def _errors() -> str:
     lines = [f"    SEQTUNE_ERROR_{name} = {-1 - number}{',' if number + 1 < len(ERRORS) else ''} /* {meaning} */"
              for number, (name, meaning) in enumerate(ERRORS)]
-    return "\n".join(["/* What the functions return instead of a number of configurations. */", "enum {", *lines, "};"])
+    return "\n".join(["/* What the functions return instead of a number of configurations; see seqtune_error_text. */",
+                      "enum {", *lines, "};"])
+
+
+def error_texts() -> str:
+    """The function that says what an error means."""
+    texts = ",\n".join(f"        {literal(meaning)}" for _, meaning in ERRORS)
+    return ("const char *seqtune_error_text(int result) {\n"
+            f"    static const char *const texts[] = {{\n{texts}\n    }};\n"
+            f'    return result < 0 && result >= -{len(ERRORS)} ? texts[-1 - result] : result < 0 ? "unknown error" : '
+            '"no error";\n}')
 
 
 def _operations(operations: Sequence[Operation]) -> str:
@@ -100,10 +113,12 @@ def _union(operations: Sequence[Operation]) -> str:
                       "} seqtune_problem;"])
 
 
-def _device(extras: Sequence[str]) -> str:
+def _device(extras: Sequence[str], read: Collection[str]) -> str:
     lines = [f"    const char *{name}; /* {comment(_FACTS[name])} */" for name in WORD_FACTS]
-    numbers = ["vector_bits" if name == "vector_floats" else name for name in NUMBER_FACTS]
-    lines += [f"    int64_t {name}; /* {comment(_FACTS[name])} */" for name in numbers]
+    for name in NUMBER_FACTS:
+        field = "vector_bits" if name == "vector_floats" else name
+        limit = "; constraints read it: set it, 0 may allow nothing" if name in read else ""
+        lines.append(f"    int64_t {field}; /* {comment(_FACTS[field])}{limit} */")
     lines += [f"    double {name}; /* {comment(_FACTS[name])}; 0: not known */" for name in RATE_FACTS]
     lines += [f"    int64_t {identifier(name)}; /* SEQTUNE_UNKNOWN if the device has no such fact */"
               for name in extras]
@@ -130,7 +145,8 @@ typedef struct {
  * or an error. */
 int seqtune_problem_init(seqtune_problem *problem, seqtune_operation operation);
 
-/* Make a device of which nothing is known. */
+/* Make a device of which nothing is known: all its facts are 0. A limit that stays 0, such as max_work_group, allows
+ * nothing, so set all that constraints read. */
 void seqtune_device_init(seqtune_device *device);
 
 /* Write the `count` best configurations for a problem on a device, best first, without measuring. The result is their
@@ -140,13 +156,17 @@ void seqtune_device_init(seqtune_device *device);
 int seqtune_predict(const seqtune_problem *problem, const seqtune_device *device, seqtune_configuration *out,
                     int count);
 
+/* The meaning of an error that a function returned, as text of one line. */
+const char *seqtune_error_text(int result);
+
 /* For example:
  *     seqtune_problem problem;
  *     seqtune_device device;
  *     seqtune_configuration best;
  *     seqtune_problem_init(&problem, ...);  then the sizes: problem.of.NAME.SIZE = ...
  *     seqtune_device_init(&device);         then its facts: device.backend = ...
- *     if (seqtune_predict(&problem, &device, &best, 1) == 1) use best.kernel and best.setting */
+ *     result = seqtune_predict(&problem, &device, &best, 1);
+ *     if (result == 1) use best.kernel and best.setting; else puts(seqtune_error_text(result)); */
 
 /* The same with the caller's scratch memory, aligned for a double, which need not be initialised. */
 int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *problem, const seqtune_device *device,

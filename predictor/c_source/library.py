@@ -71,6 +71,13 @@ class CLibrary:
             "ARCHITECTURE": self.device.number["architecture"]}
 
     @property
+    def read(self) -> frozenset[str]:
+        """The names that constraints and conditions of the kernels read."""
+        return frozenset(name for kernel in self.kernels for name in (
+            *kernel.kernel.names_read(), *(name for condition in kernel.kernel.solves
+                                           for name in condition.expression.names)))
+
+    @property
     def parameters(self) -> int:
         """The number of parameters of the kernel that has most; 1 at least."""
         return max([1, *(len(kernel.kernel.parameters) for kernel in self.kernels)])

@@ -5,7 +5,7 @@
 static uint32_t sq_extend(sq_state *s, const sq_kernel *kernel, int column) {
     uint32_t conflict = 0;
     int value;
-    if (column == kernel->parameters) {
+    if (column == kernel->parameters || column >= SQ_PARAMETERS) { /* the second tells compilers the arrays' length */
         if (!s->completions++) memcpy(s->first, s->index, sizeof s->first);
         return UINT32_MAX;
     }

@@ -65,7 +65,7 @@ static const sq_group *sq_own_group(const sq_state *s) {
 
 /* Find the nearest training problems and the portfolio. */
 static void sq_find_neighbours(const sq_state *s, const sq_group *group, sq_neighbours *near) {
-    float point[SQ_NUMBERS_OF_PROBLEM], devices[SQ_DEVICES], away[SQ_NEIGHBOURS];
+    float point[SQ_NUMBERS_OF_PROBLEM] = {0}, devices[SQ_DEVICES] = {0}, away[SQ_NEIGHBOURS] = {0};
     double total = 0;
     int i, place;
     for (i = 0; i < group->numbers; ++i) {

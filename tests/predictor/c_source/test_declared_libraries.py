@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +18,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
-from seqtune.predictor.c_source.file import c_file
+from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.c_source.header import ERRORS
-from tests.support.learning.c_programs import library_checkpoint, needs_compiler
-from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
+from tests.support.learning.c_programs import library_checkpoint, mixed_checkpoint, needs_compiler
+from tests.support.learning.compiled_predictor import STRICT, CompiledPredictor, compile_shared
 from tests.support.libraries.stencil import STENCIL, write
 
 GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,
@@ -86,6 +90,50 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
         assert answers == [candidate.configuration for candidate in checkpoint.propose([task], 5)[0]]
         solved += 1
     assert solved > 20
+
+
+def learned(text: str, operation: str, folder: Path) -> CFile:
+    """The C file of a library's checkpoint with trees, a table of winners and processes."""
+    library = read_library(write(folder, text))
+    use(library)
+    return c_file(mixed_checkpoint([GPU], sample_problems(operation, 8, 1), library_checkpoint(library, GPU)))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+@pytest.mark.parametrize("text", [BARE + KERNEL % "block = [1, 2, 4, 8]", pytest.param(
+    BARE.replace('"elements"', '"elements", mode = {meaning = "mode", choices = ["a", "b"]}')
+    + KERNEL % "a = [1, 2], b = [1, 2], c = [1, 2], d = [1, 2]", marks=pytest.mark.slow)], ids=["one", "four"])
+def test_a_file_of_few_numbers_compiles_without_warnings_at_every_level(text: str, name: str, tmp_path: Path) -> None:
+    command = shutil.which(name)
+    if command is None:
+        pytest.skip(f"{name} is not installed")
+    source = tmp_path / "predictor.c"
+    source.write_text(learned(text, "fill", tmp_path).source)
+    running = [subprocess.Popen([command, *STRICT, level, "-c", "-o", os.devnull, str(source)], stderr=subprocess.PIPE)
+               for level in ("-O2", "-O3")]
+    assert [process.communicate()[1].decode() for process in running] == ["", ""]
+
+
+@needs_compiler
+def test_a_device_without_its_limits_says_which_facts_to_set(tmp_path: Path) -> None:
+    limited = BARE + KERNEL % "items = [32, 64]" + (
+        'constraints = {"items <= max_work_group" = "a work-group holds all"}\n')
+    library = read_library(write(tmp_path, limited))
+    use(library)
+    written = c_file(library_checkpoint(library, GPU))
+    assert "int64_t max_work_group; /* work-items of a work-group; constraints read it: set it" in written.header
+    assert "int64_t l2_bytes; /* the same */" in written.header
+    (tmp_path / "predictor.c").write_text(written.source)
+    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)
+    problem = predictor.problem(parse_problem("fill n=64"))
+    assert predictor.predict(problem, predictor.device(GPU), 1) == 1
+    result = predictor.predict(problem, predictor.device(replace(GPU, max_work_group=0)), 1)
+    assert predictor.error_text(result).endswith("a limit of the device that is left at 0, such as max_work_group, "
+                                                 "allows nothing")
+    assert predictor.error_text(1) == "no error"
+    assert predictor.error_text(-99) == "unknown error"
+    assert predictor.error_text(-2) == "count is not from 1 to 16"
 
 
 @needs_compiler

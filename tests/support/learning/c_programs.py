@@ -37,8 +37,9 @@ def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
     return _checkpoint([kernel(name) for name in table(device.backend)], device, judge)
 
 
-def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem]) -> Checkpoint:
-    """The small checkpoint with boosted trees and a table of winners, of random times of these problems."""
+def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem],
+                     plain: Checkpoint | None = None) -> Checkpoint:
+    """A checkpoint, the small one by default, with trees and a table of winners of random times of these problems."""
     generator, fitting = np.random.default_rng(2), []
     for number, problem in enumerate(problems):
         task = Task.of(problem, devices[number % len(devices)])
@@ -50,7 +51,7 @@ def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem]) -> 
     weights = Weights(base={"trees": 0.2, "judge": -0.5, "nearest": 0.1, "fixed": -1.0, "analytic": -1.0,
                             "gaussian_process": 0.3, "beam": -0.3},
                       slope={"nearest": 0.7, "beam": 0.2})
-    return replace(small_checkpoint(devices[0]), ranker=Ranker.of(trees),
+    return replace(plain or small_checkpoint(devices[0]), ranker=Ranker.of(trees),
                    mixture=refitted(Mixture.learned(Winners(), weights), fitting, trees))
 
 

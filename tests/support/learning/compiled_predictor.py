@@ -45,6 +45,7 @@ class CompiledPredictor:
 
     def __init__(self, library: Path, written: CFile) -> None:
         self._library = ctypes.CDLL(str(library))
+        self._library.seqtune_error_text.restype = ctypes.c_char_p
         operations, extras, parameters = written.operations, written.extras, written.parameters
         self._operations, self._extras = operations, extras
         features = {work.name: _structure(f"_{identifier(work.name)}", [
@@ -103,6 +104,10 @@ class CompiledPredictor:
         """The best configurations; empty if the function returns an error."""
         found = self.predict(self.problem(problem), self.device(device), count)
         return [_configuration(self._out[row]) for row in range(max(found, 0))]
+
+    def error_text(self, result: int) -> str:
+        """The meaning of what `predict` returned."""
+        return str(self._library.seqtune_error_text(result), "ascii")
 
     @property
     def log_probabilities(self) -> list[float]:
