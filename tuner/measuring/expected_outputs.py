@@ -224,7 +224,7 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
         def by_default(operands: Operands, described: str = described, family: Kernel = family,
                        configuration: Configuration = configuration) -> Arrays:
             announce(described, failures)
-            return _outputs(backend, problem, family, configuration, operands, tensors)
+            return outputs_of(backend, problem, family, configuration, operands, tensors)
 
         try:
             outputs = by_default(arrays)
@@ -242,7 +242,7 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
                        f"{failed_default(task.default, failures[0], others=len(failures) - 1)}")
 
 
-def _outputs(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration, arrays: Operands,
+def outputs_of(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration, arrays: Operands,
              tensors: Tensors) -> Arrays:
     """Return what one configuration writes. Raises BuildError, LaunchError, SeqtuneError."""
     executable = build_executable(backend, problem, kernel, configuration)

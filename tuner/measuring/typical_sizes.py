@@ -78,7 +78,7 @@ def _by_group(sizes: Sizes, drowned: NDArray[np.bool_], constants: bool) -> tupl
         return sizes, None
     groups, typical = _groups(sizes), np.empty_like(sizes)
     least = math.inf
-    for group in np.unique(groups):
+    for group in range(int(groups.max()) + 1):
         members = groups == group
         chosen = sizes[members]
         size = TO_DEVIATION * float(np.median(chosen))
@@ -90,14 +90,17 @@ def _by_group(sizes: Sizes, drowned: NDArray[np.bool_], constants: bool) -> tupl
     return typical, least if math.isfinite(least) else None
 
 
-def _groups(sizes: Sizes) -> NDArray[np.intp]:
+def _groups(sizes: Sizes) -> NDArray[np.int16]:
     """The number of each size's group, the least sizes first. `sizes` are positive, in one axis."""
     orders = np.frexp(sizes)[1]
-    present, counts = np.unique(orders, return_counts=True)
-    starts = np.concatenate([[0], np.cumsum(np.diff(present) > GAP)])  # group by binary order
+    orders -= orders.min()
+    counts = np.bincount(orders)
+    present = np.flatnonzero(counts)
+    starts = np.concatenate([[0], np.cumsum(np.diff(present) > GAP)])  # group by binary order that is present
     most, times = STRAY
-    lowest = int(counts[starts == 0].sum())
+    lowest = int(counts[present[starts == 0]].sum())
     if starts[-1] and lowest <= most and sizes.size >= times * lowest:
         starts = np.maximum(starts - 1, 0)
-    groups: NDArray[np.intp] = starts[np.searchsorted(present, orders)]
-    return groups
+    groups = np.zeros(counts.shape, np.int16)  # group by binary order; floats have fewer than 2200
+    groups[present] = starts
+    return groups[orders]

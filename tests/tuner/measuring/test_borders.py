@@ -111,3 +111,48 @@ def test_expected_data_that_are_nan_everywhere_are_not_blamed_on_the_kernel(tmp_
     text = LIBRARY.replace("[kernels.plain]\n", 'expected = {x_new = "y.npy"}\n[kernels.plain]\n')
     with pytest.raises(MisuseError, match=r"is nan .64 of 64 .*: the reference or its inputs are wrong"):
         measured(tmp_path, text)
+
+
+SCORES = """name = "scores"
+[operations.scores]
+features = {n = "rows and columns"}
+inputs = {q = "n, n"}
+outputs = {y = "n, n"}
+reference = "reference:run"
+[kernels.plain]
+parameters = {fault = ["none", "factor", "mask", "skipped"]}
+[kernels.plain.opencl]
+text = '''
+#define none 0
+#define factor 1
+#define mask 2
+#define skipped 3
+__kernel void scores(__global float *y, __global const float *q, int n) {
+    const int i = get_global_id(0), j = get_global_id(1);
+    if (i == j && fault == skipped) return;
+    const float score = (fault == factor ? 100 : 0.125f) * q[j * n + i];
+    y[j * n + i] = i > j ? (fault == mask ? 0.5f : MASK) : i == j ? NAN : score;
+}
+'''
+entry = "scores"
+arguments = ["y", "q", "int n"]
+global = ["n", "n"]
+"""
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("mask", "value"), [("-1e9f", "-1e9"), ("1e30f", "1e30"), ("-INFINITY", "-np.inf")])
+def test_a_mask_and_nan_where_they_are_expected_hide_no_error(tmp_path: Path, mask: str, value: str) -> None:
+    skip_without_device("opencl:0")
+    (tmp_path / "reference.py").write_text(
+        "import numpy as np\ndef run(q, n):\n    y = 0.125 * q\n"
+        f"    y[np.triu_indices(n, 1)] = {value}\n    y[np.diag_indices(n)] = np.nan\n    return y\n")
+    seqtune.use_library(write(tmp_path, SCORES.replace("MASK", mask)), allow_commands=True)
+    faults = ("none", "factor", "mask", "skipped")
+    with Runner(opencl.devices()[0]) as runner:
+        measurements = {fault: measurement for fault, (_, measurement) in zip(faults, runner.measure(
+            parse_problem("scores n=16"),
+            [Configuration("scores.plain", (("fault", fault),)) for fault in faults], Options(samples=1)), strict=True)}
+    assert measurements["none"].status is Status.CORRECT, measurements["none"].message
+    assert [measurements[fault].status for fault in faults[1:]] == [Status.CORRECTNESS] * 3
+    assert "never written" in measurements["skipped"].message
