@@ -98,7 +98,7 @@ def test_recorded_kernels_are_tuned_by_replay_like_any_other(tmp_path: Path, run
 @pytest.mark.parametrize(("change", "says"), [
     ({"tune_params_keys": ["block", "block"]}, "names a parameter twice"),
     ({"tune_params_keys": []}, "names no parameter"),
-    ({"tune_params": {**VALUES, "tile": [[1]]}}, "is no cache"),
+    ({"tune_params": {**VALUES, "tile": [[1]]}}, "whose tile is a list"),
     ({"tune_params_keys": [*VALUES, "a b"], "cache": {"1": {**dict.fromkeys(VALUES, 1), "a b": 1, "time": 1.0}}},
      "'a b' is no name")])
 def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(

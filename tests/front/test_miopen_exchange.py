@@ -71,20 +71,23 @@ def test_the_command_line_imports_and_exports(tmp_path: Path, run: Run, refused:
         assert says in refused(*export_all, *words)
 
 
-@pytest.mark.parametrize("item", ["ConvAsm1x1U:-1,0,miopenConvolutionFwdAlgoDirect", "ConvAsm1x1U:1,16,1,16,2,2,1,4",
-                                  "miopenConvolutionFwdAlgoDirect:ConvAsm1x1U,x,0,miopenConvolutionFwdAlgoDirect,<unused>"])
-def test_a_find_db_without_a_usable_time_is_left_out_with_its_reason(item: str, tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize(("item", "reason"), [
+    ("ConvAsm1x1U:-1,0,miopenConvolutionFwdAlgoDirect", "a time of '-1'"),
+    ("ConvAsm1x1U:1,16,1,16,2,2,1,4", "an item that is not MIOpen's"),
+    ("miopenConvolutionFwdAlgoDirect:ConvAsm1x1U,x,0,miopenConvolutionFwdAlgoDirect,<unused>", "a time of 'x'")])
+def test_a_find_db_without_a_usable_time_is_left_out_with_its_reason(item: str, reason: str, tmp_path: Path,
+                                                                     capsys: Any) -> None:
     bad, good = tmp_path / "gfx906_60.f.fdb.txt", tmp_path / "gfx906_64.fdb.txt"
     bad.write_text(f"{NEW_FIND.partition('=')[0]}={item}\n")
     good.write_text(NEW_FIND)
     out = tmp_path / "times.parquet"
     assert main(["import", "miopen", str(bad), "--out", str(out)]) == 2
     assert (not out.exists(), capsys.readouterr().err.count("\n")) == (True, 1)
-    with pytest.raises(MisuseError, match=r"no usable time .*left out 1: an item that is not MIOpen's"):
+    with pytest.raises(MisuseError, match=rf"no usable time .*left out 1: {reason}"):
         import_data("miopen", [bad], out)
     files = import_data("miopen", [bad, good], out).report["files"]
     assert [(file["kind"], file["rows"]) for file in files] == [("find-db", 0), ("find-db", 4)]
-    assert files[0]["skipped"] == {"an item that is not MIOpen's": 1}
+    assert files[0]["skipped"] == {reason: 1}
 
 
 def test_predictions_are_exported(tmp_path: Path) -> None:
