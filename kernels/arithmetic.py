@@ -117,7 +117,7 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any
             return _ARITHMETIC[operator](left, right)
         if operator in _QUOTIENTS and (right.all() if isinstance(right, np.ndarray) else right):
             return _QUOTIENTS[operator](left, right)
-    if any(is_word(operand) or isinstance(operand, tuple | dict) for operand in (left, right)):
+    if is_word(left) or is_word(right) or isinstance(left, tuple | dict) or isinstance(right, tuple | dict):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
     if columns and operator not in "&|^":
         left, right = as_number(left), as_number(right)
@@ -143,7 +143,7 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
     quick = _COMPARISONS.get(type(operator))
     if quick is not None and is_plain_number(left) and is_plain_number(right):
         return quick(left, right)
-    if not any(isinstance(operand, np.ndarray) for operand in _parts(left, right)):
+    if not (_has_column(left) or _has_column(right)):
         return _compared(operator, left, right)
     if isinstance(operator, ast.In | ast.NotIn):
         if isinstance(left, tuple) or not isinstance(right, tuple | dict) or any(isinstance(o, tuple) for o in right):
@@ -158,10 +158,9 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
     return _COMPARISONS[type(operator)](left, right)
 
 
-def _parts(*operands: Any) -> list[Any]:
-    """The operands and the elements of the tuples among them."""
-    return [part for operand in operands for part in (
-        [operand, *_parts(*operand)] if isinstance(operand, tuple) else [operand])]
+def _has_column(value: Any) -> bool:
+    """Whether a value is a column, or a tuple with one."""
+    return isinstance(value, np.ndarray) or (isinstance(value, tuple) and any(map(_has_column, value)))
 
 
 def _compared(operator: ast.cmpop, left: Any, right: Any) -> Any:
@@ -175,8 +174,6 @@ def _compared(operator: ast.cmpop, left: Any, right: Any) -> Any:
 
 def call(name: str, arguments: list[Any], columns: int) -> Any:
     """Apply a function that expressions know. Raises ExpressionError."""
-    if columns:
-        arguments = [as_number(argument) for argument in arguments]
     match name:
         case "min" | "max":
             if len(arguments) == 1 and isinstance(arguments[0], tuple):
@@ -192,10 +189,10 @@ def call(name: str, arguments: list[Any], columns: int) -> Any:
         case "abs":
             return abs(arguments[0])
         case "gcd":
-            return np.gcd(*arguments) if columns else math.gcd(*arguments)
+            return np.gcd(*map(as_number, arguments)) if columns else math.gcd(*arguments)
         case "lcm":
-            return np.lcm(*arguments) if columns else math.lcm(*arguments)
-    left, right = arguments
+            return np.lcm(*map(as_number, arguments)) if columns else math.lcm(*arguments)
+    left, right = map(as_number, arguments) if columns else arguments
     if not columns and type(left) is int is type(right) and right:
         blocks = (left + right - 1) // right
         return blocks if name == "ceil_div" else blocks * right

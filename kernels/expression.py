@@ -34,6 +34,7 @@ from .arithmetic import (
     bound_of,
     call,
     compare,
+    is_word,
     magnitude,
 )
 
@@ -45,7 +46,6 @@ DEEPEST_EXPRESSION = 60
 SAFE_BOUND = 2.0**61  # up to which integers are computed without checks for more than 64 bits
 
 _NUMBERS = (int, float)
-_COLUMNS = set("bifU")  # kinds of columns that are computed at once
 UNLIKE = (ExpressionError, TypeError, ValueError, ArithmeticError, KeyError)  # raised where NumPy is unlike Python
 _WARNED = re.compile(r"[0-9.][A-Za-z]|\\")  # numbers before words and odd escapes, of which Python's parser warns
 
@@ -89,11 +89,12 @@ class Expression:
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
-        for name in self.names:
-            if isinstance(values.get(name), np.ndarray):
-                small = self._most({name: magnitude(values.get(name)) for name in self.names}) < SAFE_BOUND
-                return self._column(values, SMALL if small else CHECKED)
-        return self._value(values)
+        given = [(name, values.get(name)) for name in self.names]
+        kinds = [value.dtype.kind for _, value in given if isinstance(value, np.ndarray)]
+        if not kinds:
+            return self._value(values)
+        small = self._most({name: magnitude(value) for name, value in given}) < SAFE_BOUND
+        return self._column(values, kinds, SMALL if small else CHECKED)
 
     def bounded(self, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any:
         """The value over columns and plain numbers; None if integers may exceed 64 bits.
@@ -104,8 +105,8 @@ class Expression:
                  for name in self.names}
         if self._most(known) >= SAFE_BOUND:
             return None
-        has_columns = any(isinstance(values.get(name), np.ndarray) for name in known)
-        return self._column(values, SMALL) if has_columns else self._value(values)
+        kinds = [value.dtype.kind for name in known if isinstance(value := values.get(name), np.ndarray)]
+        return self._column(values, kinds, SMALL) if kinds else self._value(values)
 
     def bound(self, bounds: Mapping[str, float]) -> float:
         """A bound of the integers that the evaluation computes, given bounds of the names (0 where they are missing).
@@ -138,16 +139,17 @@ class Expression:
             raise ExpressionError(f"the root of a negative number in {self.text[:80]!r}")
         return value
 
-    def _column(self, values: Mapping[str, Any], mode: int) -> Any:
-        """The values over columns: all at once, or row by row if NumPy would compute them in another way."""
-        kinds = {value.dtype.kind for name in self.names if isinstance(value := values.get(name), np.ndarray)}
-        if kinds <= _COLUMNS:
-            try:  # small integers and their quotients cause no warnings
-                with np.errstate(all="ignore") if mode == CHECKED or "f" in kinds else nullcontext():
-                    return self._evaluator(values, mode)
-            except UNLIKE:
-                pass
-        return self._by_row(values)
+    def _column(self, values: Mapping[str, Any], kinds: list[str], mode: int) -> Any:
+        """The values over columns of these kinds: all at once, or row by row if NumPy computes in another way."""
+        if "O" in kinds:
+            return self._by_row(values)
+        try:
+            if mode == SMALL and "f" not in kinds:  # small integers and their quotients cause no warnings
+                return self._evaluator(values, mode)
+            with np.errstate(all="ignore"):
+                return self._evaluator(values, mode)
+        except UNLIKE:
+            return self._by_row(values)
 
     def _by_row(self, values: Mapping[str, Any]) -> NDArray[Any]:
         """The values over columns, each distinct row computed once as plain values; None where one is undefined."""
@@ -338,8 +340,8 @@ class _Part(NamedTuple):
     def of(cls, node: ast.expr, text: str) -> _Part:
         return cls(_compiled(node, text), frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name)))
 
-    def where(self, reached: Any, values: Mapping[str, Any], mode: int) -> Any:
-        """The values over columns: all at once if that works, else over the rows that reach the part, and 0 elsewhere.
+    def where(self, condition: Any, holds: bool, values: Mapping[str, Any], mode: int) -> Any:
+        """The values over columns: all at once if that works, else where the condition `holds` or not, and 0 elsewhere.
 
         Raises one of UNLIKE.
         """
@@ -348,8 +350,8 @@ class _Part(NamedTuple):
         except UNLIKE:
             read = {name: values.get(name) for name in self.names}
             columns = {name: value for name, value in read.items() if isinstance(value, np.ndarray)}
-            shape = np.broadcast_shapes(np.shape(reached), *(column.shape for column in columns.values()))
-            rows = np.broadcast_to(reached, shape)
+            shape = np.broadcast_shapes(np.shape(condition), *(column.shape for column in columns.values()))
+            rows = np.broadcast_to(_truth(condition) == holds, shape)
             value = self.evaluate({**read, **{name: np.broadcast_to(column, shape)[rows]
                                               for name, column in columns.items()}}, mode)
             whole = np.zeros(shape, np.asarray(value).dtype)
@@ -359,8 +361,7 @@ class _Part(NamedTuple):
 
 def _chosen(truth: Any, first: Any, second: Any) -> Any:
     """The first value where the truth holds, else the second. Raises ExpressionError for tuples, words and numbers."""
-    kinds = {np.asarray(value).dtype.kind for value in (first, second)}
-    if isinstance(first, tuple | dict) or isinstance(second, tuple | dict) or ("U" in kinds and len(kinds) > 1):
+    if is_word(first) != is_word(second) or isinstance(first, tuple | dict) or isinstance(second, tuple | dict):
         raise ExpressionError("values of different kinds")
     return np.where(truth, first, second)
 
@@ -382,12 +383,11 @@ def _boolean(every: bool, parts: list[_Part]) -> Evaluator:
             return value
         result: Any = np.asarray(parts[0].evaluate(values, mode))
         for part in parts[1:]:
-            truth = _truth(result)
-            other = np.asarray(part.where(truth if every else ~truth, values, mode))
+            other = np.asarray(part.where(result, every, values, mode))
             if result.dtype == bool == other.dtype:
                 result = np.logical_and(result, other) if every else np.logical_or(result, other)
             else:
-                result = _chosen(truth, other, result) if every else _chosen(truth, result, other)
+                result = _chosen(_truth(result), *((other, result) if every else (result, other)))
         return result
 
     return evaluate
@@ -415,8 +415,8 @@ def _choice(test: Evaluator, body: _Part, orelse: _Part) -> Evaluator:
     def evaluate(values: Mapping[str, Any], mode: int) -> Any:
         condition = test(values, mode)
         if isinstance(condition, np.ndarray):
-            truth = _truth(condition)
-            return _chosen(truth, body.where(truth, values, mode), orelse.where(~truth, values, mode))
+            return _chosen(_truth(condition), body.where(condition, True, values, mode),
+                           orelse.where(condition, False, values, mode))
         return (body if condition else orelse).evaluate(values, mode)
 
     return evaluate

@@ -9,11 +9,12 @@ space.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, identity
 from seqtune.kernels.libraries.table import library_in_use
 from seqtune.kernels.registry import is_registered
 from seqtune.kernels.space import SearchSpace
@@ -74,5 +75,6 @@ def _advice(default: Configuration, stand_in: Configuration | None) -> str:
 def _table(default: Configuration, stand_in: Configuration) -> str:
     """The values of a stand-in that differ from the default's, as TOML writes them."""
     former = dict(default.settings)
-    changed: Sequence[str] = [f"{name} = {value!r}" for name, value in stand_in.settings if former[name] != value]
+    changed: Sequence[str] = [f"{name} = {json.dumps(value)}" for name, value in stand_in.settings
+                              if identity(former[name]) != identity(value)]
     return "{" + ", ".join(changed) + "}"

@@ -134,7 +134,12 @@ def as_listed(listed: Iterable[Setting]) -> Callable[[Setting], Setting]:
     return lambda value: value if identity(value) in exact else equal.get(value, value)
 
 
-def feature_value(value: Setting) -> Value:
+def version_of(values: Iterable[Setting]) -> int:
+    """The version of a recorded kernel with these values: in version 1, fractions were words, booleans numbers."""
+    return 1 if are_whole(values) else 2
+
+
+def feature_value(value: Setting) -> int | str:
     """A setting as the feature of a problem: a whole number, or a word."""
     if isinstance(value, str):
         return plain_word(value)
@@ -226,8 +231,7 @@ def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
         parameters = tuple(Parameter(_identifier(parameter), _ordered(values)) for parameter, values in listed.items())
     except MisuseError as error:
         raise FormatError(f"{file.source}: {error}") from None
-    # records in which fractions and booleans were words or whole numbers have version 1
-    version = 1 if all(are_whole(parameter.values) for parameter in parameters) else 2
+    version = max(version_of(parameter.values) for parameter in parameters)
     if before is not None:
         return replace(before, parameters=parameters, version=version)
     backend = file.facts.backend if file.facts is not None else BACKEND

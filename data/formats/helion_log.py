@@ -38,7 +38,7 @@ from ..json_content import parse_json
 from ..record import Status
 from ..serving.gpu import BACKEND, gpu_of
 from .declared_rows import DeclaredRow, imported
-from .foreign_records import is_setting, milliseconds, plain_word, setting
+from .foreign_records import as_listed, is_setting, milliseconds, plain_word
 from .format import Format, ImportResult, Reader, Report, check_columns, check_names, first_reason, report_of
 
 LARGEST_FILE = 100_000_000  # bytes
@@ -275,14 +275,14 @@ def _settings(kernel: Kernel, text: str) -> dict[str, Setting] | str:
     if config is None:
         return "no configuration of Helion's"
     settings: dict[str, Setting] = {}
-    for name in kernel.by_name:
+    for name, parameter in kernel.by_name.items():
         match = ELEMENT.fullmatch(name)
         value: object = config.get(name)
         if match is not None and isinstance(values := config.get(match["key"]), list):
             value = values[int(match["index"])] if int(match["index"]) < len(values) else None
         if value is None or not is_setting(value):
             return f"no value of {name}"
-        settings[name] = setting(value)
+        settings[name] = as_listed(parameter.values)(value)  # true, where the library declares 0 and 1
     return settings
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.kernel import Setting
+from seqtune.kernels.kernel import Setting, shown_setting
 from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..api.inputs import as_problem
@@ -165,7 +165,8 @@ def _drawn(times: _Times, across: int, down: int) -> tuple[Figure, Any]:
         used, index = np.unique(times.indices[:, column], return_inverse=True)
         if len(used) > MOST_VALUES:
             raise MisuseError(f"{name} has {len(used)} measured values; at most {MOST_VALUES} can be drawn")
-        axes.append((name, ["-" if values[each] is None else str(values[each]) for each in used.tolist()], index))
+        texts = ["-" if (value := values[each]) is None else shown_setting(value) for each in used.tolist()]
+        axes.append((name, texts, index))
     (name_across, columns, x), (name_down, rows, y) = axes
     least = np.full((len(rows), len(columns)), np.nan)  # (down, across) seconds; infinite: all failed, NaN: none
     np.fmin.at(least, (y, x), times.seconds)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ExpressionError
+from seqtune.kernels.enumeration import column_of
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
@@ -53,9 +54,8 @@ def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
     numbers: dict[str, Floats] = {}
     for column, parameter in enumerate(space.kernel.parameters):
         indices = space.rows[rows, column]
-        values = np.array(parameter.values, dtype=None if parameter.is_numeric else object)
-        names[parameter.name] = values[indices] if parameter.is_numeric else values[indices].astype(str)
-        numbers[parameter.name] = (values[indices] if parameter.is_numeric else indices).astype(float)
+        names[parameter.name] = column_of(parameter)[indices]
+        numbers[parameter.name] = (names[parameter.name] if parameter.is_numeric else indices).astype(float)
     in_constraints = ((expression.text, expression) for expression in quantities(space.kernel))
     for name, expression in (*space.kernel.derived, *in_constraints):
         try:

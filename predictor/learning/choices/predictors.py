@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.queries import Queries
+from seqtune.kernels.enumeration import column_of
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
@@ -171,7 +172,7 @@ def valid(kernel: Kernel, queries: Queries, indices: ValueIndices) -> NDArray[np
         rows = np.flatnonzero((queries.device == number) & (indices >= 0).all(axis=1))
         if not len(rows):
             continue
-        settings = {parameter.name: np.array(parameter.values)[indices[rows, column]]
+        settings = {parameter.name: column_of(parameter)[indices[rows, column]]
                     for column, parameter in enumerate(kernel.parameters)}
         problems = queries.problems.columns.take(queries.problem[rows])
         member = Membership(kernel, problems, device, settings)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.kernel import Configuration, shown_setting
+
 from ...api.results import NEW_CPU
 from .console import out, show, table_of
 
@@ -113,14 +115,14 @@ def kernels(families: Sequence[Kernel]) -> None:
             out.print(f"  solves {kernel.operation} where {condition.expression.text}: {condition.reason}",
                        markup=False)
         for parameter in kernel.parameters:
-            values = " ".join(map(str, parameter.values))
+            values = " ".join(map(shown_setting, parameter.values))
             out.print(f"  {parameter.name}: {values}" + (f"  ({parameter.meaning})" if parameter.meaning else ""),
                        markup=False)
         for name, expression in kernel.derived:
             out.print(f"  {name} = {expression.text}", markup=False)
         for constraint in kernel.constraints:
             out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
-        out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
+        out.print(f"  default: {Configuration(kernel.name, kernel.default).brief()}", markup=False)
         out.print(f"  a time includes: {included(kernel) or 'nothing, it cannot be run'}\n", markup=False)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.data.formats.foreign_records import setting
+from seqtune.data.formats.foreign_records import as_listed
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
@@ -25,7 +25,7 @@ from seqtune.tuner.strategies.strategy import SearchContext, StrategyFactory
 from seqtune.tuner.strategies.table import strategy_entry, strategy_factory
 
 from ...errors import MisuseError, UnavailableError, shown
-from .warm_start import PROPOSALS, Settings, WarmStart
+from .warm_start import PROPOSALS, Settings, WarmStart, plain_setting
 
 _DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
 _PROBLEM = Problem.make("recorded")
@@ -105,19 +105,18 @@ def search(func: Any, searchspace: Any, factory: StrategyFactory, seed: int = 0,
 
 def space_of(values: Mapping[str, Sequence[Any]], listed: Sequence[Sequence[Any]]) -> SearchSpace:
     """Make a SearchSpace from Kernel Tuner's: the values of every parameter, and the list of valid configurations."""
-    parameters = [Parameter(name, tuple(setting(value.item() if isinstance(value, np.generic) else value)
-                                        for value in column)) for name, column in values.items()]
+    parameters = [Parameter(name, tuple(map(plain_setting, column))) for name, column in values.items()]
     kernel = Kernel("recorded.kernel-tuner", "recorded", ("recorded",), tuple(parameters), (), ())
-    indices = [{value: index for index, value in enumerate(column)} for column in values.values()]
-    rows = np.array([[index[value] for index, value in zip(indices, configuration, strict=True)]
-                     for configuration in listed], np.int16)
+    rows = np.array([[parameter.index(plain_setting(value)) for parameter, value in zip(
+        parameters, configuration, strict=True)] for configuration in listed], np.int16)
     return SearchSpace.of_rows(kernel, _PROBLEM, _DEVICE, rows.reshape(len(listed), len(parameters)))
 
 
 def _configuration(space: SearchSpace, settings: Settings) -> Configuration:
     """The configuration with these settings; a parameter that they lack has a single value."""
     return Configuration(space.kernel.name, tuple(
-        (parameter.name, settings.get(parameter.name, parameter.values[0])) for parameter in space.kernel.parameters))
+        (parameter.name, as_listed(parameter.values)(settings.get(parameter.name, parameter.values[0])))
+        for parameter in space.kernel.parameters))
 
 
 def _measurement(cost: object) -> Measurement:

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtune.data.formats.foreign_records import BACKEND, plain_word, recorded_device, recorded_problem, setting
-from seqtune.kernels.kernel import Kernel, Parameter, Setting
+from seqtune.data.formats.foreign_records import (
+    BACKEND,
+    as_listed,
+    feature_value,
+    plain_word,
+    recorded_device,
+    recorded_problem,
+    setting,
+)
+from seqtune.kernels.kernel import Kernel, Parameter, Setting, identity
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
@@ -72,7 +80,7 @@ class WarmStart:
         declaration = self._declaration(options)
         names = [name for name, _ in declaration.parameters]
         lacking = next((name for name in names if name not in values), None)
-        fixed = {name: setting(_plain(column[0])) for name, column in values.items() if len(column) == 1}
+        fixed = {name: feature_value(plain_setting(column[0])) for name, column in values.items() if len(column) == 1}
         model = cached_model(self.checkpoint)
         known = _feature_names(model.vocabulary)
         unknown = [name for name in values if name not in names and not (name in fixed and name in known)]
@@ -110,7 +118,8 @@ class WarmStart:
         sizes = [_plain(size) for size in (sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str)
                                            else [sizes])]
         features = {name: plain_word(value) if isinstance(value, str) else value
-                    for name, value in {**fixed, **(given or {})}.items()}
+                    for name, value in (given or {}).items()}
+        features = {**fixed, **features}
         problem = recorded_problem(declaration.name.partition(".")[2], sizes, features)
         unknown = [name for name, _ in problem if name not in known]
         if unknown:
@@ -123,9 +132,10 @@ class WarmStart:
         """The configurations whose values the checkpoint knows."""
         device = recorded_device(self.device or str(getattr(getattr(runner, "dev", None), "name", "") or "unknown"))
         columns = [list(values).index(parameter.name) for parameter in kernel.parameters]
-        indices = [{value: index for index, value in enumerate(parameter.values)} for parameter in kernel.parameters]
-        rows = [[index.get(setting(_plain(configuration[column])), -1)
-                 for index, column in zip(indices, columns, strict=True)] for configuration in listed]
+        readers = [as_listed(parameter.values) for parameter in kernel.parameters]
+        rows = [[parameter.indices.get(identity(read(plain_setting(configuration[column]))), -1)
+                 for parameter, read, column in zip(kernel.parameters, readers, columns, strict=True)]
+                for configuration in listed]
         table = np.array(rows, np.int16).reshape(len(listed), len(columns))
         return SearchSpace.of_rows(kernel, problem, device, table[(table >= 0).all(axis=1)])
 
@@ -133,6 +143,11 @@ class WarmStart:
 def _feature_names(vocabulary: Vocabulary) -> set[str]:
     """The features of problems that a vocabulary knows."""
     return {name.removeprefix("recorded.") for name in vocabulary.names if name.startswith("recorded.")}
+
+
+def plain_setting(value: Any) -> Setting:
+    """A value of Kernel Tuner's, which may be a NumPy number, as a setting. Raises FormatError."""
+    return setting(_plain(value))
 
 
 def _plain(value: Any) -> Any:

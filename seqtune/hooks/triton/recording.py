@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.formats.foreign_records import plain_word
+from seqtune.data.formats.foreign_records import plain_word, version_of
 from seqtune.data.formats.triton_cache import OPTIONS, config_settings, key_features, timed
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -94,10 +94,10 @@ class Recording:
             samples = () if math.isinf(row.seconds) else (row.seconds,)
             measured = Measurement(row.status, samples,
                                    message="" if row.status is Status.CORRECT else "Triton could not run it")
-            configuration = Configuration.of(f"recorded.{word}", settings)
+            configuration, version = Configuration.of(f"recorded.{word}", settings), version_of(settings.values())
             self.written += self.journal.add(Record(
-                problem, device.key, 1, configuration, toolchain, measured, time.time(), RUN, socket.gethostname(),
-                device.fingerprint))
+                problem, device.key, version, configuration, toolchain, measured, time.time(), RUN,
+                socket.gethostname(), device.fingerprint))
 
 
 def listening_knobs() -> Any:
