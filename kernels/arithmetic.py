@@ -24,7 +24,8 @@ PLAIN, CHECKED, SMALL = 0, 1, 2  # modes: plain numbers; columns; columns whose 
 
 LARGEST_NUMBER = 2**63 - 1  # the largest whole number in files: columns of a space have 64 bits
 LARGEST_EXACT = 2**53  # whole numbers up to which a float holds each
-LARGEST_SHIFT = 62
+LARGEST_SHIFT = 62  # of a column
+LARGEST_PLAIN_SHIFT = 1000  # of Python's own integers, which have no limit
 LARGEST_POWER = 64
 _SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 
@@ -127,8 +128,9 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any
         if np.any(np.asarray(right) == 0):
             raise UndefinedError(f"division by zero in {text[:80]!r}")
     elif operator in ("<<", ">>"):
-        if np.any(np.asarray(right) < 0) or np.any(np.asarray(right) > LARGEST_SHIFT):
-            raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
+        most = LARGEST_SHIFT if columns else LARGEST_PLAIN_SHIFT
+        if np.any(np.asarray(right) < 0) or np.any(np.asarray(right) > most):
+            raise ExpressionError(f"a shift outside 0..{most} in {text[:80]!r}")
     elif operator == "**":
         if largest(right) > LARGEST_POWER or largest(left) > 2**31:
             raise ExpressionError(f"a power that is too large in {text[:80]!r}")

@@ -71,7 +71,7 @@ class KernelProgram:
         writer, written = ProgramWriter(kernel, kinds(_read(kernel), types)), {}
         for names in wanted:
             with suppress(Unwritable, RecursionError):  # the others have programs nevertheless
-                written[names] = {name: writer.name(name) for name in names}
+                written[names] = {name: writer.quantity(name) for name in names}
         self.wanted = wanted
         self._parts = {names: _Part.of(writer, values) for names, values in written.items()}
         self._inputs = writer.inputs()

@@ -71,19 +71,37 @@ class ProgramWriter:
         self.pool: list[int] = []
         self.words: dict[str, int] = {"": 0}
         self._kinds = kinds
-        self._names: dict[str, Value] = {}
+        self._nonzero: set[int] = set()  # registers of constants and parameters that are never 0
+        self._names: dict[str, tuple[Value, Value | None]] = {}
         self._columns = {parameter.name: column for column, parameter in enumerate(kernel.parameters)}
         self._parameters, self._derived = kernel.by_name, dict(kernel.derived)
         self._writing: set[str] = set()
-        self._plain = False  # whether the expression that is being written reads no columns
+        # in the expression that is being written:
+        self._plain = False  # whether it reads no columns
+        self._reached: Value | None = None  # the rows that reach the present part; None: all
+        self._defined: Value | None = None  # the rows in which no part before divides by zero; None: all
 
-    def name(self, name: str) -> Value:
-        """The value of a parameter, a derived quantity, or a name of problem or device."""
+    def quantity(self, name: str) -> Value:
+        """The value of a name. Where it divides by zero in a row, the program gives up."""
+        value, defined = self._named(name)
+        return value if defined is None else self._written("check", value.kind, defined, value)
+
+    def condition(self, expression: Expression) -> Value:
+        """Whether a constraint holds; it does not in a row where it divides by zero."""
+        value, defined = self._expression(expression)
+        return self._truth(value) if defined is None else self._boolean(True, [defined, self._truth(value)])
+
+    def joined(self, conditions: Sequence[Value]) -> Value:
+        """Whether all conditions hold, at least one."""
+        return self._boolean(True, list(conditions))
+
+    def _named(self, name: str) -> tuple[Value, Value | None]:
+        """A parameter, a derived quantity, or a name of problem or device: its value, and where it is defined."""
         if name not in self._names:
             if name in self._columns:
-                self._names[name] = self._parameter(name)
+                self._names[name] = self._parameter(name), None
             elif name in self._kinds:
-                self._names[name] = self._known(("name", name), self._kinds[name])
+                self._names[name] = self._known(("name", name), self._kinds[name]), None
             elif name in self._derived and name not in self._writing:
                 self._writing.add(name)
                 self._names[name] = self._expression(self._derived[name])
@@ -91,20 +109,28 @@ class ProgramWriter:
                 raise Unwritable
         return self._names[name]
 
-    def condition(self, expression: Expression) -> Value:
-        """Whether a constraint holds."""
-        return self._truth(self._expression(expression))
+    def _expression(self, expression: Expression) -> tuple[Value, Value | None]:
+        """The value of an expression, and where it is defined; None: everywhere."""
+        plain = all(self.level(self._named(used)[0]) < 0 for used in expression.names)
+        before = self._plain, self._reached, self._defined
+        self._plain, self._reached, self._defined = plain, None, None
+        value, defined = self.value(expression.tree), self._defined
+        self._plain, self._reached, self._defined = before
+        return value, defined
 
-    def joined(self, conditions: Sequence[Value]) -> Value:
-        """Whether all conditions hold, at least one."""
-        return self._boolean(True, list(conditions))
-
-    def _expression(self, expression: Expression) -> Value:
-        plain = all(self.level(self.name(used)) < 0 for used in expression.names)
-        self._plain, before = plain, self._plain
-        value = self.value(expression.tree)
-        self._plain = before
+    def _where(self, reached: Value | None, node: ast.expr) -> Value:
+        """Write a node that Python evaluates only in the rows where `reached` is true."""
+        self._reached, before = reached, self._reached
+        value = self.value(node)
+        self._reached = before
         return value
+
+    def _also(self, condition: Value) -> Value:
+        """The rows that reach the present part and where the condition holds."""
+        return condition if self._reached is None else self._boolean(True, [self._reached, condition])
+
+    def _not(self, condition: Value) -> Value:
+        return self._written("not", "whole", condition, is_truth=True)
 
     def _known(self, value: tuple[str, Any], kind: str) -> Value:
         """A uniform number that is known before: a name's, or a constant."""
@@ -122,6 +148,8 @@ class ProgramWriter:
         self.pool += numbers
         column = self._columns[name]
         register = self.instructions.add("load", len(self.pool) - len(numbers), column, level=column)
+        if all(numbers):
+            self._nonzero.add(register)
         return Value(register, "word" if any(words) else "whole")
 
     def level(self, value: Value) -> int:
@@ -143,9 +171,15 @@ class ProgramWriter:
                     raise Unwritable
                 if isinstance(value, str):
                     self.words.setdefault(value, len(self.words))
-                return self._known(("constant", value), kind_of(value))
+                constant = self._known(("constant", value), kind_of(value))
+                if value:
+                    self._nonzero.add(constant.register)
+                return constant
             case ast.Name(id=name):
-                return self.name(name)
+                value_of_name, defined = self._named(name)
+                if defined is not None:
+                    self._define(defined)
+                return value_of_name
             case ast.BinOp(left=ast.Constant(value=int() as base), op=ast.Pow(), right=ast.Constant(value=int() as by)):
                 if not 0 <= by <= LARGEST_POWER or abs(base) ** by >= LARGEST:
                     raise Unwritable
@@ -153,21 +187,22 @@ class ProgramWriter:
             case ast.BinOp(left=left, op=op, right=right):
                 return self._binary(op, self.value(left), self.value(right))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self._written("not", "whole", self._truth(self.value(operand)), is_truth=True)
+                return self._not(self._truth(self.value(operand)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._binary(ast.Sub(), self._known(("constant", 0), "whole"), self.value(operand))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._binary(ast.Add(), self._known(("constant", 0), "whole"), self.value(operand))
             case ast.BoolOp(op=op, values=nodes):
-                return self._boolean(isinstance(op, ast.And), [self.value(part) for part in nodes])
+                return self._guarded(isinstance(op, ast.And), nodes)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 nodes = [left, *others]
                 verdicts = [self._compared(op, *pair) for op, *pair in zip(ops, nodes, others, strict=False)]
                 return self._boolean(True, verdicts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                yes, no = self._alike(self.value(body), self.value(orelse))
-                return self._written("choose", yes.kind, self._truth(self.value(test)), yes, no,
-                                     is_truth=yes.is_truth and no.is_truth)
+                condition = self._truth(self.value(test))
+                yes, no = self._alike(self._where(self._also(condition), body),
+                                      self._where(self._also(self._not(condition)), orelse))
+                return self._written("choose", yes.kind, condition, yes, no, is_truth=yes.is_truth and no.is_truth)
             case ast.Subscript(value=ast.Dict(keys=keys, values=values), slice=index):
                 return self._looked_up(self.value(index), keys, values)
             case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -189,6 +224,15 @@ class ProgramWriter:
         if "word" in kinds:
             raise Unwritable
         return [replace(value, kind="real", is_truth=False) for value in values]
+
+    def _guarded(self, every: bool, nodes: Sequence[ast.expr]) -> Value:
+        """`and` or `or`: the values before a part decide which rows reach it."""
+        result = self.value(nodes[0])
+        for node in nodes[1:]:
+            truth = self._truth(result)
+            other = self._where(self._also(truth if every else self._not(truth)), node)
+            result = self._boolean(every, [result, other])
+        return result
 
     def _boolean(self, every: bool, values: list[Value]) -> Value:
         result = values[0]
@@ -215,8 +259,25 @@ class ProgramWriter:
         return self._written(f"{operation}_real" if left.kind == "real" else operation, left.kind, left, right)
 
     def _divisor(self, value: Value) -> Value:
-        """The value as a divisor. By zero, numbers alone cannot be divided; in columns the quotient is 0."""
-        return self._written("check", value.kind, self._truth(value), value) if self._plain else value
+        """The value as a divisor. By zero, numbers alone cannot be divided; a row is undefined, and its quotient 0."""
+        if self._plain:
+            return self._required(self._truth(value), value)
+        if value.register not in self._nonzero:
+            self._define(self._truth(value))
+        return value
+
+    def _needed(self, condition: Value) -> Value:
+        """Whether a condition holds in the rows that are reached."""
+        return condition if self._reached is None else self._boolean(False, [condition, self._not(self._reached)])
+
+    def _define(self, condition: Value) -> None:
+        """Let the expression be defined only where the condition holds."""
+        needed = self._needed(condition)
+        self._defined = needed if self._defined is None else self._boolean(True, [self._defined, needed])
+
+    def _required(self, condition: Value, value: Value) -> Value:
+        """The value, for which a condition must hold in every row that is reached: else the program gives up."""
+        return self._written("check", value.kind, self._needed(condition), value)
 
     def _compared(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> Value:
         if isinstance(op, ast.In | ast.NotIn):
@@ -248,7 +309,7 @@ class ProgramWriter:
         result = values[-1]
         for condition, (_, value) in zip(equal, rows.values(), strict=True):
             result = self._written("choose", value.kind, condition, value, result)
-        return self._written("check", result.kind, self._boolean(False, equal), result)
+        return self._required(self._boolean(False, equal), result)
 
     def _call(self, name: str, arguments: list[Value]) -> Value:
         if name in ("min", "max"):

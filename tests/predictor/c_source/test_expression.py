@@ -22,7 +22,7 @@ TEXTS = (
     "gcd(a, b) + lcm(b, c)", "ceil_div(a, 7) + round_up(b, 8)", "abs(a - b) >> 1", "(abs(a) << 3) & 12 | 1 ^ b",
     "word == 'x' or word in ('y', 'z')", "(word if a > b else 'x') != 'y'",
     "{'x': 4, 'y': 2, 'z': 1, 'w': 0}[word] + a",
-    "big * big * big // (b * b + 1)", "big * big * big % 1000 < 500 and a > b", "big * big * big * big > a * a",
+    "big * big * big // (b * b + 1)", "big * big * big // 7 > big and a > b", "big * big * big * big > a * a",
     "round_up(big * big, b * b + 1) > 0", "a * 1.5 // b", "a * 1.5 % b", "+a - -b", "(a > b) + (b > c) * 2",
     "a > b and (b > 0 or c) and 3", "True and a < 3", "max(1 - a * (a + 1) / (b * b + 1), 0)",
 )
@@ -71,7 +71,8 @@ def test_c_computes_what_python_computes(tmp_path: Path) -> None:
     computed = np.array(printed).reshape(ROWS, len(TEXTS)).T
     for text, row in zip(TEXTS, computed, strict=True):
         expected = np.broadcast_to(np.asarray(Expression(text)(columns)), ROWS)
-        assert row.tolist() == pytest.approx(expected.astype(float).tolist(), rel=1e-12), text
+        numbers = [float(value or 0) for value in expected.tolist()]  # a division by zero gives 0 in C
+        assert row.tolist() == pytest.approx(numbers, rel=1e-12), text
 
 
 @pytest.mark.parametrize("text", ["word + 1", "word < 'x'", "(1 if word == 'x' else 'a') == 1", "gcd(a / 2, 3)",

@@ -69,6 +69,8 @@ def test_a_program_gives_the_numbers_of_its_expression(text: str) -> None:
     found, values = computed(text)
     if wanted.dtype.kind == "U":
         assert found == ()
+    elif wanted.dtype == object:  # undefined in some rows
+        assert values is None
     else:
         assert values is not None
         np.testing.assert_array_equal(values, wanted.astype(np.float64))

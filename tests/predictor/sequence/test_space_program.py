@@ -28,7 +28,8 @@ PARAMETERS = (Parameter("a", (1, 2, 3, 4, 6)), Parameter("b", ("rows", "columns"
               Parameter("d", (8,)), Parameter("e", (1, 2, 4, 8, 16, 32)))
 CONSTRAINTS = [
     (), ("n > 3",), ("n > 99",), ("True",), ("a < 4",), ("a < 0",), ("e < 0",), ("a * c <= n",), ("a * e == n",),
-    ("b == 'rows' or a > 2", "n % e == 0", "c < e"), ("n // c > 1",), ("waste < 1.5",), ("lanes % 3 == 0", "c != 2"),
+    ("b == 'rows' or a > 2", "n % e == 0", "c < e"), ("n // c > 1",), ("c == 0 or n // c > 1",), ("not n % c",),
+    ("n % c == 0 if c else a > 2", "n // (a - c) % 2 == 0"), ("waste < 1.5",), ("lanes % 3 == 0", "c != 2"),
     ("lanes <= n", "lanes * c < 40", "word == b"), ("d == 8", "a + c + e < 12", "n % 2 == 1 or e > 4"),
     ("a == 6", "c == 7", "e == 32", "b == 'columns'")]
 
