@@ -28,6 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Recompute = Callable[[Operands], Arrays | None]  # expected outputs of other inputs; raises SeqtuneError, BuildError or
 #                                                  LaunchError
 
+MOST_TIMES = 10.0  # an error of 0.1 % of an fp32 element is none of rounding, unless terms are millions
 LAMBDA = 8.0  # errors of sqrt(n) u times this do not occur in sums of n terms [Higham and Mary, section 3]
 
 
@@ -61,17 +62,17 @@ def error_rules(expected: Arrays, operands: Operands, tensors: Tensors,
     `recompute` is None where nothing can compute them: the elements alone then tell the sizes.
     """
     inputs, step = input_size(operands, tensors), step_for(tensors)
+    terms = max(1.0, sum(tensor.size for tensor in tensors.inputs.values()) / sum(
+        tensor.size for tensor in tensors.outputs.values()))
     floats = {name: tensor for name, tensor in tensors.outputs.items() if element_type(tensor.dtype).is_float}
     again: tuple[Arrays, Arrays] | None = None
-    if recompute is not None and not all(is_plain(expected[name], inputs) for name in floats):
+    if recompute is not None and not all(is_plain(expected[name], inputs * math.sqrt(terms)) for name in floats):
         again = _recomputed(expected, operands, tensors, recompute, step)
-    terms = sum(tensor.size for tensor in tensors.inputs.values()) / sum(
-        tensor.size for tensor in tensors.outputs.values())
     rules = {name: _whole(expected[name], tensor) for name, tensor in tensors.outputs.items() if name not in floats}
     for name, tensor in floats.items():
         sensitivity = None if again is None else Sensitivity.of(expected[name], again[0][name], again[1][name], step)
         element = element_type(tensor.dtype)
-        sizes = typical_sizes(expected[name], _unit(element), inputs, sensitivity)
+        sizes = typical_sizes(expected[name], _adding_unit(element), inputs, terms, sensitivity)
         tolerance = _default_tolerance(element, terms) if tensor.tolerance is None else tensor.tolerance
         if tensor.compares_sum:
             sizes = np.maximum(np.linalg.norm(sizes), np.abs(finite_sum(expected[name])))
@@ -111,14 +112,19 @@ def _whole(expected: NDArray[Any], tensor: Tensor) -> ErrorRule:
 
 
 def _default_tolerance(element: ElementType, terms: float) -> float:
-    """The tolerance of a type, or more where an element is the sum of very many `terms` of its own."""
+    """The tolerance of a type, or more where an element is the sum of very many `terms` of its own.
+
+    A size is about the root of the sum of squares, and the sum of absolute values at most sqrt(n) times that: n u
+    covers partial sums that cancel later. It counts up to MOST_TIMES the type's tolerance, and sqrt(n) u beyond.
+    """
+    unit = LAMBDA * _adding_unit(element)
+    return max(element.tolerance, min(unit * terms, MOST_TIMES * element.tolerance), unit * math.sqrt(terms))
+
+
+def _adding_unit(element: ElementType) -> float:
+    """The largest relative error of rounding to the type in which sums of the type are usually added."""
     adds = element_type(element.accumulator) if element.accumulator else element
-    return max(element.tolerance, LAMBDA * math.sqrt(max(terms, 1.0)) * _unit(adds))
-
-
-def _unit(element: ElementType) -> float:
-    """The largest relative error of rounding to the type."""
-    return element.rounding or float(np.finfo(element.stored).eps) / 2
+    return adds.rounding or float(np.finfo(adds.stored).eps) / 2
 
 
 def _least(element: ElementType) -> float:

@@ -10,7 +10,7 @@ Groups keep a mask of -1e9 from widening the tolerance of scores of 0.1: sizes t
 different groups. A group's typical size is the median of its sizes, scaled to the standard deviation of normal
 numbers [Rousseeuw and Croux, "Alternatives to the Median Absolute Deviation", JASA 88, 1993], on which neither zeros
 nor outliers count. Constants are in no group; zeros and elements that are drowned in rounding take at least the least
-group's size, or that of the inputs where there is no group.
+group's size, or that of a sum of the inputs where there is no group.
 """
 
 from __future__ import annotations
@@ -29,39 +29,53 @@ GAP = 5  # empty binary orders between two groups
 STRAY = 4, 64  # members at most of a lowest group that are only small by luck, and how many times as many others are
 ALIKE = 2.0**-10  # a group whose sizes differ by less is a constant, if no sensitivity is known
 TO_DEVIATION = 1.4826  # of the median of |x| to the standard deviation of normal numbers
-PLAIN = 0.25  # least typical size, relative to the inputs, of sums that can hardly have cancelled
+NOISE = 8.0  # times n u: no rounding of n terms is larger
+UNIT_OF_DOUBLES = 2.0**-53  # of float64, in which a reference usually adds
+PLAIN = 0.25  # least typical size, relative to a sum of the inputs, of sums that can hardly have cancelled
 
 
-def is_plain(expected: NDArray[Any], inputs: float) -> bool:
-    """Whether the elements alone tell their sizes: one group of finite numbers, without zeros, as large as `inputs`."""
+def is_plain(expected: NDArray[Any], size: float) -> bool:
+    """Whether the elements alone tell their sizes: one group of finite numbers, without zeros, that are not small.
+
+    `size` is that of a sum of the inputs' elements with random signs.
+    """
     sizes = _magnitudes(expected)
     if not (sizes > 0).all():
         return False
     groups = _groups(sizes.ravel())
-    return not groups.any() and TO_DEVIATION * float(np.median(sizes)) >= PLAIN * inputs
+    return not groups.any() and TO_DEVIATION * float(np.median(sizes)) >= PLAIN * size
 
 
-def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, sensitivity: Sensitivity | None) -> Sizes:
+def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, terms: float,
+                  sensitivity: Sensitivity | None) -> Sizes:
     """The size of each element, of the expected shape. Infinities and NaN have 0.
 
-    `unit` is the rounding of the output's type, `inputs` the typical size of the inputs.
+    `unit` is the rounding of the type in which kernels add, `inputs` the typical size of the inputs, `terms` how many
+    of their elements there are for each element of output, at least 1.
     """
     own = _magnitudes(expected)
-    sizes, constant, drowned = own.copy(), np.zeros(own.shape, np.bool_), np.zeros(own.shape, np.bool_)
-    if sensitivity is not None:
-        sizes = np.maximum(own, sensitivity.sizes)
-        constant, drowned = sensitivity.constant & (own > 0), sensitivity.drowned.copy()
-    tiny = (sizes > 0) & (sizes <= unit * inputs) & ~constant
-    intended = tiny & sensitivity.opposite & ~drowned if sensitivity is not None else tiny & tiny[sizes > 0].all()
-    if 2 * np.count_nonzero(intended) < np.count_nonzero(tiny):
-        drowned |= tiny
-    unknown = drowned & (tiny | (sizes == own))  # no move tells the terms
-    sums = (sizes > 0) & ~constant & ~unknown
+    nonzero, noise = own > 0, NOISE * unit * terms * inputs
+    if sensitivity is None:
+        sizes, constant, known = own, np.zeros(own.shape, np.bool_), np.zeros(own.shape, np.bool_)
+        drowned = nonzero & (own <= noise)
+        if drowned[nonzero].all() and (own > NOISE * UNIT_OF_DOUBLES * terms * inputs).any():  # small by intention
+            drowned[...] = False
+    else:
+        sizes, known = np.maximum(own, sensitivity.sizes), sensitivity.opposite
+        constant = sensitivity.constant & nonzero
+        small = (sizes > 0) & (sizes <= noise)
+        told = constant | (known & ~sensitivity.drowned)
+        drowned = sensitivity.drowned
+        if 2 * np.count_nonzero(small & told) < np.count_nonzero(small):  # the others are told by chance
+            drowned, constant, known = drowned | small, constant & ~small, known & ~small
+    sums = (sizes > 0) & ~constant & (known | ~drowned)
     typical, least = _by_group(sizes[sums], drowned[sums], constants=sensitivity is None)
+    few = 2 * np.count_nonzero(sums & ~drowned) < np.count_nonzero(nonzero & ~constant)  # their groups are by chance
+    floor = inputs * math.sqrt(terms) if least is None or few else least
     result = sizes.copy()
     result[sums] = np.maximum(sizes[sums], typical)
     lost = np.isfinite(expected) & ((sizes == 0) | drowned)
-    result[lost] = np.maximum(result[lost], inputs if least is None else least)
+    result[lost] = np.maximum(result[lost], floor)
     return result
 
 

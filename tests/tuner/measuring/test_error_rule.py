@@ -96,6 +96,7 @@ def evens_then_odds(x: Array) -> Array:
 
 
 PAIRED = np.repeat(np.random.default_rng(1).standard_normal((64, 500)).astype(np.float32), 2, axis=1)
+VARIED = np.random.default_rng(4).standard_normal((64, 2500)).astype(np.float32) + np.float32(3)
 HUGE_ROWS = np.random.default_rng(2).standard_normal((256, 300)).astype(np.float32)
 HUGE_ROWS[::100] *= 1e9
 CASES: dict[str, Callable[[str], Case]] = {
@@ -109,6 +110,8 @@ CASES: dict[str, Callable[[str], Case]] = {
     "softmax": lambda known: Case(softmax, known=known, x=(64, 512)),
     "masked softmax": lambda known: Case(lambda x: softmax(masked(x, 0.5, -1e9, x)), known=known, x=(64, 512)),
     "layer norm": lambda known: Case(layer_norm, known=known, x=(64, 512)),
+    "variances": lambda known: Case(lambda x: ((x - x.mean(-1, keepdims=True))**2).mean(-1), known=known,
+                                    contents={"x": VARIED}),
     "small": lambda known: Case(lambda x: x * x.dtype.type(1e-12), known=known, x=(64, 64)),
     "huge rows": lambda known: Case(rows, known=known, contents={"x": HUGE_ROWS}),
     "alternating": lambda known: Case(lambda x: sums(x * signs(1000, x)), evens_then_odds, known, x=(64, 1000)),
@@ -159,6 +162,24 @@ def test_sums_that_cancel_may_have_the_rounding_of_their_terms(name: str, known:
     right = case.right()
     assert not case.check(right).message
     assert case.finds(lambda y: np.copyto(y, np.where(np.abs(case.expected) < 1e-2, 0.1, y)))  # a term of some hundred
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("known", ["reference", "default"])
+def test_no_order_of_a_sum_s_terms_is_refused(known: str, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    rows_, terms = int(generator.integers(1, 200)), int(generator.integers(2, 3000))
+    shape = rows_, terms
+    contents: tuple[Array, ...] = (
+        generator.standard_normal(shape, np.float32), generator.random(shape, np.float32),
+        np.float32(1.5) + np.float32(0.01) * generator.standard_normal(shape, np.float32))
+    for x in contents:
+        plain = Case(rows, known=known, contents={"x": x})
+        alternating = Case(lambda x: sums(x * signs(x.shape[1], x)), known=known, contents={"x": x})
+        zero = Case(lambda x: sums(x - x.mean(-1, keepdims=True)), known=known, contents={"x": x})
+        assert not plain.check(np.array(sums(x[:, ::-1]))).message
+        assert not alternating.check(evens_then_odds(x)).message
+        assert not zero.check((x - x.mean(-1, keepdims=True)).sum(-1)).message
 
 
 @pytest.mark.parametrize("name", ["masked by -1e9", "masked by 1e30", "masked by -1e4"])
