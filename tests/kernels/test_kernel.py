@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE, libraries_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
 from tests.support.paths import ROOT
 
 DEVICE = Device("recorded:test", "recorded", "none", "none")
@@ -51,6 +53,35 @@ def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
 def test_names_read_are_those_of_the_problem_and_the_device() -> None:
     assert KERNEL.names_read() == ("step", "m")
     assert "needs to know step" in str(KERNEL.why_not(Problem.make("gemm", m=4, n=4, k=4), DEVICE))
+
+
+def test_equal_values_of_different_types_are_different_settings() -> None:
+    values = (1, 1.0, True, 0, 0.0, -0.0, False, "1", "true", 0.5)
+    parameter = Parameter("p", values)
+    assert [parameter.index(value) for value in values] == list(range(len(values)))
+    assert all(value in parameter for value in values)
+    assert None not in parameter
+    assert 2.0 not in parameter
+    configurations = [Configuration.of("recorded.test", {"p": value}) for value in values]
+    assert len(set(configurations)) == len(values) == len({one.key for one in configurations})
+    assert [repr(json.loads(one.key)["p"]) for one in configurations] == list(map(repr, values))
+    assert configurations[1] == Configuration.of("recorded.test", {"p": 1.0}) != configurations[0]
+    kernels = [Kernel("recorded.test", "recorded", ("recorded",), (Parameter("p", given),), (), (("p", given[0]),))
+               for given in ((1, 2), (1.0, 2), (True, 2))]
+    assert len(set(kernels)) == 3
+    assert len({replace(KERNEL, default=(("tile", value),)) for value in (1, 1.0, True)}) == 3
+    space = SearchSpace(Kernel("recorded.test", "recorded", ("recorded",), (parameter,), (), ()),
+                        Problem.make("recorded"), DEVICE)
+    assert [space.row(one) for one in configurations] == list(range(len(values)))
+    assert space.find([{"p": value} for value in (1.0, True, 2, None)]).tolist() == [1, 2, -1, -1]
+    assert space.nearest({"p": True}) == configurations[2]
+    assert pickle.loads(pickle.dumps(parameter)) == parameter
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**63, 1e300])
+def test_a_number_that_no_file_can_hold_is_no_value(value: float) -> None:
+    with pytest.raises(KernelError, match="'p' has a number of more than 64 bits"):
+        Parameter("p", (value, 1))
 
 
 def test_a_configuration_has_one_key_and_its_values() -> None:

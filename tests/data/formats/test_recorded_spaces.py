@@ -65,6 +65,22 @@ def test_what_was_made_up_is_no_measurement_and_failures_are(tmp_path: Path) -> 
     assert skipped == {"fast": 0, "odd": len(CONFIGURATIONS) - len(found)}
 
 
+def test_fractions_and_booleans_of_a_recorded_space_have_the_types_that_it_lists(tmp_path: Path) -> None:
+    listed = {"x": [1, 1.5, 2], "f": [1.0, 2.0], "b": [True, False], "word": ["0.5", "a"]}
+    columns = {"x": [1.0, 1.5, 2.0], "f": [1, 2, 1], "b": [1, 0, 1], "word": ["0.5", "a", "0.5"]}
+    space = {"kernel": "toy", "tune_params": listed, "restrictions": ["f > 1 or x * b >= 1 and word == '0.5'"]}
+    table = pa.table({"device": pa.array(["d"] * 3).dictionary_encode(), "status": pa.array(
+        ["ok"] * 3).dictionary_encode(), "time_ms": [1.0, 2.0, 3.0], **columns})
+    pq.write_table(table.replace_schema_metadata({b"space": json.dumps(space).encode()}), tmp_path / "k.parquet")
+    data = read_recorded(tmp_path / "k.parquet")
+    assert data.rows["configuration"].tolist() == [
+        '{"x":1,"f":1.0,"b":true,"word":"0.5"}', '{"x":1.5,"f":2.0,"b":false,"word":"a"}',
+        '{"x":2,"f":1.0,"b":true,"word":"0.5"}']
+    assert set(data.rows["kernel_version"]) == {2} == {kernel.version for kernel in data.kernels.values()}
+    kernel, = data.kernels.values()
+    assert len(SearchSpace(kernel, next(iter(data.problems())), next(iter(data.devices.values())))) == 15
+
+
 def test_a_file_alone_tells_its_space_by_its_metadata(tmp_path: Path) -> None:
     folder = write_recorded(tmp_path / "recorded")
     (folder / "spaces.json").unlink()

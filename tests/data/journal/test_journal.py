@@ -51,6 +51,19 @@ def test_records_come_back_as_they_were(path: Path) -> None:
         assert journal.problems() == [PROBLEM, recorded.problem]
 
 
+def test_fractions_and_booleans_come_back_with_their_types(path: Path) -> None:
+    values = (1, 1.0, True, 0.5, "0.5", -0.0)
+    records = [record(configuration=Configuration.of("test.k", {"tile": value, "order": "mn"})) for value in values]
+    with Journal(path) as journal:
+        journal.add_device(DEVICE)
+        assert all(map(journal.add, records))
+    with Journal(path) as journal:
+        found = list(journal.records())
+        assert found == records
+        assert [repr(one.configuration["tile"]) for one in found] == list(map(repr, values))
+        assert len(journal.trials(PROBLEM, DEVICE, (KERNEL,))) == len(values)
+
+
 def test_problems_with_a_record_of_a_device_are_listed_by_their_keys(path: Path) -> None:
     other, third = (Problem.make("gemm", m=3, n=4, k=k) for k in (6, 7))
     with Journal(path) as journal:

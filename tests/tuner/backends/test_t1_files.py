@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 import seqtune
 from seqtune.__main__ import main
 from seqtune.data.record import Status
-from seqtune.errors import FormatError
+from seqtune.errors import ExpressionError, FormatError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Configuration, Setting, identity
 from seqtune.kernels.launches.call_declaration import CallDeclaration, call_of, code_for
 from seqtune.kernels.launches.contents import all_contents
 from seqtune.kernels.libraries.reading import read_library
@@ -183,9 +184,9 @@ def test_a_file_is_run_and_its_results_are_compared_with_the_default(tmp_path: P
     ("[1, 2, 4]", [1, 2, 4]), ("(8, 16)", [8, 16]), ("list(range(1, 9))", list(range(1, 9))), ("range(3)", [0, 1, 2]),
     ("[1, 2, 4, 8, 16] + list(range(32, 128+1, 32))", [1, 2, 4, 8, 16, 32, 64, 96, 128]),
     ("[2**i for i in range(0, 6)]", [1, 2, 4, 8, 16, 32]), ("[i for i in range(1, 10+1) if i % 5 == 0]", [5, 10]),
-    ("['a', 'b']", ["a", "b"]), ("[0.5, 1.0]", ["0.5", 1]), ("[True, False]", [1, 0])])
-def test_values_are_computed_without_executing_the_text(text: str, values: list[int | str]) -> None:
-    assert value_list(text) == values
+    ("['a', 'b']", ["a", "b"]), ("[0.5, 1.0, 1, '1']", [0.5, 1.0, 1, "1"]), ("[True, False]", [True, False])])
+def test_values_are_computed_without_executing_the_text(text: str, values: list[Setting]) -> None:
+    assert list(map(identity, value_list(text))) == list(map(identity, values))
 
 
 @pytest.mark.parametrize("text", [
@@ -200,6 +201,50 @@ def test_sizes_may_name_the_problem_and_the_largest_value() -> None:
     assert size_text("ProblemSize[1]+max(w)-1", {"w": [3, 5]}, (8, 9)) == "9+5-1"
     with pytest.raises(FormatError, match="1 axes"):
         size_text("ProblemSize[1]", {}, (8,))
+
+
+NUMBERS = {"x": "[0, 1, 2, 3, 4, 6, 8, 16]", "y": "[1, 2, 3, 4, 8]", "z": "['a', 'b', 'abc']"}
+BOTH = {**NUMBERS, "b": "[True, False]", "f": "[0.5, 1.5, 2.0, 2.45, -4.4]"}
+FOUR = {**NUMBERS, "u": "[0, 1]"}
+FRACTIONS = {"x": "[1, 1.5, 2, 3]", "y": "[4, 5.5]", "z": "['string_1', 'string_2']"}
+
+
+@pytest.mark.parametrize(("values", "condition", "count"), [
+    (BOTH, "x == 2 or f == 1.5", 360), (BOTH, "b == 1 and f > 0 or z < 'b' and not b", 880),
+    (BOTH, "z == f", 0), (BOTH, "f in (2, 'a', 0.5) and b", 240), (FRACTIONS, "y % x == 1", 6),
+    (FRACTIONS, "x ** 2 == 2.25", 4), (FRACTIONS, "y // x >= 2 > x", 8), (FRACTIONS, "y and z or x", 16),
+    (FOUR, "(x, y) != (1, 2)", 234), (FOUR, "(x, u) in ((1, 0), (2, 1))", 30),
+    (FOUR, "{1:2,2:4}[y] == x if y < 3 else u", 84), (NUMBERS, "y % x == 0", 36),
+    (NUMBERS, "x == 0 or y % x == 0", 51)])
+def test_conditions_are_computed_as_python_computes_them(
+        values: dict[str, str], condition: str, count: int, tmp_path: Path) -> None:
+    content = t1()
+    parameters = [{"Name": name, "Type": "float", "Values": text} for name, text in values.items()]
+    content["ConfigurationSpace"] = {"TuningParameters": [
+        *parameters, *({"Name": name, "Values": "[1]"} for name in ("block_size_x", "tile", "bad"))],
+        "Conditions": [{"Expression": condition}]}
+    seqtune.use_library(write_t1(tmp_path, content))
+    assert len(SearchSpace(kernel("GEMM.scale"), parse_problem("t1_gemm"), DEVICE)) == count
+
+
+def test_an_order_of_words_and_numbers_names_its_condition() -> None:
+    with pytest.raises(ExpressionError, match="cannot evaluate 'word < x': '<' not supported between"):
+        Expression("word < x")({"x": 1.5, "word": "a"})
+
+
+def test_fractions_and_booleans_reach_the_source_as_c_has_them(tmp_path: Path) -> None:
+    content = t1(CompilerOptions=["-Dhalf_of=0.5f"])
+    content["ConfigurationSpace"]["TuningParameters"] += [
+        {"Name": "share", "Type": "float", "Values": "[0.5, 1.0, 1e-07]", "Default": 1},
+        {"Name": "packed", "Type": "bool", "Values": [True, False], "Default": True}]
+    seqtune.use_library(write_t1(tmp_path, content))
+    family = kernel("GEMM.scale")
+    default = Configuration(family.name, family.default)
+    assert default.brief() == "block_size_x=32 tile=2 bad=0 share=1.0 packed=true"
+    text = call_of(family, parse_problem("t1_gemm"), DEVICE, default).source.text
+    assert "#define share 1.0\n" in text
+    assert "#define packed 1\n" in text
+    assert family.version != read_library(write_t1(tmp_path, t1())).kernel("GEMM.scale").version
 
 
 def test_a_default_that_is_no_value_of_the_parameter_is_ignored(tmp_path: Path) -> None:
