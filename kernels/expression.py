@@ -43,6 +43,7 @@ Evaluator = Callable[[Mapping[str, Any], int], Any]
 LONGEST_EXPRESSION = 2000  # characters; bounds the work that a foreign file can cause
 DEEPEST_EXPRESSION = 60
 
+MOST_DISTINCT = 300_000  # rows that are computed as plain values; five seconds
 SAFE_BOUND = 2.0**61  # up to which integers are computed without checks for more than 64 bits
 
 _NUMBERS = (int, float)
@@ -165,6 +166,9 @@ class Expression:
         results = []
         for row in zip(*lists, *kinds, strict=True):
             if row not in known:
+                if len(known) == MOST_DISTINCT:
+                    raise ExpressionError(f"{self.text[:80]!r} divides by zero, or needs Python's own objects, for "
+                                          f"more than {MOST_DISTINCT} combinations of values: say x != 0 and ... in it")
                 try:
                     known[row] = self._value({**single, **dict(zip(arrays, row, strict=False))})
                 except UndefinedError:

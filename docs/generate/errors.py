@@ -97,7 +97,7 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
     errors.ExpressionError: (
         ("a condition of a library uses what expressions do not have, or an unknown name",
          "[Library file](library-file.md) lists what they have; `seqtune kernels FILE` gives line and column"),
-        ("a division by zero, or a number that is too large, for some values",
+        ("the order of a word and a number, or a number that is too large, for some values",
          "a condition before it that excludes these values"),
     ),
     errors.FormatError: (
