@@ -56,7 +56,7 @@ def test_names_read_are_those_of_the_problem_and_the_device() -> None:
 
 
 def test_equal_values_of_different_types_are_different_settings() -> None:
-    values = (1, 1.0, True, 0, 0.0, -0.0, False, "1", "true", 0.5)
+    values: tuple[Setting, ...] = (1, 1.0, True, 0, 0.0, -0.0, False, "1", "true", 0.5)
     parameter = Parameter("p", values)
     assert [parameter.index(value) for value in values] == list(range(len(values)))
     assert all(value in parameter for value in values)
@@ -73,7 +73,7 @@ def test_equal_values_of_different_types_are_different_settings() -> None:
     space = SearchSpace(Kernel("recorded.test", "recorded", ("recorded",), (parameter,), (), ()),
                         Problem.make("recorded"), DEVICE)
     assert [space.row(one) for one in configurations] == list(range(len(values)))
-    assert space.find([{"p": value} for value in (1.0, True, 2, None)]).tolist() == [1, 2, -1, -1]
+    assert space.find([{"p": value} for value in (1.0, True, 2, "none")]).tolist() == [1, 2, -1, -1]
     assert space.nearest({"p": True}) == configurations[2]
     assert pickle.loads(pickle.dumps(parameter)) == parameter
 
