@@ -137,7 +137,6 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
         deadline = Deadline(60 * minutes)
     try:
         with interrupted_by_sigterm():
-            say(f"reading {data} and {'the shipped records' if rehearse is None else rehearse}")
             new = read_dataset(data)
             check_measured(new.provenance, data)
             model = cached_model(checkpoint)
@@ -147,6 +146,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             check_learns(model, old, checkpoint, rehearse)
             if deadline is not None and deadline.is_over:
                 raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
+            say(f"{len(new):,} new records, {len(old):,} old ones")
             request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
             adapted, report = learning_of(model).retrain(model, new, old, request, scratch, progress, say)
     except KeyboardInterrupt:
