@@ -2,6 +2,7 @@
 #   make demo         predict and verify two ResNet-18 layers on every device found
 #   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
 #   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
+#   make test-peers   other people's tests and models, against ours: PyTorch, timm, transformers, ONNX, Kernel Tuner, Helion
 #   make test-arm     the kernels, the commands and the core tests on an emulated ARM machine, in build/arm; needs no root
 #   make develop      installs what all tests, `make check`, `make docs` and `make dist` need
 #   make check        lint and types
@@ -36,7 +37,7 @@ ARM_ARGUMENTS ?=
 # Arguments of `python -m benchmarks gpu`, such as `--minutes 9` or `--tasks measure`.
 GPU_ARGUMENTS ?=
 
-.PHONY: demo test test-anywhere test-arm check docs dist gpu install develop clean
+.PHONY: demo test test-anywhere test-peers test-arm check docs dist gpu install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -48,6 +49,9 @@ test: $(VENV)/.testing
 
 test-anywhere: develop
 	@$(BIN)/python -m tests.anywhere $(ANYWHERE_ARGUMENTS)
+
+test-peers: $(VENV)/.peers
+	@$(BIN)/python -m pytest tests/peers tests/front/hooks/test_helion.py $(PYTEST_ARGUMENTS)
 
 test-arm: develop
 	@$(BIN)/python -m tests.anywhere.arm $(ARM_ARGUMENTS)
@@ -95,6 +99,10 @@ $(VENV)/.testing: $(VENV)/.created constraints.txt pyproject.toml
 $(VENV)/.developer: $(VENV)/.created constraints.txt pyproject.toml
 	@$(call install,[dev])
 	@touch $(VENV)/.installed $(VENV)/.testing $@
+
+$(VENV)/.peers: $(VENV)/.developer
+	@$(call install,[peers])
+	@touch $@
 
 # pycuda is compiled here, which takes minutes and needs nvcc and the toolkit's headers.
 $(VENV)/.gpu: $(VENV)/.developer
