@@ -87,7 +87,7 @@ def test_values_of_any_kind_become_a_space() -> None:
                                     "s": [np.int64(3)]}
     listed = [(2.0, "row", False, 3), (0.5, "column", True, 3)]
     space = space_of(values, listed)
-    assert [one.brief() for one in space] == ["p=0.5 q=column r=1 s=3", "p=2 q=row r=0 s=3"]
+    assert [one.brief() for one in space] == ["p=0.5 q=column r=true s=3", "p=2.0 q=row r=false s=3"]
 
 
 def test_what_cannot_be_had_is_said() -> None:
