@@ -128,6 +128,7 @@ class Call:
 
     source: KernelSource
     steps: tuple[CallStep, ...]
+    rewritten: tuple[str, ...] = ()  # inputs that launches may change
 
     def buffers(self) -> dict[str, BufferArgument]:
         """The inputs and outputs that the launches take, by name.

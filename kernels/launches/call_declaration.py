@@ -6,7 +6,7 @@ expression whose value is the name of a buffer), `int n` (a scalar), `local floa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,7 +142,8 @@ class CallDeclaration:
             values[LAUNCH] = launch
             steps.append(self._step(values, named))
         text = self._defines(configuration, values) + self.text
-        return Call(KernelSource(text, self.options), tuple(steps))
+        return Call(KernelSource(text, self.options), tuple(steps),
+                    rewritten_inputs(self.arguments, arrays.inputs, arrays.outputs))
 
     def _step(self, values: Mapping[str, Any], buffers: Mapping[str, BufferArgument]) -> CallStep:
         sizes = tuple(whole(size, values, LARGEST_SIZE) for size in self.sizes)
@@ -159,6 +160,14 @@ class CallDeclaration:
         """
         defines = {**dict(configuration.settings), **{name: text(values) for name, text in self.defines}}
         return "".join(f"#define {name} {checked_word(name, value)}\n" for name, value in defines.items())
+
+
+def rewritten_inputs(arguments: Iterable[DeclaredArgument], inputs: Iterable[str],
+                     outputs: Collection[str]) -> tuple[str, ...]:
+    """The inputs that an argument names beside an output (`x if launch % 2 == 0 else y`): launches may change them."""
+    named = [argument.expression.names for argument in arguments if argument.kind == "buffer"]
+    swapped = {name for names in named if not set(outputs).isdisjoint(names) for name in names}
+    return tuple(name for name in inputs if name in swapped)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
 from .fault import KEY, DocumentFault, at_path
+from .restoring import restored_arrays
 from .run_code import run_code
 
 OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # whose devices have known facts; others may have any
@@ -30,6 +31,7 @@ RESERVED_WORDS = frozenset([
     "class", "template", "typename", "namespace", "operator", "public", "this", "new", "delete", "true",
     "false", "using", "virtual", "throw", "try", "catch",
 ])
+_NOT_IN_DIGEST = {"inputs": {"__all__": {"restore"}}, "outputs": {"__all__": {"restore"}}}  # `restored` has them
 LARGEST_VERSION = 2**31 - 1  # data sets hold versions as int32
 
 
@@ -59,11 +61,10 @@ def declared_kernel(library: str, name: str, document: KernelDocument, operation
     names = None if names is None else names | {quantity for quantity, _ in derived}
     constraints = tuple(Constraint(expression_of(text, names, "constraints", text), reason)
                         for text, reason in document.constraints.items())
-    version = document.version or _digest(document, operation, files or {})
     kernel = Kernel(f"{library}.{name}", operation.name, backends, parameters, constraints, _default(document),
-                    document.meaning or operation.meaning, solves, derived, version, implementation=implementation)
-    return kernel if implementation is not None else replace(
-        kernel, implementation=run_code(kernel, document, operation, folder, names))
+                    document.meaning or operation.meaning, solves, derived, implementation=implementation)
+    code = run_code(kernel, document, operation, folder, names) if implementation is None else implementation
+    return replace(kernel, implementation=code, version=document.version or _digest(document, operation, files or {}))
 
 
 @lru_cache(maxsize=1)
@@ -132,7 +133,9 @@ def _digest(document: KernelDocument, operation: Operation, files: Mapping[str, 
     if isinstance(operation, DeclaredOperation):
         work = operation.document
         parts["operation"] = work.model_dump(mode="json", include={"derived", "inputs", "outputs", "reference",
-                                                                   "expected"})
+                                                                   "expected"}, exclude=_NOT_IN_DIGEST)
+    if restored := restored_arrays(document, operation):
+        parts["restored"] = restored
     text = json.dumps(parts, sort_keys=True)
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     return 1 + digest % LARGEST_VERSION

@@ -107,10 +107,11 @@ class DeclaredOperation(Operation):
     def tensors(self, problem: ProblemView) -> Tensors:
         """The inputs and outputs as declared. Raises ProblemError."""
         tensors = Tensors(
-            {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder))
+            {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder),
+                          restore=declared.restore)
              for name, declared in self.document.inputs.items()},
             {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder),
-                          declared.tolerance, declared.check == "sum")
+                          declared.tolerance, declared.check == "sum", declared.restore)
              for name, declared in self.document.outputs.items()})
         for name, tensor in tensors.outputs.items():
             source = copied_input(tensor.values)
@@ -245,9 +246,11 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
                     numbers.check(declared.dtype)
                 if isinstance(declared.values, int | float):
                     scalar(declared.dtype, declared.values)  # raises if the type cannot hold it
-    for array in document.outputs:
+    for array, output in document.outputs.items():
         if array in document.inputs:
             raise DocumentFault(("outputs", array, KEY), f"{array!r} is the name of an input, too")
+        if output.values is None and output.restore and "restore" in output.model_fields_set:
+            raise DocumentFault(("outputs", array, "restore"), f"{array} has no values that could be restored")
     if document.reference is not None and document.expected is not None:
         raise DocumentFault(("expected",), "give either a reference or expected data")
     for array in document.expected or ():

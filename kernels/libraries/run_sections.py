@@ -31,6 +31,7 @@ class InputDocument(DocumentPart):
     dtype: DeclaredType = "fp32"
     # normal, uniform, "uniform 0..9", "uniform seed 3", zeros, ones, index, a number, or a .npy file
     values: int | float | Line = "normal"
+    restore: bool = False  # whether kernels change it, so that it must be restored before each launch
 
 
 class OutputDocument(DocumentPart):
@@ -41,6 +42,7 @@ class OutputDocument(DocumentPart):
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # see `Tensor`
     check: Literal["elements", "sum"] = "elements"  # compared with the expected output: every element, or their sum
     values: int | float | Line | None = None  # as for an input, or "copy of x", where x is an input
+    restore: bool = True  # whether `values` are restored before each launch, if the check's launch changed them
 
 
 class SourceSection(DocumentPart):

@@ -130,7 +130,8 @@ def _directions(arguments: Declared, signature: Signature, work: DeclaredOperati
                                          f"{parameter.text!r:.80}: are two arguments swapped?")
     for index, names, parameter in buffers:
         written = not parameter.is_const and signature.writes(parameter)
-        if written and len(names) == 1 and names[0] in work.document.inputs:
+        declared = work.document.inputs.get(names[0]) if len(names) == 1 else None
+        if written and declared is not None and not declared.restore:
             yield Remark((*path, index), f"{names[0]} is an input, and the kernel writes it as {parameter.text!r:.80}: "
                                          "are two arguments swapped?")
 

@@ -15,6 +15,7 @@ from .arguments import argument_findings, operand_findings
 from .kernel import Allowance, KernelLint
 from .names import kernel_findings, operation_findings
 from .report import LintReport, Remark, SpaceSize
+from .restored import restoring_notes
 from .sample_problems import sample_problems_of
 
 
@@ -28,6 +29,7 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
         raise MisuseError(f"the library {library.name} is not declared in a file")
     kernels = {name: library.kernel(f"{library.name}.{name}") for name in document.kernels}
     own = [work for work in library.operations.values() if isinstance(work, Operation)]
+    notes: list[Remark] = []
     findings = list(operation_findings(document, own, kernels.values()))
     sizes: list[SpaceSize] = []
     samples = {name: _samples(library, name, problems) for name in dict.fromkeys(
@@ -39,6 +41,7 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
         if kernel.operation not in document.operations:
             findings += operand_findings(document.kernels[name], operation(kernel.operation), path)
         findings += argument_findings(document.kernels[name], operation(kernel.operation), path)
+        notes += restoring_notes(document.kernels[name], operation(kernel.operation), path)
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
             findings += spaces.findings(samples[kernel.operation])
@@ -46,8 +49,9 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     wrong = next((finding for finding in findings if finding.error), None)
     if wrong is not None:
         raise FormatError(f"{library.locate(wrong.path)}: {wrong.message}")
-    return LintReport(library.name, tuple(sizes), tuple(
-        (library.locate(finding.path), finding.message) for finding in _distinct(findings)))
+    located = (tuple((library.locate(remark.path), remark.message) for remark in _distinct(remarks))
+               for remarks in (findings, notes))
+    return LintReport(library.name, tuple(sizes), *located)
 
 
 def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[Problem]:

@@ -32,13 +32,15 @@ class SpaceSize:
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """The result of linting a library: `findings` are (location, message)."""
+    """The result of linting a library: `findings` and `notes` are (location, message). Notes are not suspicious."""
 
     library: str
     sizes: tuple[SpaceSize, ...]
     findings: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"library": self.library, "spaces": [size.to_json() for size in self.sizes],
-                "findings": [{"place": location, "message": message} for location, message in self.findings]}
+                **{name: [{"place": location, "message": message} for location, message in remarks]
+                   for name, remarks in (("findings", self.findings), ("notes", self.notes))}}

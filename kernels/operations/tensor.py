@@ -23,6 +23,7 @@ class Tensor:
     tolerance: float | None = None  # outputs: largest allowed error relative to an element's size (see
     #                                `seqtune.tuner.measuring.error_rule`); None: by type
     compares_sum: bool = False  # outputs: only the sums of all elements are compared
+    restore: bool | None = None  # whether its contents are restored before each launch; None: those of an output are
 
     @property
     def size(self) -> int:
@@ -40,3 +41,9 @@ class Tensors:
     def names(self) -> tuple[str, ...]:
         """The names of all tensors, inputs first."""
         return (*self.inputs, *self.outputs)
+
+    def restorable(self) -> tuple[str, ...]:
+        """The names of the tensors that are restored before each launch that finds them changed by an earlier one."""
+        inputs = (name for name, tensor in self.inputs.items() if tensor.restore)
+        return (*inputs, *(name for name, tensor in self.outputs.items()
+                           if tensor.values is not None and tensor.restore is not False))

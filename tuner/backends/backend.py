@@ -77,7 +77,7 @@ class Executable(Protocol):
     def time(self, launches: int) -> float:
         """Launch `launches` times; returns the seconds of all, by the clock that suits the device.
 
-        Raises LaunchError.
+        What is restored before a launch is not timed. Raises LaunchError.
         """
         ...
 
@@ -102,6 +102,18 @@ class SelfChecked(Protocol):
 
     def output_check(self) -> OutputCheck:
         """The check of the last run's outputs."""
+        ...
+
+
+@runtime_checkable
+class Restoring(Protocol):
+    """An executable that restores what a launch changes, before each launch after the first one since `poison`."""
+
+    def restored(self) -> tuple[str, ...]:
+        """The names of the buffers that are restored; none if the first launch changed no contents.
+
+        Raises LaunchError.
+        """
         ...
 
 

@@ -2,6 +2,9 @@
 
 Every buffer has a margin of canaries on both sides. Outputs without contents of their own and workspaces are poisoned
 before the check: with NaN, or for whole numbers with a pattern; other outputs are reset to their contents.
+
+The check's launch shows which contents a kernel changes. These are restored before every later launch of the whole
+call, outside the clock, by a copy on the device. Nothing is copied for a kernel that changes none.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +44,11 @@ from .stored_operands import StoredOperands
 class CallTimer(Protocol):
     """Times launches."""
 
-    def time(self, launches: int) -> float:
-        """The seconds of `launches` launches, all finished. Raises LaunchError."""
+    def time(self, launches: int, restore: Callable[[], None] | None = None) -> float:
+        """The seconds of `launches` launches, all finished. Raises LaunchError.
+
+        `restore` enqueues work that is done before each launch, outside the clock and before caches are overwritten.
+        """
         ...
 
     def close(self) -> None:
@@ -56,9 +62,16 @@ class WallTimer:
     def __init__(self, enqueue: Callable[[], None], finish: Callable[[], None]) -> None:
         self._enqueue, self._finish = enqueue, finish
 
-    def time(self, launches: int) -> float:
-        """The seconds of `launches` launches."""
-        return wall_clock(self._run, launches)
+    def time(self, launches: int, restore: Callable[[], None] | None = None) -> float:
+        """The seconds of `launches` launches, each after `restore`."""
+        if restore is None:
+            return wall_clock(self._run, launches)
+        seconds = 0.0
+        for _ in range(launches):
+            restore()
+            self._finish()
+            seconds += wall_clock(self._run, 1)
+        return seconds
 
     def _run(self) -> None:
         self._enqueue()
@@ -66,6 +79,13 @@ class WallTimer:
 
     def close(self) -> None:
         """Do nothing: the timer keeps nothing."""
+
+
+class Resets(NamedTuple):
+    """Names of buffers that a program itself says its launches change."""
+
+    restored: tuple[str, ...] = ()  # to the contents that they have before the first launch
+    zeroed: tuple[str, ...] = ()  # before every launch, the first one too
 
 
 class CallDriver(MemoryDriver, Protocol):
@@ -88,6 +108,10 @@ class CallDriver(MemoryDriver, Protocol):
         """A timer of what `enqueue` enqueues, by the clock that suits the device: the wall clock or the GPU's own."""
         ...
 
+    def resets(self, program: Any, call: Call) -> Resets:
+        """The buffers that the program says are restored or zeroed before a launch."""
+        ...
+
     def resources(self, program: Any, call: Call) -> ResourceUsage | None:
         """The registers and memory that the call needs; None where they are not known. Raises BuildError."""
         ...
@@ -107,9 +131,14 @@ class CalledExecutable:
         begin = time.perf_counter()
         self._driver, self._tensors = driver, tensors
         self._operands = StoredOperands() if operands is None else operands
-        self._contents: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
+        self._contents: dict[str, NDArray[Any]] = {}  # outputs and restorable inputs -> what they hold before a run
+        self._changed: tuple[str, ...] | None = None  # the restorable ones that a launch changed; None: not known yet
+        self._launched = False  # since the contents were written
         self._steps: list[Callable[[], None]] = []
         program = driver.program(call.source)
+        declared = driver.resets(program, call)
+        self._zeroed = declared.zeroed
+        self._restorable = frozenset((*tensors.restorable(), *call.rewritten, *declared.restored))
         self.resources = driver.resources(program, call)
         self.timer = driver.timer(self._enqueue)
         self._arguments = call.buffers()
@@ -150,34 +179,83 @@ class CalledExecutable:
         return GuardedBuffers(self._driver, sizes, written, types=types, guarded=guarded)
 
     def load(self, operands: Operands) -> None:
-        """Copy the inputs that the call takes into its buffers, packed; keep the contents of outputs for `poison`."""
-        self._contents = {name: array for name, array in operands.items() if name in self._tensors.outputs}
+        """Copy the inputs that the call takes into its buffers, packed.
+
+        The contents of outputs, and of inputs that launches may change, are kept for `poison` and `restored`.
+        """
+        self.buffers.forget()
+        self.timer.close()  # it may have recorded launches that restore what was kept
+        self._changed, self._launched = None, False
+        self._contents = {name: array for name, array in operands.items() if name in self._arguments and (
+            name in self._tensors.outputs or name in self._restorable)}
         for name, array in operands.items():
             if name in self._arguments:
                 self._write(name, array)
+        self._clear()
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self.buffers.write(name, self._operands.get(array, self._arguments[name]))
+        self.buffers.write(name, self._stored(name, array))
+
+    def _stored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        return self._operands.get(array, self._arguments[name])
+
+    def _clear(self) -> None:
+        for name in self._zeroed:
+            self.buffers.clear(name)
 
     def poison(self) -> None:
-        """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
+        """Poison outputs and workspaces, reset what has contents or begins as zeros, and reset the canaries."""
         self.buffers.poison()
         for name, array in self._contents.items():
             self._write(name, array)
+        self._clear()
         self._driver.finish()
+        self._launched = False
 
     def _enqueue(self) -> None:
         for step in self._steps:
             step()
 
     def run(self) -> None:
-        """Launch all steps and wait until they have finished. Raises LaunchError."""
+        """Launch all steps and wait until they have finished. A launch after the first one restores before.
+
+        Raises LaunchError.
+        """
+        if self._launched and self.restored():
+            self._restore()
+        self._launched = True
         self._enqueue()
         self._driver.finish()
 
     def time(self, launches: int) -> float:
-        """Launch `launches` times; returns the seconds of all. Outputs with contents are not reset in between."""
-        return self.timer.time(launches)
+        """Launch `launches` times; returns the seconds of all, without those of restoring before each launch."""
+        if not self._launched and self._contents:
+            self.run()  # shows what a launch changes
+        return self.timer.time(launches, self._restore if self.restored() else None)
+
+    def restored(self) -> tuple[str, ...]:
+        """The names of the buffers that are restored before each launch, by what the first launch changed.
+
+        Raises LaunchError.
+        """
+        if self._changed is None and self._launched:
+            self._changed = tuple(name for name in self._contents if name in self._restorable and self._differs(name))
+            for name in self._changed:
+                self.buffers.keep(name, self._stored(name, self._contents[name]))
+        return (*(self._changed or ()), *self._zeroed)
+
+    def _differs(self, name: str) -> bool:
+        """Whether a buffer holds other bytes than its contents."""
+        contents = self._stored(name, self._contents[name])
+        found = np.empty_like(contents)
+        self.buffers.read(name, found)
+        return not np.array_equal(found.reshape(-1).view(np.uint8), contents.reshape(-1).view(np.uint8))
+
+    def _restore(self) -> None:
+        """Enqueue the copies and fills of `restored`."""
+        for name in self._changed or ():
+            self.buffers.restore(name)
+        self._clear()
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """Copies of all outputs by name, in their shapes and types; bf16 as float32."""

@@ -54,6 +54,10 @@ class MemoryDriver(Protocol):
         """Fill a part of a buffer with one byte."""
         ...
 
+    def copy(self, source: Any, buffer: Any, offset: int, size: int) -> None:
+        """Copy the first `size` bytes of another buffer into a part of a buffer, on the device."""
+        ...
+
     def address(self, buffer: Any, offset: int, size: int) -> Any:
         """The part of a buffer that an argument points to."""
         ...
@@ -103,6 +107,7 @@ class GuardedBuffers:
         """
         self._driver, self._types, self._guarded, self._cleared = driver, types or {}, guarded, cleared
         self._buffers: dict[str, _Buffer] = {}
+        self._kept: dict[str, Any] = {}  # name -> memory of the device with the contents that `restore` copies
         self.addresses: dict[str, Any] = {}  # name -> the part between the margins, as an argument of a kernel
         try:
             for name, size in sizes.items():
@@ -133,6 +138,27 @@ class GuardedBuffers:
         """Fill an array from a buffer."""
         self._driver.read(self._buffers[name].memory, self._buffers[name].before, array)
 
+    def keep(self, name: str, array: NDArray[Any]) -> None:
+        """Keep a contiguous array on the device, for `restore`. Raises LaunchError."""
+        self._kept[name] = self._driver.allocate(max(1, array.nbytes))
+        self._driver.write(self._kept[name], 0, array)
+
+    def restore(self, name: str) -> None:
+        """Enqueue a copy of the contents that `keep` got."""
+        buffer = self._buffers[name]
+        self._driver.copy(self._kept[name], buffer.memory, buffer.before, buffer.size)
+
+    def forget(self) -> None:
+        """Free what `keep` got."""
+        for memory in self._kept.values():
+            self._driver.free(memory)
+        self._kept = {}
+
+    def clear(self, name: str) -> None:
+        """Enqueue a fill of a buffer with zeros."""
+        buffer = self._buffers[name]
+        self._driver.fill(buffer.memory, buffer.before, 0, buffer.size)
+
     def poison(self) -> None:
         """Fill the poisoned buffers, and reset the canaries around every buffer."""
         for buffer in self._buffers.values():
@@ -155,6 +181,7 @@ class GuardedBuffers:
     def close(self) -> None:
         """Free the buffers."""
         self.addresses = {}
+        self.forget()
         for buffer in self._buffers.values():
             self._driver.free(buffer.memory)
         self._buffers = {}

@@ -58,6 +58,10 @@ class HostMemory:
         """Fill a part of a buffer with one byte."""
         buffer.bytes[offset:offset + size] = byte
 
+    def copy(self, source: ReservedMemory, buffer: ReservedMemory, offset: int, size: int) -> None:
+        """Copy the first bytes of another buffer into a part of a buffer."""
+        buffer.bytes[offset:offset + size] = source.bytes[:size]
+
     def address(self, buffer: ReservedMemory, offset: int, size: int) -> int:
         """The address of a part of a buffer."""
         return buffer.address + offset

@@ -1,6 +1,7 @@
 """Timing of executables: first the check against the reference, on poisoned output, then the timing samples.
 
-A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. A sample in which threads of
+A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. Where an executable restores
+what its launches change (`Restoring`), a sample is one launch. A sample in which threads of
 this process waited for a CPU is taken again (see `Sampler`), as far as the pace's patience reaches. The least of the
 samples counts, because noise on a shared machine only adds time. No sample begins after the end of the request, which
 the pace knows. This runs in the worker, or in the user's process.
@@ -23,7 +24,7 @@ from seqtune.errors import one_line
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
-from ..backends.backend import Executable, LaunchError, OutputCheck, SelfChecked, TimeLimit
+from ..backends.backend import Executable, LaunchError, OutputCheck, Restoring, SelfChecked, TimeLimit
 from .comparison import sample_in_rounds
 from .expected_outputs import Expectation
 from .pace import Pace
@@ -148,6 +149,14 @@ def check(executable: Executable, operands: Operands, expected: Expectation,
     return measured(executable, Status.CORRECTNESS if message else Status.CORRECT, error=error, message=message), first
 
 
+def _least_seconds(executable: Executable, options: Options) -> float:
+    """The least seconds of a sample after the check: 0, which one launch reaches, where something is restored.
+
+    Raises LaunchError.
+    """
+    return 0.0 if isinstance(executable, Restoring) and executable.restored() else options.sample_seconds
+
+
 def sample(timed: Callable[[int], float], least_seconds: float, calls: int) -> tuple[float, int]:
     """Launch for at least `least_seconds`. Returns the seconds of one launch and the `calls` for the next sample.
 
@@ -230,7 +239,7 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecta
         for again in (False, True):
             steady = pace.wait_while_slow()
             began = pace.clock()
-            sampler = Sampler(executable.time, options.sample_seconds, first, options.samples, pace)
+            sampler = Sampler(executable.time, _least_seconds(executable, options), first, options.samples, pace)
             with pace.waiting() as waiting:
                 samples = _samples(partial(sampler.take, waiting), options, best, pace)
             took = pace.clock() - began
@@ -284,7 +293,7 @@ def check_and_compare(executables: Sequence[Executable | None], operands: Operan
         at(index)
         try:
             checked, first = check(executable, operands, expected, pace.clock)
-            samplers[index] = Sampler(executable.time, options.sample_seconds, first, rounds, pace)
+            samplers[index] = Sampler(executable.time, _least_seconds(executable, options), first, rounds, pace)
         except LaunchError as error:
             checked = _refused(executable, error)
         measurements.append(checked)

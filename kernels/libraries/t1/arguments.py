@@ -57,8 +57,13 @@ def declared_arrays(specification: Fields, values: Mapping[str, Sequence[Setting
             arrays.arguments.append(f"local {dtype} {size}")
             continue
         name = _array_name(argument.text("Name", f"array{index}"))
-        is_output = bool(argument.raw("Output")) if flagged else argument.text("AccessType", "ReadOnly") != "ReadOnly"
-        array = {"shape": size, "dtype": dtype, "values": _contents(argument, dtype)}
+        access = argument.text("AccessType", "ReadOnly").lower()
+        is_output = bool(argument.raw("Output")) if flagged else access != "readonly"
+        array: dict[str, Any] = {"shape": size, "dtype": dtype, "values": _contents(argument, dtype)}
+        if is_output and access == "writeonly":
+            array["restore"] = False  # no launch reads what an earlier one wrote
+        elif not is_output and access == "readwrite":
+            array["restore"] = True  # it is not compared, but changed
         (arrays.outputs if is_output else arrays.inputs)[name] = array
         arrays.arguments.append(name)
         if argument.text("MemType", "") == "Constant":

@@ -143,6 +143,8 @@ def linted(report: LintReport) -> None:
         out.print(f"{source}: {message}", markup=False, soft_wrap=True)
     if not report.findings:
         out.print(f"nothing suspicious in the library {report.library}", markup=False)
+    for source, message in report.notes:
+        out.print(f"{source}: {message}", markup=False, soft_wrap=True)
 
 
 def _origin(kernel: Kernel) -> str:

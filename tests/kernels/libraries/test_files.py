@@ -97,6 +97,26 @@ def test_a_version_follows_what_runs_and_not_what_is_allowed(tmp_path: Path) -> 
     assert version(text.replace("default = {block_x = 32}", "default = {block_x = 32}\nversion = 7")) == 7
 
 
+def test_a_version_covers_what_is_restored_before_a_launch(tmp_path: Path) -> None:
+    section = '[kernels.tiled.opencl]\ntext = "kernel void go() {}"\nentry = "go"\narguments = ["x", "y"]\n' \
+        'global = ["n"]\n'
+
+    def version(inputs: str, outputs: str, run: str = section) -> int:
+        text = STENCIL.replace('inputs = {x = "n, n"}', f"inputs = {{x = {inputs}}}").replace(
+            "outputs = {y = {", f"outputs = {{y = {{{outputs}")
+        return read_library(write(tmp_path, text + run)).kernel("stencil.tiled").version
+
+    start, plain = 'values = "copy of x", ', '"n, n"'
+    swapped = section.replace('"y"]', '"x if launch % 2 else y"]')
+    assert version(plain, "") == version('{shape = "n, n", restore = false}', "")
+    assert len({version(plain, ""), version(plain, start), version(plain, start + "restore = false, "),
+                version('{shape = "n, n", restore = true}', ""), version(plain, "", swapped)}) == 5
+    command = '[kernels.tiled.command]\nrun = ["/bin/true"]\n'
+    assert version(plain, start, command) == version(plain, start + "restore = false, ", command)  # restores itself
+    with pytest.raises(FormatError, match="y has no values that could be restored"):
+        version(plain, "restore = true, ")
+
+
 def test_a_version_follows_files_of_one_name_in_two_folders(tmp_path: Path) -> None:
     for folder in ("first", "second"):
         (tmp_path / folder).mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seqtune.__main__ import main
 from seqtune.errors import FormatError
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
@@ -89,6 +90,38 @@ defines = {AREA = "area"}
 """
     assert [message for _, message in _lint(tmp_path, text).findings] == [
         "the kernel does not read lost: neither its source nor its launch names it"]
+
+
+RESTORED = """name = "inplace"
+[operations.sort]
+features = {n = "numbers"}
+inputs = {x = "n"}
+outputs = {y = {shape = "n", values = "copy of x"}, z = {shape = "n", values = "zeros", restore = false}}
+[kernels.k]
+version = 3
+parameters = {block = [1, 2]}
+[kernels.k.opencl]
+text = "kernel void k(global float *y, global float *z) { y[0] += block; z[0] = y[0]; }"
+entry = "k"
+arguments = ["y", "z"]
+global = ["n"]
+[kernels.program]
+parameters = {way = [1, 2]}
+[kernels.program.command]
+run = ["/bin/true", "{n}", "{way}"]
+"""
+
+
+def test_what_is_restored_is_noted_and_that_a_program_restores_its_own(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", str(write(tmp_path, RESTORED))]) == 0
+    out = capsys.readouterr().out
+    assert "nothing suspicious in the library inplace" in out
+    assert "library.toml:6:1: restored before every launch that counts, if the first launch changed it: y (" in out
+    assert "library.toml:7:11: times of version 3 from before seqtune restored y still count" in out
+    assert "library.toml:16:1: a program must itself restore what it changes" in out
+    report = _lint(tmp_path, RESTORED.replace('"copy of x"}', '"copy of x", restore = false}'))
+    assert [note["message"][:9] for note in report.to_json()["notes"]] == ["a program"]  # type: ignore[attr-defined]
 
 
 FOREIGN = """name = "foreign"

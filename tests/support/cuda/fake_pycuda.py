@@ -21,7 +21,7 @@ from seqtune.tuner.backends.cuda.driver import ATTRIBUTES, Driver
 from seqtune.tuner.backends.measured_rates import RateCache
 
 MAP_BYTES = 128
-FLUSH_SECONDS, KERNEL_SECONDS = 50e-6, 5e-6
+FLUSH_SECONDS, COPY_SECONDS, KERNEL_SECONDS = 50e-6, 20e-6, 5e-6
 LARGE = 1 << 20  # bytes; the scratch memory that overwrites a cache is never read
 RATES = {"peak_gflops": 60_000.0, "mma_gflops": 600_000.0, "bandwidth_gbs": 4000.0, "busy_mhz": 1800.0}
 H200 = {"MULTIPROCESSOR_COUNT": 132, "CLOCK_RATE": 1_980_000, "L2_CACHE_SIZE": 60 << 20, "WARP_SIZE": 32,
@@ -106,6 +106,16 @@ class FakeCuda:
             self.clock += FLUSH_SECONDS
 
         self.enqueue(fill)
+
+    def memcpy_dtod_async(self, address: int, source: int, size: int, stream: Any) -> None:
+        (content, offset), (other, begin) = self.place(address, size), self.place(source, size)
+
+        def copy() -> None:
+            content[offset:offset + size] = other[begin:begin + size]
+            self.log.append(("copy", size))
+            self.clock += COPY_SECONDS
+
+        self.enqueue(copy)
 
     def enqueue(self, work: Callable[[], None]) -> None:
         """Do the work now, or keep it for the graph that is captured."""

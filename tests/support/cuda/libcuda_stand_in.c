@@ -7,10 +7,10 @@
 
 #define MOST 4096
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, BAD_IMAGE = 200, BAD_HANDLE = 400, NOT_FOUND = 500 };
-enum { MEMSET, LAUNCH, RECORD };
+enum { MEMSET, COPY, LAUNCH, RECORD };
 
 typedef struct { char *begin; size_t size; } Block;
-typedef struct { int kind; char *at; int byte; size_t size; double *event; } Step;
+typedef struct { int kind; char *at; const char *from; int byte; size_t size; double *event; } Step;
 typedef struct { int count; Step steps[256]; } Graph;
 typedef struct { char name[64]; int dynamic_shared; } Function;
 
@@ -41,6 +41,7 @@ static int put(Step step) {
     return OK;
   }
   if (step.kind == MEMSET) { memset(step.at, step.byte, step.size); fills++; now += 0.05; }
+  if (step.kind == COPY) { memcpy(step.at, step.from, step.size); now += 0.02; }
   if (step.kind == LAUNCH) { launches++; now += 0.005; }
   if (step.kind == RECORD) *step.event = now;
   return OK;
@@ -120,6 +121,11 @@ int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size) {
   if (!inside(from, size)) return refuse(INVALID, "a copy outside an allocation");
   memcpy(to, (void *)from, size);
   return OK;
+}
+int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t size, void *stream) {
+  if (stream != &stream_of_all) return refuse(BAD_HANDLE, "stream");
+  if (!inside(to, size) || !inside(from, size)) return refuse(INVALID, "a copy outside an allocation");
+  return put((Step){.kind = COPY, .at = (char *)to, .from = (const char *)from, .size = size});
 }
 int cuMemsetD8Async(uintptr_t at, unsigned char byte, size_t size, void *stream) {
   if (stream != &stream_of_all) return refuse(BAD_HANDLE, "stream");

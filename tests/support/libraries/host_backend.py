@@ -19,7 +19,7 @@ from seqtune.kernels.launches.call import Call, CallStep
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.called_executable import CalledExecutable, WallTimer, values_of
+from seqtune.tuner.backends.called_executable import CalledExecutable, Resets, WallTimer, values_of
 from seqtune.tuner.backends.stored_operands import StoredOperands
 
 DEVICE = Device("host:c", "host", "c", "none", max_work_group=1024, local_memory=1 << 16)
@@ -69,6 +69,9 @@ class HostCalls:
     def fill(self, buffer: NDArray[np.uint8], offset: int, byte: int, size: int) -> None:
         buffer[offset:offset + size] = byte
 
+    def copy(self, source: NDArray[np.uint8], buffer: NDArray[np.uint8], offset: int, size: int) -> None:
+        buffer[offset:offset + size] = source[:size]
+
     def address(self, buffer: NDArray[np.uint8], offset: int, size: int) -> ctypes.c_void_p:
         return ctypes.c_void_p(buffer.ctypes.data + offset)
 
@@ -90,6 +93,9 @@ class HostCalls:
 
     def timer(self, enqueue: Callable[[], None]) -> WallTimer:
         return WallTimer(enqueue, self.finish)
+
+    def resets(self, program: ctypes.CDLL, call: Call) -> Resets:
+        return Resets()
 
     def resources(self, program: ctypes.CDLL, call: Call) -> None:
         return None

@@ -69,6 +69,26 @@ def time_fake(fake: Fake, best: float = math.inf, **options: int | float) -> Mea
     return check_and_time(fake, operands, expected, Options(**options), best)  # type: ignore[arg-type]
 
 
+class Restoring(Fake):
+    """Restores a buffer before each launch after the check's."""
+
+    def restored(self) -> tuple[str, ...]:
+        return ("y",)
+
+
+def test_a_sample_is_one_launch_where_something_is_restored() -> None:
+    fakes = [Restoring(), Fake()]
+    assert len(time_fake(fakes[0], samples=4).samples) == 4
+    assert fakes[0].launches == 1 + 4 * 2  # the check; a launch that wakes and one that is timed
+    time_fake(fakes[1], samples=4)
+    assert fakes[1].launches > 50
+    fakes = [Restoring(), Fake()]
+    operands, expected = prepare(PROBLEM)
+    check_and_compare(fakes, operands, expected, 4, Options())
+    assert fakes[0].launches == 1 + 4 * 3  # a launch before each sample refills the caches
+    assert fakes[1].launches > 50
+
+
 def test_the_error_is_relative_to_the_largest_reference() -> None:
     operands, expected = prepare(PROBLEM)
     largest = np.abs(operands["x"].astype(np.float64) @ operands["weights"]).max()

@@ -22,6 +22,7 @@ from seqtune.kernels.launches.call import (
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.resource_usage import ResourceUsage
 
+from ..called_executable import Resets
 from ..compiled_step import resource_usage
 from ..guarded_buffers import MARGIN
 from .compiler import Image, compiled_steps
@@ -69,6 +70,10 @@ class CudaCalls:
         """Fill a part of a buffer with one byte."""
         self._gpu.fill(buffer + offset, byte, size)
 
+    def copy(self, source: int, buffer: int, offset: int, size: int) -> None:
+        """Copy the first bytes of another buffer into a part of a buffer."""
+        self._gpu.copy(source, buffer + offset, size)
+
     def address(self, buffer: int, offset: int, size: int) -> int:
         """The address of a part."""
         return buffer + offset
@@ -104,6 +109,10 @@ class CudaCalls:
     def timer(self, enqueue: Callable[[], None]) -> GraphTimer:
         """A timer by the GPU's events, with an L2 flush before each launch."""
         return GraphTimer(self._gpu, self._flush, enqueue)
+
+    def resets(self, program: tuple[Any, Image], call: Call) -> Resets:
+        """None: CUDA C++ says nothing of them."""
+        return Resets()
 
     def resources(self, program: tuple[Any, Image], call: Call) -> ResourceUsage | None:
         """The worst needs of the call's launches. Raises BuildError if an entry is missing."""

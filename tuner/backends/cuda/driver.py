@@ -142,6 +142,12 @@ class Gpu:
             with self._checked():
                 self.cuda.memset_d8_async(address, byte, size, self._stream)
 
+    def copy(self, source: int, address: int, size: int) -> None:
+        """Copy memory of the GPU to another address, in the stream."""
+        if size:
+            with self._checked():
+                self.cuda.memcpy_dtod_async(address, source, size, self._stream)
+
     def module(self, cubin: bytes) -> Any:
         """Load a compiled image."""
         with self._checked():

@@ -20,7 +20,7 @@ from seqtune.kernels.launches.call import Call, CallStep, LocalArgument
 from seqtune.kernels.launches.implementation import KernelSource
 
 from ..backend import BuildError, LaunchError
-from ..called_executable import WallTimer, group_size, values_of
+from ..called_executable import Resets, WallTimer, group_size, values_of
 from ..guarded_buffers import MARGIN
 from ..host_memory import HostMemory
 from ..reserved_memory import LINE, PAGE, ReservedMemory
@@ -123,6 +123,12 @@ class OpenCLCalls:
             with self._checked():
                 self._cl.enqueue_fill_buffer(self._queue, buffer, np.uint8(byte), offset, size)
 
+    def copy(self, source: Any, buffer: Any, offset: int, size: int) -> None:
+        """Copy the first bytes of another buffer into a part of a buffer."""
+        if size:
+            with self._checked():
+                self._cl.enqueue_copy(self._queue, buffer, source, dst_offset=offset, byte_count=size)
+
     def address(self, buffer: Any, offset: int, size: int) -> Any:
         """A sub-buffer, or the buffer itself at its beginning."""
         if not offset:
@@ -172,6 +178,10 @@ class OpenCLCalls:
     def timer(self, enqueue: Callable[[], None]) -> WallTimer:
         """A timer by the wall clock, which waits for each launch."""
         return WallTimer(enqueue, self.finish)
+
+    def resets(self, program: Any, call: Call) -> Resets:
+        """None: OpenCL C says nothing of them."""
+        return Resets()
 
     def resources(self, program: Any, call: Call) -> None:
         """None: OpenCL does not tell what a kernel needs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.triton.text import constants_of
 
 from ..backend import DeviceLost, LaunchError
-from ..called_executable import CallTimer, WallTimer
+from ..called_executable import CallTimer, Resets, WallTimer
 from ..compiled_step import resource_usage
 from ..guarded_buffers import MARGIN
-from .compiler import FUSION, OPTIONS, TritonBinary, compile_call, function_of, integer_of
+from .compiler import FUSION, OPTIONS, TritonBinary, compile_call, function_of, integer_of, tuner_of, untuned
 
 
 class TritonCalls:
@@ -98,6 +99,11 @@ class TritonCalls:
         with self._checked():
             buffer[offset:offset + size].fill_(byte)
 
+    def copy(self, source: Any, buffer: Any, offset: int, size: int) -> None:
+        """Copy the first bytes of another buffer into a part of a buffer."""
+        with self._checked():
+            buffer[offset:offset + size].copy_(source[:size])
+
     def address(self, buffer: Any, offset: int, size: int) -> Any:
         """The part of the tensor."""
         return buffer[offset:offset + size]
@@ -106,7 +112,7 @@ class TritonCalls:
                  addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step."""
         (module, constants), local = program, step.local_size or (1,)
-        function = self._function_of(module, step.entry)
+        function = untuned(self._function_of(module, step.entry))
         named = FUSION | {name: value for name, value in constants.items()
                           if name in OPTIONS or name in function.arg_names}
         grid = tuple(size // threads for size, threads in zip(step.global_size, local, strict=True))
@@ -142,6 +148,11 @@ class TritonCalls:
             return WallTimer(enqueue, self.finish)
         return EventTimer(self._torch, self._torch_device, self._flush, enqueue, self.finish)
 
+    def resets(self, program: tuple[str, dict[str, Setting]], call: Call) -> Resets:
+        """The buffers of triton.autotune's `restore_value` and `reset_to_zero`, where functions have this decorator."""
+        resets = [resets_of(self._function_of(program[0], step.entry), step) for step in call.steps]
+        return Resets(*(tuple(dict.fromkeys(chain.from_iterable(names))) for names in zip(*resets, strict=True)))
+
     def resources(self, program: tuple[str, dict[str, Setting]], call: Call) -> ResourceUsage | None:
         """The worst needs of the call's kernels, compiled as for a launch. Raises BuildError."""
         return None if self._device is None else resources_of(compile_call(call, self._device), self._device)
@@ -155,11 +166,13 @@ class EventTimer:
         self._torch, self._torch_device = torch, torch_device
         self._flush, self._enqueue, self._finish = flush, enqueue, finish
 
-    def time(self, launches: int) -> float:
-        """The seconds of `launches` launches."""
+    def time(self, launches: int, restore: Callable[[], None] | None = None) -> float:
+        """The seconds of `launches` launches, each after `restore` and a flush that are not counted."""
         events = [[self._torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(launches)]
         with self._torch.cuda.device(self._torch_device):
             for begin, end in events:
+                if restore is not None:
+                    restore()
                 self._flush()
                 begin.record()
                 self._enqueue()
@@ -169,6 +182,17 @@ class EventTimer:
 
     def close(self) -> None:
         """Do nothing: the timer keeps nothing."""
+
+
+def resets_of(function: Any, step: CallStep) -> Resets:
+    """The buffers of a step that the tuner of its function restores or resets to zero, by the names of parameters."""
+    tuner = tuner_of(function)
+    if tuner is None:
+        return Resets()
+    taken = dict(zip(function.arg_names, step.arguments, strict=False))
+    return Resets(*(tuple(argument.name for name in names if isinstance(
+        argument := taken.get(name), BufferArgument | WorkspaceArgument))
+        for names in (tuner.restore_value, tuner.reset_to_zero)))
 
 
 def resources_of(binaries: Sequence[TritonBinary], device: Device) -> ResourceUsage | None:

@@ -90,6 +90,18 @@ def function_of(module: str, entry: str) -> Any:
     return resolve(f"seqtune.kernels.triton.source.{module}:{entry}")
 
 
+def tuner_of(function: Any) -> Any:
+    """The Autotuner that the decorator triton.autotune makes of a function; None if it has no such decorator."""
+    from triton.runtime.autotuner import Autotuner
+
+    return function if isinstance(function, Autotuner) else None
+
+
+def untuned(function: Any) -> Any:
+    """The function below the decorator triton.autotune, which runs one configuration."""
+    return function if tuner_of(function) is None else function.fn
+
+
 def compile_call(call: Call, device: Device) -> list[TritonBinary]:
     """Compile every step of a call. Raises BuildError where Triton refuses, MissingPackageError without Triton."""
     module, constants = constants_of(call.source)
@@ -100,7 +112,7 @@ def compile_call(call: Call, device: Device) -> list[TritonBinary]:
 def _compile(module: str, step: CallStep, constants: dict[str, Setting], target: Any) -> TritonBinary:
     import triton
 
-    function = function_of(module, step.entry)
+    function = untuned(function_of(module, step.entry))
     options = FUSION | {name: constants[name] for name in OPTIONS if name in constants}
     try:
         compiled = triton.compile(_specialised(function, constants, step.arguments, target), target=target,
