@@ -14,6 +14,7 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from .capture.export import plain_graph
+from .capture.result_memory import keep_memory_of_results
 from .capture.simplification import simplify
 from .capture.unbatched import give_batches
 from .compiler import CompiledGraph, GraphCompiler
@@ -31,8 +32,10 @@ UNCOMPARED = "no time was left to compare the network with PyTorch's code"
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
                   choose: Callable[[Sequence[Tuned]], Sequence[Choice]], examples: Sequence[Any] = (),
                   comparison: PeerComparison | None = None, precision: str = "fp32",
-                  verifier: NetworkVerifier | None = None) -> CompiledGraph | None:
+                  verifier: NetworkVerifier | None = None, refused: list[str] | None = None) -> CompiledGraph | None:
     """Compile what `exported` returns; None where the graph has no layer that kernels compute.
+
+    The reasons why PyTorch computes its layers are appended to `refused` then.
 
     A `verifier` measures the layers that may gain, and the network with their winners. A `comparison` compares the
     graph, on the examples, with the forms that PyTorch computes in part or as a whole.
@@ -40,8 +43,9 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
     module = plain_graph(program)
     simplify(module.graph)
     give_batches(module.graph)
+    keep_memory_of_results(module.graph)
     fold_constants(module)
-    compiler = GraphCompiler(module, binder, precision)
+    compiler = GraphCompiler(module, binder, precision, [] if refused is None else refused)
     compiled = compiler.compile(choose)
     if compiled is None or comparison is None:
         return compiled

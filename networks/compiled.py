@@ -1,7 +1,8 @@
 """Compiled: an exported graph with kernels in it, in place of a module.
 
-The weights are packed into the kernels. After a change of a parameter or buffer in place, the original computes, at its
-speed, with a warning. Changes that PyTorch does not count (through `.data` or NumPy, by fused optimisers) are missed.
+The weights are packed into the kernels. After a change of a parameter or buffer in place, or while another one stands in
+its place, the original computes, at its speed, with a warning. Changes that PyTorch does not count (through `.data` or
+NumPy, by fused optimisers) are missed.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ class Compiled(nn.Module):
         """Run the graph.
 
         The original computes other shapes, operands that are written and share memory with others, everything after a
-        change of its weights, and other strides once, or always where results depend on them.
+        change of its weights, calls with other weights, and other strides once, or always where results depend on them.
         """
         if kwargs or len(args) != len(self._forms) or torch._C._get_tracing_state() is not None \
                 or torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, grad and others
+            return self.original(*args, **kwargs)
+        if self._weights.were_replaced():
+            warned("weights of an optimised model were replaced, which its kernels do not see; the original computes "
+                   "with the new ones, at its speed")
             return self.original(*args, **kwargs)
         if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import Tensor, fx
 
 from .lowering.attention_forms import unify_attention
 from .lowering.graph_edits import EditedGraph
+from .lowering.lowering import short_name
 from .lowering.partition import fold_constants, joined, segments_of, unknown_operations
+from .lowering.table import LAYER_OPERATIONS
 from .module import NetworkModule, SegmentNetwork
 from .nodes import Layer, Tuned
 from .plan.precision import TOLERANCES, has_bf16
@@ -55,6 +57,7 @@ class GraphCompiler:
     module: fx.GraphModule
     binder: KernelBinder
     precision: str
+    refused: list[str] = field(default_factory=list)  # why PyTorch computes layers, where `compile` returned None
 
     def compile(self, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
                 split: bool = False) -> CompiledGraph | None:
@@ -72,6 +75,8 @@ class GraphCompiler:
                         for segment in segments_of(module, unknown)]
             tuned = [node for network in networks for node in network.tuned]
             if not choices and not any(isinstance(node, Layer) for node in tuned):
+                self.refused.extend(dict.fromkeys(f"{short_name(node)}: {reason}" for node, reason in unknown.items()
+                                                  if node.target in LAYER_OPERATIONS))
                 return None
             new = [replace(choice, configuration=None) if split and choice.slower else choice
                    for choice in choose(tuned)]

@@ -75,7 +75,7 @@ class NetworkModule(nn.Module):
         self.jobs = assembly.jobs
         self.configurations = dict(configurations)
         self._flag = assembly.flag
-        self.program = assembly.program()
+        self.program = assembly.program(len(self._operands))
 
     @property
     def steps(self) -> list[str]:
@@ -85,7 +85,7 @@ class NetworkModule(nn.Module):
     def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
         """Run the program. Raises IndexError, as PyTorch does, for an index outside a table.
 
-        Raises MisuseError for tensors without memory, such as those of FakeTensorMode.
+        Raises MisuseError for tensors without memory: those of FakeTensorMode.
         """
         given = [_laid_out(x, form) for x, form in zip(operands, self._operands, strict=True)]
         results = [torch.empty_strided(form.shape, form.strides, dtype=form.dtype) for form in self._results]

@@ -15,7 +15,7 @@ from torch.fx.graph import CodeGen
 
 from ..lowering.graph_edits import EditedGraph
 from .composites import Composites
-from .functional import make_functional
+from .functional import make_functional, writes_statistics
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION}
@@ -35,6 +35,9 @@ def exported(model: nn.Module, examples: tuple[Any, ...], composites: Composites
         changed = sorted(program.graph_signature.buffers_to_mutate.values())
         if changed:
             raise ValueError(f"it changes its buffer {changed[0]}")
+        keeping = [node.target for node in program.graph.nodes if writes_statistics(node)]
+        if keeping:
+            raise ValueError(f"{keeping[0]} changes its statistics")
         return program
 
 

@@ -23,7 +23,7 @@ from .slice_writes import replace_write
 
 aten = torch.ops.aten
 _DROP_OUTS = (aten.dropout.default, aten.dropout_.default)
-_NORMS = (aten.batch_norm.default, aten.native_batch_norm.default)  # their schemas do not say that they write
+_TRAINING = ("training", "train", "use_input_stats")  # arguments that let a normalisation keep its statistics
 _ALIASING = getattr(torch.Tag, "maybe_aliasing_or_mutating", None)  # marks schemas that are wrong; not in PyTorch 2.6
 _SAME = (*_DROP_OUTS, aten.pad.default, aten._unsafe_view.default)  # may share memory, which their schemas do not say
 
@@ -39,7 +39,7 @@ def make_functional(graph: fx.Graph, composites: Composites | None = None) -> bo
             (read,) = node.all_input_nodes
             node.replace_all_uses_with(read)
             graph.erase_node(node)
-        elif _writes_statistics(node) or (_makes_hidden_view(node.target) and not composites.replace(node)):
+        elif writes_statistics(node) or (_makes_hidden_view(node.target) and not composites.replace(node)):
             return False
     for node in _operations(graph):
         if not isinstance(node.target, OpOverload):
@@ -65,12 +65,13 @@ def _makes_hidden_view(target: Any) -> bool:
         argument.alias_info is not None for argument in target._schema.arguments)
 
 
-def _writes_statistics(node: fx.Node) -> bool:
-    """Whether a normalisation keeps the statistics that it computes."""
-    if node.target not in _NORMS:
+def writes_statistics(node: fx.Node) -> bool:
+    """Whether a normalisation writes its statistics into operands, which its schema does not say."""
+    target = node.target
+    if not isinstance(target, OpOverload) or target._schema.is_mutable or "_functional" in target._schema.name:
         return False
     given = arguments(node)
-    return bool(given["training"]) and given["running_mean"] is not None
+    return given.get("running_mean") is not None and any(given.get(name) for name in _TRAINING)
 
 
 def _functional_form(node: fx.Node) -> OpOverload | None:

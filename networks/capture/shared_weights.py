@@ -23,18 +23,26 @@ _version = attrgetter("_version")  # counts changes in place
 
 
 class WatchedWeights:
-    """The parameters and buffers of a module, and their versions.
+    """The parameters and buffers of a module, where each is kept, and their versions.
 
-    Inference tensors are left out: they have no versions, and cannot be changed outside the inference mode.
+    Inference tensors have no versions, and cannot be changed outside the inference mode.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.tensors = [weight for weight in (*module.parameters(), *module.buffers()) if not weight.is_inference()]
         self._versions = self._current()
+        self._kept = [(kept, name, weight) for part in module.modules() for kept in (part._parameters, part._buffers)
+                      for name, weight in kept.items() if weight is not None]
 
     def were_written(self) -> bool:
         """Whether a tensor was changed in place since this object was made; takes 0.1 us for each tensor."""
         return self._versions != self._current()
+
+    def were_replaced(self) -> bool:
+        """Whether another tensor is in the place of one, as in `torch.func.functional_call`, or none, as in
+        `torch.nn.utils.parametrize`; takes 0.1 us for each tensor.
+        """
+        return not all(kept.get(name) is weight for kept, name, weight in self._kept)
 
     def _current(self) -> list[int]:
         return list(map(_version, self.tensors))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from ..nodes import Concatenation, Node
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axis_of, shape_of
 from .resampling import chosen_rows
 
 aten = torch.ops.aten
@@ -26,7 +26,7 @@ def _index_select(lowering: Lowering, node: fx.Node) -> Node:
     x, indices = lowering.value(given["self"]), _constant_indices(lowering, given["index"])
     if not x.shape:
         raise UnknownOperationError("a number without axes")
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     return lowering.add_reshaped(_selected(lowering, x, axis, indices.reshape(-1)), shape_of(node))
 
 
@@ -75,7 +75,7 @@ def _repeat_interleave(lowering: Lowering, node: fx.Node) -> Node:
     x, count, shape = lowering.value(given["self"]), given["repeats"], shape_of(node)
     if given["dim"] is None:
         x = lowering.add_reshaped(x, (math.prod(x.shape),)) if x.shape else x
-    axis = 0 if given["dim"] is None else given["dim"] % len(x.shape)
+    axis = 0 if given["dim"] is None else axis_of(given["dim"], len(x.shape))
     split, repeated = ((*x.shape[:axis + 1], times, *x.shape[axis + 1:]) for times in (1, count))
     parts = lowering.add_reshaped(x, split)
     return lowering.add_reshaped(lowering.add_expanded(parts, repeated), shape)
@@ -88,15 +88,14 @@ def _repeat(lowering: Lowering, node: fx.Node) -> Node:
     sizes = (*[1] * (len(times) - len(x.shape)), *x.shape)
     split, repeated = (tuple(number for pair in zip(first, sizes, strict=True) for number in pair)
                        for first in ([1] * len(sizes), times))
-    parts = lowering.add_reshaped(x, split) if x.shape else lowering.add_view(
-        x, split, lambda view: view.reshaped(split))
+    parts = lowering.add_reshaped(x, split)
     return lowering.add_reshaped(lowering.add_expanded(parts, repeated), shape_of(node))
 
 
 def _slice_scatter(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, new = lowering.value(given["self"]), lowering.value(given["src"])
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     begin, end, _ = slice(given["start"], given["end"]).indices(x.shape[axis])
     if given["step"] != 1:
         raise UnknownOperationError("a write with a step")
@@ -106,7 +105,7 @@ def _slice_scatter(lowering: Lowering, node: fx.Node) -> Node:
 def _select_scatter(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, new = lowering.value(given["self"]), lowering.value(given["src"])
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     begin = given["index"] % x.shape[axis]
     part = (*x.shape[:axis], 1, *x.shape[axis + 1:])
     row = lowering.add_view(new, part, lambda view: view.reshaped(part))

@@ -100,7 +100,9 @@ class Lowering:
         return operand
 
     def add(self, node: Node) -> Node:
-        """Append a node and return it."""
+        """Append a node and return it. Raises UnknownOperationError for a value without elements: it has no memory."""
+        if 0 in node.shape:
+            raise UnknownOperationError("a value without elements")
         self.nodes.append(node)
         return node
 
@@ -110,7 +112,10 @@ class Lowering:
 
     def add_reshaped(self, node: Node, shape: Sequence[int]) -> Node:
         """Append the node under another shape of as many elements and return it; a node of that shape is returned."""
-        result = reshaped(node, tuple(shape))
+        whole = tuple(shape)
+        if not node.shape and whole:
+            return self.add_view(node, whole, lambda view: view.reshaped(whole))
+        result = reshaped(node, whole)
         return node if result is node else self.add(result)
 
     def add_expanded(self, node: Node, shape: Sequence[int]) -> Node:
@@ -174,10 +179,23 @@ def shape_of(node: fx.Node, dtypes: Collection[torch.dtype] = tuple(NAMES)) -> t
     return static(value.shape, node)
 
 
+def axis_of(dim: int, count: int) -> int:
+    """The axis, from 0, that an argument names among `count`. Raises UnknownOperationError for a number without axes.
+
+    PyTorch lets such a number have an axis 0.
+    """
+    if not count:
+        raise UnknownOperationError("an axis of a number without axes")
+    return dim % count
+
+
 def axes_of(dims: Any, count: int) -> tuple[int, ...]:
-    """The axes of an argument among `count`, in order; one number is one axis, and none or an empty list means all."""
+    """The axes of an argument among `count`, in order; one number is one axis, and none or an empty list means all.
+
+    Raises UnknownOperationError like `axis_of`.
+    """
     given = range(count) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-    return tuple(sorted(axis % count for axis in given))
+    return tuple(sorted(axis_of(axis, count) for axis in given))
 
 
 def one_row(shape: Sequence[int]) -> tuple[int, ...]:

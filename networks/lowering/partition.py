@@ -14,26 +14,31 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._ops import OpOverload
 
 from .graph_edits import EditedGraph
-from .lowering import Lowering, UnknownOperationError
+from .lowering import Lowering, UnknownOperationError, arguments
 from .table import MAKERS
 
 MOST_FOLDED = 1 << 26  # maximum number of elements of a constant that is computed in advance: 256 MB
-_RANDOM = ("rand", "bernoulli", "dropout", "normal", "multinomial", "empty")  # parts of names of operations
+_LAST = 1 << 30  # the level of what runs after all segments
+OWN_MEMORY = "seqtune_own_memory"  # marks, in `fx.Node.meta`, operations that make or share the memory of results
+_SWITCHES = ("dropout_p", "train", "training")  # arguments of operations that draw nothing where these are 0 or False
 
 
 def fold_constants(module: fx.GraphModule) -> None:
-    """Compute all operations of constants now. The graph must be functional."""
+    """Compute all operations of constants now, except those that differ from run to run. The graph must be functional.
+
+    Results are never constants themselves (`capture/result_memory.py`).
+    """
     values: dict[fx.Node, Any] = {}
     graph = module.graph
-    for node in list(graph.nodes):
+    for node in constants_of(graph):
         if node.op == "get_attr":
             values[node] = operator.attrgetter(str(node.target))(module)
-        elif node.op == "call_function" and all(read in values for read in node.all_input_nodes) \
-                and not any(word in str(node.target) for word in _RANDOM) and _is_small(node):
+        elif all(read in values for read in node.all_input_nodes) and _is_small(node):
             args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-            values[node] = node.target(*args, **kwargs)
+            values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
     for number, (node, value) in enumerate(values.items()):
         if node.op == "call_function" and isinstance(value, Tensor) and any(user not in values for user in node.users):
             name = f"seqtune_constant_{number}"
@@ -48,6 +53,35 @@ def fold_constants(module: fx.GraphModule) -> None:
         if node in values and not node.users:
             graph.erase_node(node)
     module.recompile()
+
+
+def constants_of(graph: fx.Graph) -> dict[fx.Node, None]:
+    """The values that depend on no operand and no random numbers, in order."""
+    constants: dict[fx.Node, None] = {}
+    for node in graph.nodes:
+        if node.op == "get_attr" or (node.op == "call_function" and always_computes_the_same(node) and all(
+                read in constants for read in node.all_input_nodes)):
+            constants[node] = None
+    return constants
+
+
+def always_computes_the_same(node: fx.Node) -> bool:
+    """Whether an operation of PyTorch has the same result for the same operands: it is not random, nor left empty."""
+    if OWN_MEMORY in node.meta:
+        return False
+    if not isinstance(node.target, OpOverload):
+        return getattr(node.target, "__module__", None) in ("_operator", "math")
+    schema = node.target._schema
+    return node.target.namespace in ("aten", "prims") and not schema.is_mutable and not is_random(node) \
+        and "empty" not in schema.name
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether an operation draws random numbers."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    given = arguments(node)
+    return all(given.get(name) not in (0, False) for name in _SWITCHES)
 
 
 def _is_small(node: fx.Node) -> bool:
@@ -66,6 +100,8 @@ def unknown_operations(module: fx.GraphModule, bf16: bool = False) -> dict[fx.No
         if node.op == "output":
             continue
         try:
+            if OWN_MEMORY in node.meta:
+                raise UnknownOperationError("a result that shares memory, or is a copy of a constant")
             if not bf16 and _is_bf16(node):
                 raise UnknownOperationError("it computes bf16 numbers in a network of fp32")
             lowering.translate(node)
@@ -98,13 +134,26 @@ class Segment:
 
 
 def levels_of(module: fx.GraphModule, unknown: Mapping[fx.Node, str]) -> dict[fx.Node, int]:
-    """The level of every operation: the number of segments that must run before it."""
+    """The level of every operation: the number of segments that must run before it.
+
+    Random numbers are drawn in the order of the graph, and operands are written at the end.
+    """
     levels: dict[fx.Node, int] = {}
+    drawn = 0
     for node in module.graph.nodes:
         ours = _is_ours(node, unknown)
         levels[node] = max((levels[read] + (not ours and _is_ours(read, unknown)) for read in node.all_input_nodes),
                            default=0)
+        if _writes(node):
+            levels[node] = _LAST
+        elif is_random(node):
+            drawn = levels[node] = max(drawn, levels[node])
     return levels
+
+
+def _writes(node: fx.Node) -> bool:
+    """Whether an operation writes an operand: a functional graph does so at its end, after all that reads it."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def segments_of(module: fx.GraphModule, unknown: Mapping[fx.Node, str]) -> list[Segment]:

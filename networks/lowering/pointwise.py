@@ -14,7 +14,7 @@ from seqtune.kernels.llvm.text.formula import Formula
 from ..nodes import Constant, Layer, Node, Pointwise
 from ..passes.rewriting import renumbered, without_doubles
 from ..steps.rows import SCALE_SHIFT
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axis_of, shape_of
 
 aten = torch.ops.aten
 UNARY = {aten.neg: "neg", aten.abs: "abs", aten.sqrt: "sqrt", aten.rsqrt: "rsqrt", aten.reciprocal: "reciprocal",
@@ -147,7 +147,7 @@ def _gated(lowering: Lowering, node: fx.Node) -> Node:
     """glu: the first half times the sigmoid of the second one."""
     given = arguments(node)
     x, shape = lowering.value(given["self"]), shape_of(node)
-    axis = given["dim"] % len(shape)
+    axis = axis_of(given["dim"], len(shape))
     first, gate = (lowering.add_slice(x, axis, begin, begin + shape[axis]) for begin in (0, shape[axis]))
     return lowering.add(Pointwise(shape, [first, gate], Formula(2, (("sigmoid", 1), ("mul", 0, 2)))))
 

@@ -18,7 +18,7 @@ from torch import Tensor, fx
 
 from ..nodes import MovedRows, Node, Shape
 from ..steps.rows import SCALE, SCALE_SHIFT
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axis_of, shape_of
 
 aten = torch.ops.aten
 MOST_TAPS = 8  # maximum number of old pixels that one new pixel needs along an axis; each takes a step
@@ -139,7 +139,7 @@ def _shuffle(name: str, split: Callable[[int, Shape], Shape], order: Shape) -> M
 def _flipped(lowering: Lowering, node: fx.Node) -> Node:
     """Images and sequences in the other direction."""
     x, shape = lowering.value(node.args[0]), shape_of(node)
-    axes = {axis % len(shape) for axis in arguments(node)["dims"]}
+    axes = {axis_of(axis, len(shape)) for axis in arguments(node)["dims"]}
     if len(shape) < 3 or not axes <= set(range(2, len(shape))):
         raise UnknownOperationError("a flip of channels")
     return resampled(lowering, x, {axis: (np.arange(shape[axis])[::-1, None].copy(),

@@ -11,7 +11,7 @@ from torch import fx
 from ..nodes import Gather, Node, Pool, Reduction, RowOperation
 from ..plan.precision import NAMES
 from .layers import pair
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, axes_of, one_row, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axes_of, axis_of, one_row, shape_of
 from .resampling import adaptive_average
 
 aten = torch.ops.aten
@@ -21,7 +21,7 @@ def _softmax(kind: str) -> Maker:
     def make(lowering: Lowering, node: fx.Node) -> Node:
         given = arguments(node)
         shape = shape_of(node)
-        axis = given["dim"] % len(shape)
+        axis = axis_of(given["dim"], len(shape))
         if axis == len(shape) - 1:
             return lowering.add(RowOperation(shape, [lowering.value(given["self"])], kind))
         order = [*range(axis), *range(axis + 1, len(shape)), axis]
@@ -75,7 +75,7 @@ def _largest(kind: str) -> Maker:
     def make(lowering: Lowering, node: fx.Node) -> tuple[Node]:
         given = arguments(node)
         x, keep = lowering.value(given["self"]), bool(given["keepdim"])
-        axis = given["dim"] % len(x.shape)
+        axis = axis_of(given["dim"], len(x.shape))
         shape = (*x.shape[:axis], *[1] * keep, *x.shape[axis + 1:])
         return (lowering.add(Reduction(shape, [x], kind, (axis,), keep)),)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from ..nodes import Input, Node
@@ -20,8 +21,11 @@ from .rows import ROWS
 from .transposed import TRANSPOSED
 from .views import VIEWS
 
+aten = torch.ops.aten
 MAKERS: dict[Any, Maker] = {**LAYERS, **PRODUCTS, **ATTENTION, **POINTWISE, **VIEWS, **INDEXING, **ROWS, **MOMENTS,
                            **RESAMPLING, **TRANSPOSED}
+# Operations that are layers where their weights are constants and a kernel solves them; others are PyTorch's.
+LAYER_OPERATIONS = frozenset((*LAYERS, *TRANSPOSED, aten.mm.default, aten.matmul.default, aten.conv3d.default))
 
 
 @dataclass(frozen=True, slots=True)

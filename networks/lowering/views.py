@@ -10,7 +10,7 @@ from torch import fx
 
 from ..nodes import Concatenation, Node, Padding, Rearranged, indices_view
 from ..plan.precision import NAMES
-from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, axis_of, shape_of
 from .resampling import padded_with_itself
 
 aten = torch.ops.aten
@@ -45,9 +45,9 @@ def _permute(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     axes = list(range(len(lowering.value(given["self"]).shape)))
     if "dims" in given:
-        axes = [axis % len(axes) for axis in given["dims"]]
+        axes = [axis_of(axis, len(axes)) for axis in given["dims"]]
     else:
-        first, second = (given.get(name, axis) % len(axes) for axis, name in enumerate(("dim0", "dim1")))
+        first, second = (axis_of(given.get(name, axis), len(axes)) for axis, name in enumerate(("dim0", "dim1")))
         axes[first], axes[second] = axes[second], axes[first]
     order, back = tuple(axes), tuple(axes.index(axis) for axis in range(len(axes)))
     return lowering.add(Rearranged(shape_of(node), [lowering.value(given["self"])], lambda view: view.permuted(order),
@@ -62,7 +62,7 @@ def _expand(lowering: Lowering, node: fx.Node) -> Node:
 def _slice(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x = lowering.value(given["self"])
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     begin, end, _ = slice(given["start"], given["end"]).indices(x.shape[axis])
     shape_of(node)  # raises for an empty slice
     return lowering.add_slice(x, axis, begin, end, given["step"])
@@ -71,7 +71,7 @@ def _slice(lowering: Lowering, node: fx.Node) -> Node:
 def _select(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x = lowering.value(given["self"])
-    axis, shape = given["dim"] % len(x.shape), shape_of(node)
+    axis, shape = axis_of(given["dim"], len(x.shape)), shape_of(node)
     return _selected(lowering, x, axis, given["index"] % x.shape[axis], shape)
 
 
@@ -83,7 +83,7 @@ def _selected(lowering: Lowering, x: Node, axis: int, index: int, shape: Sequenc
 def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     given = arguments(node)
     x = lowering.value(given["self"])
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     size = -(-x.shape[axis] // given["chunks"]) if "chunks" in given else given.get("split_size")
     sizes: list[int] = given["split_sizes"] if size is None else [
         min(size, x.shape[axis] - begin) for begin in range(0, x.shape[axis], size)]
@@ -97,7 +97,7 @@ def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
 def _unbind(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     given = arguments(node)
     x = lowering.value(given["self"])
-    axis = given["dim"] % len(x.shape)
+    axis = axis_of(given["dim"], len(x.shape))
     shape = (*x.shape[:axis], *x.shape[axis + 1:])
     return tuple(_selected(lowering, x, axis, index, shape) for index in range(x.shape[axis]))
 
@@ -108,16 +108,15 @@ def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
     shape = shape_of(node)
     if any(len(part.shape) != len(shape) for part in parts):
         raise UnknownOperationError("parts of different numbers of axes")
-    return parts[0] if len(parts) == 1 else lowering.add(Concatenation(shape, parts, given["dim"] % len(shape)))
+    return parts[0] if len(parts) == 1 else lowering.add(Concatenation(shape, parts, axis_of(given["dim"], len(shape))))
 
 
 def _stack(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     shape = shape_of(node)
-    axis = given["dim"] % len(shape)
+    axis = axis_of(given["dim"], len(shape))
     part = (*shape[:axis], 1, *shape[axis + 1:])
-    parts = [lowering.add_reshaped(value, part) if value.shape else lowering.add_view(
-        value, part, lambda view: view.reshaped(part)) for value in map(lowering.value, given["tensors"])]
+    parts = [lowering.add_reshaped(value, part) for value in map(lowering.value, given["tensors"])]
     return lowering.add(Concatenation(shape, [*parts], axis))
 
 
@@ -134,7 +133,7 @@ def _roll(lowering: Lowering, node: fx.Node) -> Node:
     if len(given["dims"]) != len(given["shifts"]):
         raise UnknownOperationError("a roll of all elements as one row")
     for shift, dim in zip(given["shifts"], given["dims"], strict=True):
-        axis = dim % len(shape)
+        axis = axis_of(dim, len(shape))
         size = shape[axis]
         begin = (size - shift) % size
         if begin == 0:

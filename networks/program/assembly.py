@@ -14,7 +14,7 @@ from seqtune.kernels.devices.element_types import encode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.text.formula import IDENTITY
 
-from ..nodes import Floats, Input, Layer, Node, Tuned
+from ..nodes import Floats, Layer, Node, Tuned
 from ..plan.layouts import Layouts, can_write
 from ..plan.memory import Buffer, plan
 from ..steps.pointwise import pointwise
@@ -82,11 +82,10 @@ class Assembly:
             (layer.problem, configurations[layer], partial(_weights, layer)) for layer in distinct.values()]),
             strict=True))
         self.packed = {layer: packed[key] for layer, key in layers.items()}
-        self._operands = [node for node in nodes if isinstance(node, Input)]
         self._results = self._result_values(results, result_views)
 
-    def program(self) -> Program:
-        """Plan the memory and write all addresses that never change."""
+    def program(self, operands: int) -> Program:
+        """Plan the memory and write all addresses that never change; `operands` is their number, read or not."""
         used = [binding.value.buffer for job in self.jobs for binding in job.bindings]
         for number, job in enumerate(self.jobs):
             for binding in job.bindings:
@@ -109,9 +108,9 @@ class Assembly:
                     slot.write(int(constant.ctypes.data))
                 else:
                     outer.setdefault((buffer.kind, buffer.number), []).append(slot)
-        operands, results = ([outer.get((kind, number), []) for number in range(count)] for kind, count in (
-            ("operand", len(self._operands)), ("result", len(self._results))))
-        return Program(self.binder.threads, [job.kernel for job in self.jobs], operands, results,
+        read, written = ([outer.get((kind, number), []) for number in range(count)] for kind, count in (
+            ("operand", operands), ("result", len(self._results))))
+        return Program(self.binder.threads, [job.kernel for job in self.jobs], read, written,
                        [block, self.flag, *constants.values()])
 
     def constant(self, view: View, floats: Floats) -> BufferView:

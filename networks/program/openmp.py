@@ -7,6 +7,7 @@ their loops, and a thread of the second pool that is woken meanwhile waits for t
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +93,11 @@ class OpenMP:
     """A pool of `count` threads of an OpenMP runtime. Any thread may call it, one at a time.
 
     Where the runtime gives fewer threads (a limit, or a parallel region around this one), each takes several shares.
+    A process that was forked from one that has run jobs has none of its threads: there the calling thread runs all.
     Raises UnavailableError if the library is not an OpenMP runtime.
     """
+
+    _process = 0  # the first process that ran jobs, this one or one that it was forked from
 
     def __init__(self, compiler: Compiler, count: int, runtime: Path) -> None:
         try:
@@ -115,8 +119,14 @@ class OpenMP:
     def run(self, job: int) -> None:
         """Run the job at this address (see `threads.make_job`) and wait until it has finished."""
         self._job[0] = job
-        self._launch(self._job_address, 1, self.count)
+        self._launch(self._job_address, 1, self._threads())
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
         """Run the jobs at these addresses, one after the other, in one parallel region."""
-        self._launch(jobs.ctypes.data, len(jobs), self.count)
+        self._launch(jobs.ctypes.data, len(jobs), self._threads())
+
+    def _threads(self) -> int:
+        process = os.getpid()
+        if not OpenMP._process:
+            OpenMP._process = process
+        return self.count if OpenMP._process == process else 1

@@ -94,7 +94,7 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder, opera
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
     view = View(node.shape, tuple(strides), 0, node.element)
-    program = assemble([*inputs, alone], [alone], [view], {alone: configuration}, binder).program()
+    program = assemble([*inputs, alone], [alone], [view], {alone: configuration}, binder).program(len(inputs))
     addresses = [x.data_ptr() for x in operands]
 
     def run() -> object:

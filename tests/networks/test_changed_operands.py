@@ -67,6 +67,29 @@ def test_a_weight_as_a_changed_operand_goes_through_the_original(quick: Callable
     torch.testing.assert_close(weight, expected)
 
 
+class Overwriting(nn.Linear):
+    """Overwrites its operands, or new tensors, as a whole before anything reads them."""
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        new, other = super().forward(x), torch.empty_like(x)
+        y.copy_(new)
+        z[0:5] = y
+        z[:, 0:8] += 1
+        other[:] = z
+        x.copy_(x.sort(0)[0])  # by PyTorch, after the layer has read it
+        return (other, y + 1, torch.slice_scatter(other, new, 0, 0, 5), torch.select_scatter(
+            other[None], new, 0, 0), torch.ones_like(x).copy_(new) + 1)
+
+
+def test_operands_that_are_overwritten_before_they_are_read_hold_what_pytorch_writes(
+        quick: Callable[..., Optimized]) -> None:
+    model, given = Overwriting(8, 8).eval(), [torch.randn(5, 8) for _ in range(3)]
+    ours, expected = copy.deepcopy(given), copy.deepcopy(given)
+    with torch.no_grad():
+        torch.testing.assert_close(quick(model, given)(*ours), model(*expected))
+    torch.testing.assert_close(ours, expected)
+
+
 def test_vmap_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
     model, x = nn.Linear(8, 4).eval(), torch.randn(3, 5, 8)
     fast = quick(model, x[0])

@@ -5,7 +5,8 @@ operands. The graph is exported for each shape of its operands; the programs of 
 their packed weights and their memory. When a weight was changed or replaced, the next call compiles again with the same
 choices. Only the first shapes of a graph are verified; each further shape costs a prediction.
 
-Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`.
+Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`. So does, with a
+warning that names the reason, everything that goes wrong while a graph is compiled or its program runs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import check_flag, check_own_journal, check_positive
-from ...errors import MisuseError, SeqtuneError, one_line, shown, warned
+from ...errors import CheckpointError, FormatError, MisuseError, SeqtuneError, one_line, shown, warned
 from .tools import TOOLS, Tools, warn_of_load
 
 FALLBACKS = ("inductor", "eager")
@@ -126,8 +127,8 @@ class ShapedPrograms:
         self.numbers = _numbers(module)
         self.operands = [index for index in range(len(example_inputs))
                          if index not in {*self.weights, *self.numbers}]
-        self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
-                                           device_of_pytorch())
+        if options.precision is not None:
+            checked_precision(options.precision, (), device_of_pytorch())
         self.programs: dict[Any, CompiledGraph] = {}  # forms of the operands -> program, the latest last
         self.refused: set[Any] = set()  # forms that have no program
         self._fallback: Callable[..., Any] | None = None  # computes all values where there is no program
@@ -142,16 +143,28 @@ class ShapedPrograms:
         """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
         with torch.no_grad():
             with TURN:
-                program = self._program(values)
+                key = self._key(values)
+                program = self._program(key, values)
                 if program is not None:
-                    return program.graph(*(values[index] for index in self.operands))
+                    operands = [values[index] for index in self.operands]
+                    changes = [_version(operands[index]) for index in program.written]
+                    try:
+                        return program.graph(*operands)
+                    except IndexError:  # an index outside a table: PyTorch's own answer, too
+                        raise
+                    except Exception as error:
+                        if changes != [_version(operands[index]) for index in program.written]:
+                            raise
+                        self._refuse(key, f"its program failed: {_reason(error)}")
             assert self._fallback is not None
             return self._fallback(*values)
 
-    def _program(self, values: Values) -> CompiledGraph | None:
+    def _key(self, values: Values) -> Any:
+        return (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
+                *(_form(values[index]) for index in self.operands))
+
+    def _program(self, key: Any, values: Values) -> CompiledGraph | None:
         """The program for the shapes of these values; None if the fallback computes them."""
-        key = (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
-               *(_form(values[index]) for index in self.operands))
         if key in self.refused or (len(self.refused) >= self.limits.refused and key not in self.programs):
             return None
         weights = [values[index] for index in self.weights]
@@ -165,8 +178,7 @@ class ShapedPrograms:
                 self._verified.add(key)
             compiled = self._compile(values, self.options.verify and key in self._verified)
             if isinstance(compiled, str):
-                self.refused.add(key)
-                self._fall_back(compiled)
+                self._refuse(key, compiled)
                 return None
             program = compiled
         self.programs[key] = program
@@ -176,6 +188,12 @@ class ShapedPrograms:
             self._fall_back("an operand that it changes shares memory with another one", "such calls")
             return None
         return program
+
+    def _refuse(self, key: Any, reason: str) -> None:
+        """Let the fallback compute all calls of these shapes."""
+        self.programs.pop(key, None)
+        self.refused.add(key)
+        self._fall_back(reason)
 
     def _fall_back(self, reason: str, left: str = "this graph") -> None:
         """Prepare the fallback, which computes calls without a program; Dynamo compiles it for each shape.
@@ -188,26 +206,37 @@ class ShapedPrograms:
             self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
 
     def _compile(self, values: Values, verify: bool) -> CompiledGraph | str:
-        """The programs for these values, or the reason why there are none."""
-        frozen = _with_constants(self.module, {index: values[index] for index in self.weights},
-                                 {index: values[index].item() for index in self.numbers})
+        """The programs for these values, or the reason why there are none: whatever goes wrong inside.
+
+        Raises CheckpointError and FormatError for files that the options name.
+        """
+        weights = {index: values[index] for index in self.weights}
         examples = tuple(values[index] for index in self.operands)
+        step, refused = "exported", list[str]()
         try:
+            frozen = _with_constants(self.module, weights, {index: values[index].item() for index in self.numbers})
             with compile_lock:  # Dynamo's lock: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
-            compiled = self._compiled(program, examples, verify)
-        except SeqtuneError:
-            raise
+            step = "compiled"
+            compiled = self._compiled(program, examples, tuple(weights.values()), verify, refused)
         except Exception as error:  # many kinds of code cannot be exported
-            return f"it cannot be exported: {one_line(error, 200)}"
+            if isinstance(error, CheckpointError | FormatError) and (self.options.checkpoint or self.options.journal):
+                raise
+            return f"it cannot be {step}: {_reason(error)}"
         if compiled is None:
-            return "it has no convolution and no linear layer that our kernels compute"
+            return "it has no convolution and no linear layer that our kernels compute" + "".join(
+                f" ({reason})" for reason in refused[:1])
         self._verdict = compiled.verdict or self._verdict
         return compiled
 
-    def _compiled(self, program: ExportedProgram, examples: Values, verify: bool) -> CompiledGraph | None:
-        """The programs of one shape, with the choices of the earlier ones where layers are equal."""
+    def _compiled(self, program: ExportedProgram, examples: Values, weights: Sequence[Tensor], verify: bool,
+                  refused: list[str]) -> CompiledGraph | None:
+        """The programs of one shape, with the choices of the earlier ones where layers are equal.
+
+        None where there is no layer; `refused` gets the reasons then.
+        """
         options, tools, device = self.options, self.tools, device_of_pytorch()
+        precision = checked_precision(options.precision, weights, device)
         predictor = tools.predictor(options.checkpoint, options.journal, silent)
         selection = LayerSelection(verify, options.seconds, options.budget, predictor, self._choices,
                                    reports=self._reports)
@@ -217,14 +246,21 @@ class ShapedPrograms:
         comparison = None
         if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
             comparison = tools.comparison(options.compare, selection.memory(device), silent,
-                                          TOLERANCES[self.precision], self._verdict, deadline)
+                                          TOLERANCES[precision], self._verdict, deadline)
         choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
-        compiled = compile_graph(program, tools.binder(device), choose, examples, comparison, self.precision, verifier)
+        compiled = compile_graph(program, tools.binder(device), choose, examples, comparison, precision, verifier,
+                                 refused)
         if compiled is not None and compiled.loaded:
             warn_of_load("a graph of torch.compile(backend=\"seqtune\")")
         for oldest in list(self._choices)[:max(0, len(self._choices) - self.limits.choices)]:
             del self._choices[oldest]
         return compiled
+
+
+def _reason(error: Exception) -> str:
+    """The reason of a failure, in one line: errors of others than us with their type."""
+    text = one_line(error, 200)
+    return text if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {text}"
 
 
 def _is_weight(value: Any) -> bool:

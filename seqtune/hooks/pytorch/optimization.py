@@ -63,7 +63,7 @@ from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from ...api.inputs import as_device, check_flag, check_own_journal, check_positive
-from ...errors import MisuseError, SeqtuneError, shown
+from ...errors import MisuseError, SeqtuneError, one_line, shown
 from .tools import TOOLS, Tools, warn_of_load
 
 INTERRUPTED = "optimize was stopped; the verdicts so far are kept, and the same call goes on from there"
@@ -98,6 +98,11 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                          progress).optimize(model, example_input)
     except KeyboardInterrupt:  # without the frames of PyTorch and of the measuring process, which tell users nothing
         raise KeyboardInterrupt(INTERRUPTED) from None
+    except SeqtuneError:
+        raise
+    except Exception as error:  # whatever goes wrong inside
+        raise MisuseError(f"this {type(model).__name__} cannot be optimised: {type(error).__name__}: "
+                          f"{one_line(error, 200)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ class Optimizer:
         repeating = None if saved is None else self._repeating(saved, shapes, binder, precision, tolerance)
         original = OwnCopy(model)
         expected, written = reference_of(model, examples)
-        compile_part = repeating or self._predicting(original.model, binder, precision, tolerance)
+        refused: list[str] = []
+        compile_part = repeating or self._predicting(original.model, binder, precision, tolerance, refused)
         graphs: list[CompiledGraph] = []
 
         def compile_program(*part: Any) -> CompiledGraph | None:
@@ -149,7 +155,7 @@ class Optimizer:
         choices = [choice for graph in graphs for choice in graph.choices]
         if not choices:
             raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: "
-                              f"{_why_none(shapes, expected)}")
+                              f"{_why_none(shapes, expected, refused)}")
         if saved is not None and len(choices) != len(saved.content["layers"]):
             raise saved.misfit(shapes, f"it has {len(saved.content['layers'])} layers, this one {len(choices)}")
         if left := left_out(result):
@@ -195,10 +201,12 @@ class Optimizer:
 
         return compile_part
 
-    def _predicting(self, model: nn.Module, binder: KernelBinder, precision: str, tolerance: float) -> CompilePart:
+    def _predicting(self, model: nn.Module, binder: KernelBinder, precision: str, tolerance: float,
+                    refused: list[str]) -> CompilePart:
         """A function that predicts and, with `verify`, verifies each part, in its share of the budget.
 
-        The parts share the seconds left by their numbers of parameters.
+        The parts share the seconds left by their numbers of parameters. Reasons why PyTorch computes the layers of a
+        part without any of ours are appended to `refused`.
         """
         device, tools = binder.device, self.tools
         selection = LayerSelection(self.verify, self.seconds, self.budget,
@@ -210,24 +218,27 @@ class Optimizer:
             nonlocal undivided
             if not self.verify:
                 choose = partial(selection.choose, device=device)
-                return compile_graph(program, binder, choose, inputs, precision=precision)
+                return compile_graph(program, binder, choose, inputs, precision=precision, refused=refused)
             share = min(1.0, _size(module) / undivided) if undivided > 0 else 1.0  # parts may have parameters in common
             undivided -= _size(module)
             end = deadline.part(share)
             verifier = tools.verifier(selection, end, stopwatch, device)
             comparison = tools.comparison(self.compare, selection.memory(device), self.progress, tolerance,
                                           deadline=end)
-            return compile_graph(program, binder, verifier.choose, inputs, comparison, precision, verifier)
+            return compile_graph(program, binder, verifier.choose, inputs, comparison, precision, verifier,
+                                 refused)
 
         return compile_part
 
 
-def _why_none(shapes: Sequence[Shape], expected: Sequence[Tensor]) -> str:
-    """The reason why a model has no layer to optimise, from the shapes of its inputs and its results."""
+def _why_none(shapes: Sequence[Shape], expected: Sequence[Tensor], refused: Sequence[str]) -> str:
+    """The reason why a model has no layer to optimise: no kernel computes one, or its inputs and results."""
     if not expected:
         return "its result has no tensor"
     if empty := [shape for shape in shapes if 0 in shape]:
         return f"an example input has a size of 0 ({'x'.join(map(str, empty[0]))})"
+    if refused:
+        return f"PyTorch computes {'; '.join(dict.fromkeys(refused))}"[:500]
     return ("torch.export finds, for this input, no convolution of images or sequences and no linear layer with "
             "constant weights whose result is used")
 

@@ -70,6 +70,25 @@ def test_results_that_depend_on_a_written_buffer_go_on_as_pytorch_s(replaced: bo
         assert float(model.calls) == count
 
 
+def test_replaced_weights_are_the_original_s(quick: Callable[..., Optimized]) -> None:
+    model: Any = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).eval()
+    x = torch.randn(2, 8)
+    fast = quick(model, x)
+    names = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
+    with torch.no_grad():
+        for name in names:
+            (key,) = (key for key in fast.state_dict() if key.endswith(f".{name}"))
+            new = {name: 2 * model.state_dict()[name]}
+            with pytest.warns(SeqtuneWarning, match="were replaced"):
+                ours = torch.func.functional_call(fast, {key: new[name]}, (x,))
+            torch.testing.assert_close(ours, torch.func.functional_call(model, new, (x,)))
+        torch.testing.assert_close(fast(x), model(x))
+        for module in (model, fast.get_submodule("model.original")):
+            torch.nn.utils.parametrize.register_parametrization(module[0], "weight", nn.Tanh())  # type: ignore[index]
+        with pytest.warns(SeqtuneWarning, match="were replaced"):
+            torch.testing.assert_close(fast(x), model(x))
+
+
 def test_a_model_made_in_inference_mode_is_optimised(quick: Callable[..., Optimized]) -> None:
     with torch.inference_mode():
         model = nn.Linear(8, 4).eval()

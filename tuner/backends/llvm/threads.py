@@ -193,7 +193,7 @@ out:
 class Threads:
     """A pool of `count` threads, one of which is the thread that creates it; only that thread may call it.
 
-    The pool pins that thread until `close`.
+    The pool pins that thread until `close`. A forked process has none of the other threads: its own one runs all.
     """
 
     def __init__(self, compiler: Compiler, count: int) -> None:
@@ -209,6 +209,7 @@ class Threads:
         raw = np.zeros(_WORDS + 8, np.int64)
         self._state = raw[(-raw.ctypes.data % 64) // 8:][:_WORDS]
         self._state[_THREADS] = count
+        self._process = os.getpid()
         self._address = self._state.ctypes.data
         pointer = ctypes.c_void_p
         self._launch = ctypes.CFUNCTYPE(None, pointer, pointer)(self._module.address("launch"))
@@ -228,6 +229,8 @@ class Threads:
 
     def run(self, job: int) -> None:
         """Run the job at this address (see `make_job`) and wait until it has finished."""
+        if os.getpid() != self._process:
+            self._state[_THREADS] = 1
         self._launch(self._address, job)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:

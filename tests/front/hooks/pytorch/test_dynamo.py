@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.hooks.pytorch import dynamo
 from seqtune.hooks.pytorch.dynamo import BackendOptions, Limits, ShapedPrograms, backend
+from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.hooks.pytorch.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
@@ -233,6 +237,99 @@ def test_a_wrong_option_is_refused_in_one_line(wrong: Any, says: str) -> None:
         backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], options=wrong)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class Normalised(nn.Module):
+    """An instance normalisation that keeps statistics, those of its operands, too; and one that observes a range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4, track_running_stats=True))
+
+    def forward(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        result: Tensor = self.layers(x)
+        return nn.functional.instance_norm(result, mean, variance)
+
+
+def test_statistics_are_updated(compiled: Compiler) -> None:
+    model, x = Normalised().train(), torch.randn(2, 3, 8, 8)
+    mine, ours, expected = copy.deepcopy(model), [torch.zeros(4), torch.ones(4)], [torch.zeros(4), torch.ones(4)]
+    fast = compiled(model)
+    with pytest.warns(SeqtuneWarning, match="instance_norm"):
+        torch.testing.assert_close(fast(x, *ours), mine(x, *expected))
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(model.state_dict(), mine.state_dict())
+    assert model.state_dict()["layers.1.running_mean"].any()
+
+
+def failing(*_: Any, **__: Any) -> Any:
+    """A part that fails inside."""
+    raise ZeroDivisionError("nothing to divide")
+
+
+def test_whatever_fails_while_a_graph_is_compiled_goes_to_the_fallback_with_the_reason(
+        compiled: Compiler, options: dict[str, Any], noting: Callable[..., Any]) -> None:
+    model, x = mlp(), torch.randn(5, 8)
+    fast = compiled(model, backend=noting(options, tools=Tools(predictor=failing)))
+    with pytest.warns(SeqtuneWarning, match="cannot be compiled: ZeroDivisionError: nothing to divide; eager") as caught:
+        assert same(fast, model, x)
+        assert same(fast, model, x)
+    assert len([warning for warning in caught if warning.category is SeqtuneWarning]) == 1
+
+
+def test_what_fails_at_a_call_goes_to_the_fallback_unless_an_operand_was_written(
+        compiled: Compiler, graphs: list[ShapedPrograms]) -> None:
+    def changing(x: Tensor) -> Tensor:
+        result: Tensor = model(x)
+        x.add_(1)
+        return result
+
+    model, x = mlp(), torch.randn(5, 8)
+    fast = compiled(changing)
+    fast(x)
+    (graph,) = graphs
+    ((key, program),) = graph.programs.items()
+
+    def written(x: Tensor) -> Any:
+        x.add_(1)
+        return failing()
+
+    for part, before in ((written, x.clone()), (failing, x.clone())):
+        graph.programs[key] = replace(program, graph=part)
+        if part is written:
+            with pytest.raises(ZeroDivisionError):
+                fast(before)
+        else:
+            with pytest.warns(SeqtuneWarning, match="its program failed: ZeroDivisionError: nothing to divide; eager"):
+                assert torch.allclose(fast(before), model(x))
+            assert torch.equal(before, x + 1)
+
+
+def test_a_damaged_checkpoint_of_the_options_is_no_reason_to_fall_back(compiled: Compiler, tmp_path: Path,
+                                                                      noting: Callable[..., Any]) -> None:
+    fast = compiled(mlp(), backend=noting({"verify": False, "fallback": "eager", "checkpoint": str(tmp_path)}))
+    with pytest.raises(MisuseError):
+        fast(torch.randn(5, 8))
+
+
+def test_bf16_weights_on_a_cpu_that_does_not_multiply_them_go_to_the_fallback(
+        compiled: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).bfloat16().eval()
+    monkeypatch.setattr(dynamo, "device_of_pytorch", lambda: Device("llvm:avx2:1", "llvm", "here", "avx2", threads=1))
+    fast, x = compiled(model), torch.randn(5, 8).bfloat16()
+    with pytest.warns(SeqtuneWarning, match="does not multiply bf16 numbers; .* eager computes this graph"):
+        assert torch.equal(fast(x), model(x))
+
+
+def test_a_forked_process_computes_without_the_threads_of_its_parent(compiled: Compiler) -> None:
+    """As in a worker of a DataLoader, which gives PyTorch one thread."""
+    model, x = mlp(), torch.randn(5, 8)
+    torch.set_num_threads(2)
+    fast = optimize(model, x, verify=False)
+    expected = fast(x)
+    loader = torch.utils.data.DataLoader([0], num_workers=1, timeout=60, multiprocessing_context="fork",
+                                         collate_fn=lambda _: fast(x))
+    torch.testing.assert_close(list(loader), [expected])
 
 
 def test_a_mode_is_refused_in_one_line() -> None:
