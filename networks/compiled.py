@@ -1,8 +1,8 @@
 """Compiled: an exported graph with kernels in it, in place of a module.
 
-The weights are packed into the kernels. After a change of a parameter or buffer in place, or while another one stands in
-its place, the original computes, at its speed, with a warning. Changes that PyTorch does not count (through `.data` or
-NumPy, by fused optimisers) are missed.
+The weights are packed into the kernels. After a change of a parameter or buffer in place, or while another one stands
+in its place, the original computes, at its speed, with a warning. Changes that PyTorch does not count (through `.data`
+or NumPy, by fused optimisers) are missed.
 """
 
 from __future__ import annotations

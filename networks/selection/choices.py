@@ -155,5 +155,5 @@ def choice_of_json(layer: Any, device: Device) -> Choice:
     if version != family.version:
         raise FormatError(f"it was saved with version {version!r:.20} of {family.name}, which is {family.version} now: "
                           "optimise the model again")
-    space = SearchSpace(family, problem, device)
-    return Choice(problem, space[space.row(given)])  # with the space's own values, because 1 == True
+    SearchSpace(family, problem, device).row(given)  # refuses what is not in it
+    return Choice(problem, given)

@@ -35,7 +35,7 @@ class Empties(nn.Linear):
     def forward(self, x: Tensor, rows: Tensor, images: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         y = super().forward(x)
         nothing = y[:, :0]
-        whole, piece = y.split([8, 0], 1)
+        whole, piece = torch.split(y, [8, 0], 1)
         return (whole * 2, piece * 2, nothing.sum(1) + 1, nothing.sum() + 1, nothing.prod(1) + y[:, 0],
                 torch.cat([nothing, y], 1) + 1, torch.cat([torch.empty(0), y], 1) + 1, torch.cat([nothing, piece], 1),
                 nothing @ y[:0].reshape(0, 5) + 1, torch.stack([y[:0], y[8:]]), super().forward(rows),

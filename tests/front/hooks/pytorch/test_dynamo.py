@@ -271,9 +271,8 @@ def test_whatever_fails_while_a_graph_is_compiled_goes_to_the_fallback_with_the_
         compiled: Compiler, options: dict[str, Any], noting: Callable[..., Any]) -> None:
     model, x = mlp(), torch.randn(5, 8)
     fast = compiled(model, backend=noting(options, tools=Tools(predictor=failing)))
-    with pytest.warns(SeqtuneWarning, match="cannot be compiled: ZeroDivisionError: nothing to divide; eager") as caught:
-        assert same(fast, model, x)
-        assert same(fast, model, x)
+    with pytest.warns(SeqtuneWarning, match="compiled: ZeroDivisionError: nothing to divide; eager") as caught:
+        assert all(same(fast, model, x) for _ in range(2))
     assert len([warning for warning in caught if warning.category is SeqtuneWarning]) == 1
 
 
@@ -327,7 +326,8 @@ def test_a_forked_process_computes_without_the_threads_of_its_parent(compiled: C
     torch.set_num_threads(2)
     fast = optimize(model, x, verify=False)
     expected = fast(x)
-    loader = torch.utils.data.DataLoader([0], num_workers=1, timeout=60, multiprocessing_context="fork",
+    loader: Any = torch.utils.data.DataLoader([0],  # type: ignore[arg-type]
+                                         num_workers=1, timeout=60, multiprocessing_context="fork",
                                          collate_fn=lambda _: fast(x))
     torch.testing.assert_close(list(loader), [expected])
 
