@@ -46,6 +46,7 @@ REASONS: Mapping[str, str] = {
     "tuner/backends/backend.py: Backend": "one device; a package from outside may have its own",
     "tuner/backends/backend.py: Executable": "what every backend builds",
     "tuner/backends/backend.py: SelfChecked": "an Executable that checks its own result, as programs do",
+    "tuner/backends/backend.py: Restoring": "an Executable that restores what its launches change, as calls do",
     "tuner/backends/backend.py: ExecutableFactory": "an Implementation that makes executables, as a library does",
     "tuner/backends/backend.py: ReferenceWork": "work of known time, which differs between llvm and OpenCL",
     "tuner/backends/guarded_buffers.py: MemoryDriver": "memory, of a CallDriver or of this process",
