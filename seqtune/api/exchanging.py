@@ -74,7 +74,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
-    from seqtune.predictor.learning.times.small.sufficiency import shortage
+    from seqtune.predictor.learning.times.shortage import shortage
 
     code = form in CODE
     chosen = (Format((), write=code_writer(checkpoint, libraries, prefix, force), takes=("data",)) if code

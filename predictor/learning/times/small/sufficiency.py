@@ -22,18 +22,11 @@ from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import MeasuredTask
 
 from ....trees.cost_trees import Trees, TreesOptions
+from ..shortage import FEWEST, NEEDED, shortage
 from .folds import Fold
 
-FEWEST = 5  # problems: one for each fold of the cross-validation
-USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/index.md
-NEEDED = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
 QUICK = TreesOptions(rounds=100, rate=0.1, models=1, threads=1)  # good enough to see whether there is anything to learn
 UNRELATED = 0.2  # rank correlation; those of 30 problems of seven of our kernel families have 0.48 to 0.93
-
-
-def shortage(problems: int) -> str | None:
-    """A line that says that no model can be trained from so few problems; None where there are enough."""
-    return f"{problems} problem{'s' * (problems > 1)} to learn from; {NEEDED}" if problems < FEWEST else None
 
 
 def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:

@@ -22,11 +22,12 @@ from ....say import Say, silent
 from ....training.loop import OnProgress, Progress
 from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow
+from ..shortage import USEFUL
 from ..training import train_model
 from .cross_validation import cross_validate
 from .folds import folds_of
 from .options import problem_count
-from .sufficiency import USEFUL, Relation, relation
+from .sufficiency import Relation, relation
 
 SHOWN = 10  # epochs that are reported
 _SIMPLE = {"default": "the safe default", "random": "random configurations",

@@ -1,0 +1,12 @@
+"""Shortage: how many problems a training needs, for those who measure them."""
+
+from __future__ import annotations
+
+FEWEST = 5  # problems: one for each fold of the cross-validation
+USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/index.md
+NEEDED = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
+
+
+def shortage(problems: int) -> str | None:
+    """A line that says that no model can be trained from so few problems; None where there are enough."""
+    return f"{problems} problem{'s' * (problems > 1)} to learn from; {NEEDED}" if problems < FEWEST else None
