@@ -75,8 +75,9 @@ class GraphCompiler:
                         for segment in segments_of(module, unknown)]
             tuned = [node for network in networks for node in network.tuned]
             if not choices and not any(isinstance(node, Layer) for node in tuned):
-                self.refused.extend(dict.fromkeys(f"{short_name(node)}: {reason}" for node, reason in unknown.items()
-                                                  if node.target in LAYER_OPERATIONS))
+                self.refused.extend(dict.fromkeys(
+                    f"PyTorch computes {short_name(node)}: {reason}" for node, reason in unknown.items()
+                    if node.target in LAYER_OPERATIONS))
                 return None
             new = [replace(choice, configuration=None) if split and choice.slower else choice
                    for choice in choose(tuned)]

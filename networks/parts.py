@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,17 +25,17 @@ UNCOMPILED = "in no part of the model that could be compiled"  # of what `left_o
 
 def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
                   compile_program: Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
-                  progress: Say, written: Set[nn.Module]) -> nn.Module:
+                  progress: Say, left: Mapping[nn.Module, str]) -> nn.Module:
     """Compile a module, a part of the copy; or, if it cannot be exported, its exportable children.
 
-    A module in `written` has buffers that a call of the whole model writes, and is not compiled.
+    A module in `left` is not compiled as a whole, for the reason there.
     """
     if next(module.parameters(), None) is None:
         return module
     weights = WatchedWeights(module)
     try:
-        if module in written:
-            raise ValueError("it changes its buffers, or an outer module does")
+        if module in left:
+            raise ValueError(left[module])
         with torch.no_grad(), restored_buffers(module):  # an export fills empty ones with fake tensors
             program = exported(module, tuple(examples))
     except Exception as error:  # many kinds of code cannot be exported
@@ -44,7 +44,7 @@ def compile_parts(whole: OwnCopy, module: nn.Module, examples: Sequence[Tensor],
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, compile_parts(whole, child, inputs[name], compile_program, progress, written))
+                setattr(module, name, compile_parts(whole, child, inputs[name], compile_program, progress, left))
         return module
     whole.wait()
     compiled = compile_program(module, program, examples)

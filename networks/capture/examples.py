@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 from ..plan.precision import NAMES, has_bf16
-from .shared_weights import WatchedBuffers, shared_copy
+from .shared_weights import WatchedBuffers, outer_names, shared_copy
 
 
 def checked_examples(given: object) -> tuple[Tensor, ...]:
@@ -77,11 +77,17 @@ def tensors_of(result: Any) -> list[Tensor]:
             if isinstance(leaf, Tensor)]
 
 
-def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], set[str]]:
-    """The model's results for the examples, computed in fp32, and the names of its parts with buffers that calls write.
+BUFFERS = "it changes its buffers, or an outer module does"
+NESTED = ("it computes padded sequences as nested tensors, whose padded rows become 0; the exported graph has other "
+          "numbers there")
 
-    A buffer that only the first call writes, such as a table that it makes, does not count. The model's own buffers are
-    not written. Raises MisuseError where the model raises an exception.
+
+def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], dict[str, str]]:
+    """The model's results for the examples, computed in fp32, and the parts that an export does not compute as PyTorch.
+
+    Each name of a part has the reason: calls write its buffers, or it computes nested tensors. A buffer that only the
+    first call writes, such as a table that it makes, does not count. The model's own buffers are not written. Raises
+    MisuseError where the model raises an exception.
     """
     wide = shared_copy(model)
     if has_bf16((*model.parameters(), *examples)):
@@ -89,11 +95,35 @@ def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Ten
     with torch.no_grad():
         buffers = WatchedBuffers(wide)
         expected = tensors_of(result_for(wide, clones(examples), "the example input"))
+        left = dict.fromkeys(_nested_parts(wide, examples), NESTED)
         if not buffers.written():
-            return expected, set()
+            return expected, left
         buffers = WatchedBuffers(wide)
         result_for(wide, clones(examples), "the example input a second time")
-        return expected, buffers.written()
+        return expected, left | dict.fromkeys(buffers.written(), BUFFERS)
+
+
+def _nested_parts(model: nn.Module, examples: Sequence[Tensor]) -> set[str]:
+    """The names of the parts that are called with nested tensors, and of those around them.
+
+    PyTorch's encoder makes them, of sequences with a mask of their padding.
+    """
+    if not any(isinstance(part, nn.TransformerEncoder) for part in model.modules()):
+        return set()
+    names: set[str] = set()
+    handles = []
+    for name, part in model.named_modules():
+        def hook(_: nn.Module, args: tuple[Any, ...], name: str = name) -> None:
+            if any(isinstance(value, Tensor) and value.is_nested for value in args):
+                names.update(outer_names(name))
+
+        handles.append(part.register_forward_pre_hook(hook))
+    try:
+        model(*clones(examples))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return names
 
 
 def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:

@@ -126,11 +126,16 @@ class WatchedBuffers:
         """The names of the parts that have such a buffer, themselves or deeper; "" is the module."""
         now = self._current()
         parts = {key[0] for key in self._before.keys() | now.keys() if self._before.get(key) != now.get(key)}
-        return {outer for name in parts for outer in ("", *accumulate(name.split("."), "{}.{}".format))}
+        return {outer for name in parts for outer in outer_names(name)}
 
     def _current(self) -> dict[tuple[str, str], tuple[int, int] | None]:
         return {(name, key): None if buffer is None else (id(buffer), -1 if buffer.is_inference() else buffer._version)
                 for name, part in self._module.named_modules() for key, buffer in part._buffers.items()}
+
+
+def outer_names(name: str) -> tuple[str, ...]:
+    """The names of the parts of a model that hold a part, "" for the model first, and its own name."""
+    return "", *accumulate(name.split("."), "{}.{}".format)
 
 
 def plain_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -139,7 +139,7 @@ class Optimizer:
         shapes = [tuple(example.shape) for example in examples]
         repeating = None if saved is None else self._repeating(saved, shapes, binder, precision, tolerance)
         original = OwnCopy(model)
-        expected, written = reference_of(model, examples)
+        expected, left_to_pytorch = reference_of(model, examples)
         refused: list[str] = []
         compile_part = repeating or self._predicting(original.model, binder, precision, tolerance, refused)
         graphs: list[CompiledGraph] = []
@@ -150,12 +150,12 @@ class Optimizer:
             return graph
 
         result = compile_parts(original, original.model, examples, compile_program, self.progress,
-                               {original.model.get_submodule(name) for name in written})
+                               {original.model.get_submodule(name): why for name, why in left_to_pytorch.items()})
         original.wait()
         choices = [choice for graph in graphs for choice in graph.choices]
         if not choices:
             raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: "
-                              f"{_why_none(shapes, expected, refused)}")
+                              f"{_why_none(shapes, expected, refused or [*left_to_pytorch.values()])}")
         if saved is not None and len(choices) != len(saved.content["layers"]):
             raise saved.misfit(shapes, f"it has {len(saved.content['layers'])} layers, this one {len(choices)}")
         if left := left_out(result):
@@ -232,13 +232,13 @@ class Optimizer:
 
 
 def _why_none(shapes: Sequence[Shape], expected: Sequence[Tensor], refused: Sequence[str]) -> str:
-    """The reason why a model has no layer to optimise: no kernel computes one, or its inputs and results."""
+    """The reason why a model has no layer to optimise: those that are known, or its inputs and results."""
     if not expected:
         return "its result has no tensor"
     if empty := [shape for shape in shapes if 0 in shape]:
         return f"an example input has a size of 0 ({'x'.join(map(str, empty[0]))})"
     if refused:
-        return f"PyTorch computes {'; '.join(dict.fromkeys(refused))}"[:500]
+        return "; ".join(dict.fromkeys(refused))
     return ("torch.export finds, for this input, no convolution of images or sequences and no linear layer with "
             "constant weights whose result is used")
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import fx, nn
 
-from seqtune.errors import SeqtuneWarning
+from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
 from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
+from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -65,3 +66,29 @@ def test_a_layer_with_a_mask_stays_pytorch_s() -> None:
     with torch.no_grad(), pytest.warns(SeqtuneWarning, match="eager computes this graph"):
         result, expected = compiled(model)(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
     torch.testing.assert_close(result[:, :5], expected[:, :5], rtol=1e-3, atol=1e-4)
+
+
+class Padded(nn.Module):
+    """An encoder of padded sequences, and a linear layer behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(layer("relu", False), 2)
+        self.head: nn.Module = nn.Linear(24, 5)
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(self.encoder(x, src_key_padding_mask=padding))
+        return result
+
+
+def test_an_encoder_that_writes_zeros_at_padded_positions_is_left_to_pytorch(quick: Callable[..., Optimized]) -> None:
+    model, x, padding = Padded().eval(), torch.randn(3, 7, 24), torch.zeros(3, 7, dtype=torch.bool)
+    padding[0, 5:] = True
+    with torch.no_grad():
+        fast = quick(model, (x, padding))
+        assert len(fast.choices) == 1  # the linear layer behind it
+        for mask in (padding, ~padding, padding.roll(1)):
+            torch.testing.assert_close(fast(x, mask), model(x, mask), equal_nan=True)
+        model.head = nn.Identity()
+        with pytest.raises(MisuseError, match="padded rows become 0"):
+            quick(model, (x, padding))

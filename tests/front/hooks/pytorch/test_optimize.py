@@ -300,3 +300,18 @@ def test_a_sparse_tensor_of_the_example_s_shape_goes_through_the_original(quick:
     model, x = nn.Linear(8, 4).eval(), torch.eye(8)
     with torch.no_grad():
         torch.testing.assert_close(quick(model, x)(x.to_sparse()), model(x))
+
+
+def test_a_layer_that_no_kernel_computes_is_named_with_the_reason(quick: Callable[..., Optimized]) -> None:
+    with pytest.raises(MisuseError, match=r"aten.linear: a product that no kernel computes \(m=1048577 is outside"):
+        quick(nn.Linear(1, 1).eval(), torch.zeros(2**20 + 1, 1))
+
+
+def test_whatever_fails_inside_is_a_misuse_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("nothing to divide")
+
+    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.compile_parts", failing)
+    model, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
+    with pytest.raises(MisuseError, match="this Linear cannot be optimised: ZeroDivisionError: nothing to divide"):
+        optimize(model, x, verify=False)
