@@ -27,13 +27,15 @@ If the parameters of a kernel are not known (a foreign one of which only a time 
 The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features,
 for problems whose key does not contain them), held_out (keys of problems that no model may learn from), provenance (any
 words about the source of the data) and, if there are any, kernels (declarations of foreign kernel families, as
-`seqtune.kernels.declaration` writes them).
+`seqtune.kernels.declaration` writes them) and versions (the parts of the versions of kernels that a library's file
+declares, `seqtune.kernels.libraries.versions`).
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -50,6 +52,7 @@ from seqtune.kernels.declaration import to_json
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel, is_setting
+from seqtune.kernels.libraries.versions import KernelVersions
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -92,6 +95,7 @@ class Dataset:
     held_out: frozenset[str] = frozenset()  # Problem.key
     provenance: Mapping[str, str] = field(default_factory=dict)
     kernels: Mapping[str, Kernel] = field(default_factory=dict)  # by name: foreign kernels declared in this data set
+    versions: KernelVersions = field(default_factory=KernelVersions)  # of kernels that a library's file declares
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -115,15 +119,18 @@ class Dataset:
 
         The machine is that of the device's stored facts, the latest. Warns if records of other machines are left out.
         """
+        versions = journal.versions()
         devices, left_out, rest = journal.devices(), LeftOut(), journal.batches()
         problems = {problem.key: problem for problem in journal.problems()}
         first: JournalBatch | None = next(rest, JournalBatch.of_records([]))
         while first is not None:
             columns, others = columns_of_machines(chain([first], islice(rest, most and most - 1)), devices)
             left_out.update(others)
-            yield cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
+            yield cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}),
+                      versions=versions)
             first = next(rest, None)
-        for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None)):
+        for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None,
+                                  *journal.outdated())):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
 
     @classmethod
@@ -144,8 +151,8 @@ class Dataset:
             frame = frame.assign(**{name: value for name, value in ADDED.items() if name not in frame})
             problems = dict(facts.problems)
             problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
-        return cls(_checked(frame[SCHEMA.names], path, facts.devices, problems), facts.devices, problems,
-                   facts.held_out, facts.provenance, facts.kernels)
+        rows = _with_todays_versions(_checked(frame[SCHEMA.names], path, facts.devices, problems), facts.versions)
+        return cls(rows, facts.devices, problems, facts.held_out, facts.provenance, facts.kernels, facts.versions)
 
     @classmethod
     def shipped(cls) -> Dataset:
@@ -168,7 +175,8 @@ class Dataset:
                  "problems": {key: problem.to_json() for key, problem in sorted(listed.items())},
                  "held_out": sorted(self.held_out), "provenance": dict(self.provenance),
                  **({"kernels": [to_json(kernel) for _, kernel in sorted(self.kernels.items())]}
-                    if self.kernels else {})}
+                    if self.kernels else {}),
+                 **({"versions": self.versions.to_json()} if self.versions.parts else {})}
         rows = self.rows.assign(**{name: value for name, value in ADDED.items() if name not in self.rows})
         rows = rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
@@ -195,7 +203,8 @@ class Dataset:
             overlapping |= len(devices) < len(merged.devices) + len(others_devices)
             merged = Dataset(self.rows, devices, {**other.known_problems, **merged.known_problems},
                              merged.held_out | other.held_out, joined(merged.provenance, other.provenance),
-                             {**other.kernels, **merged.kernels})
+                             {**other.kernels, **merged.kernels},
+                             KernelVersions({**other.versions.parts, **merged.versions.parts}))
         if merged.held_out and (note := held_out_elsewhere([
                 (set(part.rows["problem"].unique()), part.held_out) for part in (self, *others)])):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
@@ -244,6 +253,11 @@ class Dataset:
         """The problems that have rows, in the order of their keys."""
         return [self.known_problems[key] for key in sorted(self.rows["problem"].unique())]
 
+    def outdated(self) -> list[str]:
+        """A line for each kernel that a library's file declares with records of earlier versions."""
+        counts = Counter(zip(self.rows["kernel"].astype(str), self.rows["kernel_version"].astype(int), strict=True))
+        return self.versions.notes(counts)
+
     def records(self) -> Iterator[Record]:
         """The rows as records with one sample, the shortest; for replaying."""
         rows: Iterable[Any] = self.rows.itertuples(index=False)
@@ -254,6 +268,16 @@ class Dataset:
                                       resources=_resources(row))
             yield Record(self.known_problems[row.problem], row.device, int(row.kernel_version),
                          configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
+
+
+def _with_todays_versions(rows: pd.DataFrame, versions: KernelVersions) -> pd.DataFrame:
+    """The rows with today's version of kernels where theirs is of the same kernel."""
+    column = rows["kernel_version"]
+    for name, version in rows[["kernel", "kernel_version"]].drop_duplicates().itertuples(index=False):
+        today = versions.todays(str(name), int(version))
+        if today != version:
+            column = column.where((rows["kernel"] != name) | (rows["kernel_version"] != version), np.int32(today))
+    return rows if column is rows["kernel_version"] else rows.assign(kernel_version=column)
 
 
 def present_columns(path: Path, names: Sequence[str]) -> list[str]:

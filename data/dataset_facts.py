@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from seqtune.kernels.declaration import from_json
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason, too_long
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.libraries.versions import KernelVersions
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import abridged
 
@@ -33,6 +34,7 @@ class DatasetFacts:
     held_out: frozenset[str]  # Problem.key
     provenance: Mapping[str, str]
     kernels: Mapping[str, Kernel]  # by name: declared in this data set
+    versions: KernelVersions = field(default_factory=KernelVersions)  # of kernels that a library's file declares
 
 
 def read_facts(path: Path, file: pq.ParquetFile) -> DatasetFacts:
@@ -49,7 +51,8 @@ def read_facts(path: Path, file: pq.ParquetFile) -> DatasetFacts:
         {str(key): Device.from_json(device) for key, device in facts["devices"].items()},
         {str(key): Problem.from_json(problem) for key, problem in facts["problems"].items()},
         frozenset(map(str, facts["held_out"])), dict(facts["provenance"]),
-        {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))})
+        {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))},
+        KernelVersions.from_json(facts.get("versions", [])))
 
 
 @contextmanager

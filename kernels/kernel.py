@@ -164,6 +164,9 @@ class Kernel:
     prior: tuple[Constraint, ...] = ()  # further constraints, of the kernel's own tuner; not needed for validity
     implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
     default_for: Expression | None = None  # holds for the problems whose task takes its safe default from this kernel
+    # Of declared kernels: the digests by file or key of all that `version` covers, and the version that 0.2.0 gave.
+    parts: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    former_versions: tuple[int, ...] = field(default=(), compare=False, repr=False)
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, repr=False)  # many caches have kernels as keys; compared, since it tells 1 from 1.0
 

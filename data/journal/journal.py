@@ -15,12 +15,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.libraries.versions import KernelVersions, declared_kernel_of
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 
@@ -30,6 +32,8 @@ from .file import JournalFile, integrity_fault, rescue
 from .rows import ROWS, BatchReader, object_of, problem_of
 from .schema import (
     FIELDS,
+    MAKE_VERSIONS,
+    VERSIONS,
     check_header,
     check_regular,
     check_schema,
@@ -42,6 +46,8 @@ from .schema import (
 
 CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
 CHECKED_BYTES = 4_000  # bytes of the file for each record before a check: at most 0.04 ms a record for any size
+MOST_VERSIONS = 300  # of declared kernels; the latest are read
+LONGEST_PARTS = 200_000  # characters of the parts of a version; a thousand files have 100,000
 REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 
@@ -87,6 +93,7 @@ class Journal:
             check_schema(self._connection, self.path)
             migrate(self._connection, self.path)
         self._file = JournalFile(self.path)
+        self._noted: set[tuple[str, int]] = set()  # versions of kernels whose parts are stored
         self._unchecked = 0  # records since the file was checked
 
     def __enter__(self) -> Journal:
@@ -139,6 +146,7 @@ class Journal:
 
     def _insert(self, record: Record, keys: tuple[int, int]) -> bool:
         measurement = record.measurement
+        self._note_version(record.configuration.kernel, record.kernel_version)
         table = "repeats" if record.run in REPEATED else "trials"
         marks = ", ".join("?" * (FIELDS.count(",") + 1))
         cursor = self._connection.execute(
@@ -151,6 +159,42 @@ class Journal:
              None if measurement.resources is None else json.dumps(measurement.resources.to_json()),
              measurement.disturbed))
         return cursor.rowcount == 1
+
+    def _note_version(self, name: str, version: int) -> None:
+        """Store the parts of a declared kernel with its version, and with those of 0.2.0 that are the same."""
+        if (name, version) in self._noted:
+            return
+        self._noted.add((name, version))
+        declared = declared_kernel_of(name)
+        if declared is None or declared[0].version != version:
+            return
+        kernel, _ = declared
+        self._connection.execute(MAKE_VERSIONS)
+        for same in (*kernel.former_versions, version):
+            self._connection.execute("INSERT OR REPLACE INTO versions (kernel, version, parts) VALUES (?, ?, ?)",
+                                     (name, same, json.dumps(dict(kernel.parts))))
+
+    def versions(self) -> KernelVersions:
+        """The parts of declared kernels' versions, the latest last."""
+        with self._reading():
+            if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (VERSIONS,)).fetchone():
+                return KernelVersions()
+            rows = self._connection.execute(
+                "SELECT kernel, version, parts FROM versions WHERE length(parts) <= ? ORDER BY id DESC LIMIT ?",
+                (LONGEST_PARTS, MOST_VERSIONS)).fetchall()
+            return KernelVersions.from_json([{"kernel": name, "version": version, "parts": object_of(parts)}
+                                             for name, version, parts in reversed(rows)])
+
+    def outdated(self, kernels: Sequence[str] | None = None) -> list[str]:
+        """A line for each declared kernel, of these names if some are given, with records of earlier versions."""
+        with self._reading():
+            counts: dict[tuple[str, int], int] = {}
+            for table in ("trials", "repeats"):
+                for name, version, count in self._connection.execute(
+                        f"SELECT kernel, kernel_version, count(*) FROM {table} GROUP BY kernel, kernel_version"):
+                    if kernels is None or name in kernels:
+                        counts[name, version] = counts.get((name, version), 0) + int(count)
+        return self.versions().notes(counts)
 
     def _check(self, count: int) -> None:
         """Check the file after `count` more records. Raises FormatError."""
@@ -186,13 +230,15 @@ class Journal:
 
         The machine's load may have been the cause, so they should be measured again.
         """
+        versions = self.versions()
         with self._reading():
             return sum(self._connection.execute(
                 "DELETE FROM trials WHERE problem = (SELECT id FROM problems WHERE key = ?) AND device = "
                 "(SELECT id FROM devices WHERE key = ?) AND kernel = ? AND kernel_version = ? AND toolchain = ? AND "
                 "machine IN ('', ?) AND status IN (?, ?)", (
-                    problem.key, device.key, kernel.name, kernel.version, device.toolchain, device.fingerprint,
-                    Status.TIMEOUT.value, Status.CRASH.value)).rowcount for kernel in kernels)
+                    problem.key, device.key, kernel.name, version, device.toolchain, device.fingerprint,
+                    Status.TIMEOUT.value, Status.CRASH.value)).rowcount
+                for kernel in kernels for version in versions.same(kernel))
 
     def records(self, problem: Problem | None = None, device: str | None = None,
                 run: str | None = None) -> Iterator[Record]:
@@ -281,8 +327,13 @@ class Journal:
                 "SELECT id, json FROM problems WHERE key = ?", (problem.key,)))
             reader = BatchReader(table, {number: problem or problem_of(text) for number, text in texts},
                                  dict(self._connection.execute("SELECT id, key FROM devices")))
+            versions = self.versions()
             while rows := cursor.fetchmany(ROWS):
-                yield reader.batch(rows)
+                batch = reader.batch(rows)
+                pairs = list(zip(batch.kernels, batch.kernel_versions, strict=True))
+                today = {pair: versions.todays(*pair) for pair in set(pairs)}
+                same = all(version == today[name, version] for name, version in today)
+                yield batch if same else replace(batch, kernel_versions=[today[pair] for pair in pairs])
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -2,7 +2,9 @@
 
 Version 2 added machine, session, stage and budget to every record; in the records of version 1 they are empty.
 Version 3 added the resources of the built kernel; in older records they are null. Version 4 added the number of
-disturbed samples and whether the machine was loaded; in older records both are 0.
+disturbed samples and whether the machine was loaded; in older records both are 0. The table `versions`, which 0.2.0
+does not know and leaves alone, is made with the first record of a kernel that a library's file declares: it has the
+parts of the kernel's version (`seqtune.kernels.libraries.versions`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
 
 LONGEST_VALUE = 1_000_000  # bytes of a row
 TABLES = ("problems", "devices", "trials", "repeats")
+VERSIONS = "versions"  # a table that a journal may lack
+MAKE_VERSIONS = """CREATE TABLE IF NOT EXISTS versions (
+    id INTEGER PRIMARY KEY, kernel TEXT NOT NULL, version INTEGER NOT NULL, parts TEXT NOT NULL,
+    UNIQUE (kernel, version))"""
 FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
           'message, "when", run, host, machine, session, stage, budget, loaded, resources, disturbed')
 _FIELDS_OF_VERSION_1 = FIELDS.removesuffix(", machine, session, stage, budget, loaded, resources, disturbed")
@@ -143,9 +149,11 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     schema = {str(name): (kind, str(sql)) for kind, name, sql in connection.execute(
         "SELECT type, name, sql FROM sqlite_master WHERE type != 'index' LIMIT 100")}
     for name, (kind, sql) in schema.items():
-        if kind != "table" or (name in TABLES and not re.match(r"CREATE TABLE\b", sql, re.IGNORECASE)):
+        if kind != "table" or (name in (*TABLES, VERSIONS) and not re.match(r"CREATE TABLE\b", sql, re.IGNORECASE)):
             raise FormatError(f"{path} is not a journal of seqtune: it has the {kind} {name[:40]!r}")
-    for table in TABLES:
+    for table in (*TABLES, VERSIONS):
+        if table not in schema and table == VERSIONS:
+            continue
         if table not in schema:
             raise FormatError(f"{path} is not a journal of seqtune: it has no table {table}")
         if any(hidden for *_, hidden in connection.execute(f"PRAGMA table_xinfo({table})")):

@@ -153,8 +153,14 @@ class _Rows:
 
     def _has_todays_version(self, batch: pa.Table, names: Texts, indices: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which rows are of today's version of their kernel."""
+        if not len(names):
+            return np.zeros(0, bool)
         versions = np.array([self._version(name) for name in names.tolist()], np.int64)
-        return np.asarray(batch["kernel_version"].to_numpy() == versions[indices]) if len(names) else np.zeros(0, bool)
+        column = batch["kernel_version"].to_numpy()
+        pairs, which = np.unique(np.stack([indices, column]), axis=1, return_inverse=True)
+        today = np.array([self._files.facts.versions.todays(str(names[index]), int(version)) == versions[index]
+                          for index, version in pairs.T], bool)
+        return np.asarray(today[which.reshape(-1)])
 
     def _version(self, name: str) -> int:
         """Today's version of a kernel family, -1 if there is no such family."""

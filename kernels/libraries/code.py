@@ -9,9 +9,11 @@ from pathlib import Path
 from seqtune.errors import FormatError
 
 from .declared_operation import contents_of
+from .digests import LARGEST_PARSED, file_digest
 from .document import KernelDocument, OperationDocument
 from .fault import KeyPath, at_path, dotted
 from .files import inside, read_regular
+from .followed_files import FollowedFiles, Remark
 from .foreign_code import check_reference, reference_in
 
 LARGEST_PROGRAM = 100_000_000  # bytes of a file whose content is part of a version
@@ -25,8 +27,12 @@ class LibraryCode:
                  locate: Callable[[KeyPath], str]) -> None:
         self.library, self.folder, self.own_modules, self.locate = library, folder, own_modules, locate
         self.entries: dict[str, str] = {}  # operation or full name of a kernel -> its entry that runs code
-        self.files: dict[str, dict[str, str]] = {}  # operation or full name of a kernel -> path in the folder -> digest
-        self._digests: dict[Path, str] = {}
+        # operation or full name of a kernel -> path in the folder -> digest
+        self.files: dict[str, dict[str, str]] = {}
+        self.former: dict[str, dict[str, str]] = {}  # the same as 0.2.0 made them, of the files that it knew of
+        self.unfollowed: dict[str, tuple[Remark, ...]] = {}  # what may read files that `files` lacks
+        self._contents: dict[Path, bytes] = {}
+        self._digests: dict[Path, tuple[str, str]] = {}
         self._size = 0  # bytes of all files with a digest
 
     def of_operation(self, name: str, document: OperationDocument) -> str | None:
@@ -34,7 +40,7 @@ class LibraryCode:
         reference = None
         if document.reference is not None:
             with at_path("reference"):
-                reference = self._importable(name, document.reference)
+                reference = self._importable(name, document.reference, "reference")
             self._note(name, "operations", name, "reference")
         for output, file in (document.expected or {}).items():
             with at_path("expected", output):
@@ -57,7 +63,7 @@ class LibraryCode:
                     raise FormatError("give an implementation or sections that say how the kernel runs, not both")
                 if document.backends is None:
                     raise FormatError("an implementation needs `backends`, the backends that it runs on")
-                implementation = self._importable(full, document.implementation)
+                implementation = self._importable(full, document.implementation, "implementation")
             self._note(full, "kernels", family, "implementation")
         if document.command is not None:
             self._note(full, "kernels", family, "command", "run")
@@ -65,6 +71,11 @@ class LibraryCode:
                 for index, word in enumerate(getattr(document.command, part) or ()):
                     with at_path("command", part, index):
                         self._word(full, word, program=index == 0)
+            if self.folder is not None:
+                followed = self._followed(self.folder)
+                with at_path("command"):
+                    followed.command(document)
+                self._note_files(full, followed)
         return implementation
 
     def _note(self, owner: str, *path: str) -> None:
@@ -72,12 +83,25 @@ class LibraryCode:
         entry, location = dotted(path), self.locate(path)
         self.entries[owner] = entry if location == entry else f"{location}: {entry}"
 
-    def _importable(self, owner: str, text: str) -> str:
+    def _importable(self, owner: str, text: str, key: str) -> str:
         if not self.own_modules or self.folder is None:
             return check_reference(text)
         reference, file = reference_in(self.library, self.folder, text)
         self._digest(owner, file)
+        followed = self._followed(self.folder.resolve())
+        followed.module(file.relative_to(followed.folder).as_posix(), (key,), "")
+        self._note_files(owner, followed)
         return reference
+
+    def _followed(self, folder: Path) -> FollowedFiles:
+        return FollowedFiles(folder, lambda path: self._read(inside(folder, path)))
+
+    def _note_files(self, owner: str, followed: FollowedFiles) -> None:
+        """Note the digests of followed files, and what could not be followed."""
+        for path in followed.paths:
+            digest, _ = self._both(inside(followed.folder, path))
+            self.files.setdefault(owner, {})[path] = digest
+        self.unfollowed[owner] = (*self.unfollowed.get(owner, ()), *followed.remarks)
 
     def _word(self, owner: str, word: str, program: bool) -> None:
         """Note the file that a word of a command names; a relative program must exist inside the folder."""
@@ -91,9 +115,22 @@ class LibraryCode:
     def _digest(self, owner: str, file: Path) -> None:
         """Note the digest of a file in the folder. Raises FormatError."""
         assert self.folder is not None
-        if file not in self._digests:
-            content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
-            self._digests[file] = hashlib.sha256(content).hexdigest()
-            self._size += len(content)
         path = file.relative_to(self.folder.resolve()).as_posix()
-        self.files.setdefault(owner, {})[path] = self._digests[file]
+        self.files.setdefault(owner, {})[path], self.former.setdefault(owner, {})[path] = self._both(file)
+
+    def _both(self, file: Path) -> tuple[str, str]:
+        """The digest of a file, and that of its bytes, as 0.2.0 made it. Raises FormatError."""
+        if file not in self._digests:
+            content = self._read(file)
+            self._digests[file] = file_digest(file.name, content), hashlib.sha256(content).hexdigest()
+        return self._digests[file]
+
+    def _read(self, file: Path) -> bytes:
+        """The content of a file; small ones are kept. Raises FormatError."""
+        if file in self._contents:
+            return self._contents[file]
+        content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
+        self._size += len(content)
+        if len(content) <= LARGEST_PARSED:
+            self._contents[file] = content
+        return content

@@ -53,16 +53,21 @@ def declared_library(document: LibraryDocument, folder: Path | None = None, *, o
         with at_path("kernels", family):
             solved = _solved(document, description, operations)
             implementation = code.of_kernel(f"{name}.{family}", family, description)
-            files = {**code.files.get(solved.name, {}), **code.files.get(f"{name}.{family}", {})}
-            kernels[f"{name}.{family}"] = declared_kernel(name, family, description, solved, files, implementation,
-                                                          folder)
+            full = f"{name}.{family}"
+            files, former = ({**digests.get(solved.name, {}), **digests.get(full, {})}
+                             for digests in (code.files, code.former))
+            unfollowed = code.unfollowed.get(solved.name) or code.unfollowed.get(full)
+            kernels[full] = declared_kernel(name, family, description, solved, files,
+                                            None if unfollowed or files.keys() != former.keys() else former,
+                                            implementation, folder)
     if document.checkpoint is not None:
         with at_path("checkpoint"):
             inside(folder, document.checkpoint)
     checkpoint = None if document.checkpoint is None or folder is None else str(folder / document.checkpoint)
     return Library(name, kernels, operations, document.meaning, checkpoint=checkpoint, folder=folder,
                    document=document, allowed=allowed, origin=origin or f"the library {name}", code=code.entries,
-                   own_modules=own_modules, locate=locate or dotted)
+                   own_modules=own_modules, locate=locate or dotted,
+                   unfollowed=code.unfollowed)
 
 
 def _solved(document: LibraryDocument, kernel: KernelDocument, operations: dict[str, Operation]) -> Operation:

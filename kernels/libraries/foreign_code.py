@@ -1,7 +1,8 @@
 """Foreign code: the Python modules in a library's folder, as a package of their own, if they are allowed to run.
 
 A module `stencil_reference` of the library `stencil` is imported as `seqtune_library_stencil.stencil_reference`, so
-that modules of two libraries, or of the user's program, never share a name. It imports its neighbours relatively.
+that modules of two libraries, or of the user's program, never share a name. It may import the files beside it as a
+script does (`import helper`), or relatively.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from seqtune.errors import FormatError
 
 from .files import inside
 from .library import Library
+from .python_imports import FolderFinder
 from .table import use
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
+_PREFIX = "seqtune_library_"
+_FOLDERS: dict[str, Path] = {}  # package -> the folder of its modules
+
 
 def package_of(library: str) -> str:
     """The name of the package of a library's modules."""
-    return "seqtune_library_" + library.replace("-", "__")
+    return _PREFIX + library.replace("-", "__")
 
 
 def reference_in(library: str, folder: Path, text: str) -> tuple[str, Path]:
@@ -54,6 +59,9 @@ def offer(library: str, folder: Path) -> None:
     package = ModuleType(name, f"The modules of the library {library}.")
     package.__path__ = [str(folder)]
     sys.modules[name] = package
+    if not _FOLDERS:
+        sys.meta_path.insert(0, FolderFinder(_PREFIX, _FOLDERS))
+    _FOLDERS[name] = folder
     importlib.invalidate_caches()
 
 

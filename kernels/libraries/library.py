@@ -6,7 +6,7 @@ they are looked up, so a look-up imports no other library. A library read from a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,8 @@ class Library:
     document: LibraryDocument | None = None  # its declaration; None: declared in Python
     own_modules: bool = False  # whether its code is in modules of its folder
     code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> the entry that names code
+    # operation or kernel -> (path in its part of the document, message): what may read files that its version lacks
+    unfollowed: Mapping[str, Sequence[tuple[tuple[str | int, ...], str]]] = field(default_factory=dict)
     allowed: bool = True  # whether that code and those commands may run
     locate: Callable[[tuple[str | int, ...]], str] = str  # gives the location of a part of the document in its file
     origin: str = "seqtune"  # its source in messages: a path, a distribution

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from seqtune.kernels.kernel import Kernel, Setting
+from seqtune.kernels.libraries.versions import changes, how_to_keep, is_todays
 
 
 class Declaration(BaseModel):
@@ -24,6 +25,13 @@ class Declaration(BaseModel):
     parameters: tuple[tuple[str, tuple[Setting, ...]], ...] = Field(max_length=100)
     constraints: tuple[str, ...] = ()
     derived: tuple[tuple[str, str], ...] = ()
+    parts: dict[str, str] | None = Field(default=None, max_length=10_000)  # of the version, of a declared kernel
+
+    @model_serializer(mode="wrap")
+    def _without_missing(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """The fields, without `parts` where there are none, so that earlier versions read the file."""
+        content: dict[str, object] = write(self)
+        return {name: value for name, value in content.items() if name != "parts" or value is not None}
 
     @classmethod
     def of(cls, kernel: Kernel) -> Declaration:
@@ -32,7 +40,8 @@ class Declaration(BaseModel):
             name=kernel.name, problem_type=kernel.operation, version=kernel.version,
             parameters=tuple((parameter.name, parameter.values) for parameter in kernel.parameters),
             constraints=tuple(constraint.expression.text for constraint in kernel.constraints),
-            derived=tuple((name, expression.text) for name, expression in kernel.derived))
+            derived=tuple((name, expression.text) for name, expression in kernel.derived),
+            parts=dict(kernel.parts) or None)
 
 
 def differences(declarations: Iterable[Declaration], kernels: Iterable[Kernel]) -> list[str]:
@@ -44,8 +53,10 @@ def differences(declarations: Iterable[Declaration], kernels: Iterable[Kernel]) 
         if there is None:
             texts.append(f"{kernel.name} is not in it")
             continue
-        if here.version != there.version:
-            texts.append(f"{kernel.name} has version {there.version} in it and {here.version} here")
+        if not is_todays(kernel, there.version, there.parts):
+            text = f"{kernel.name} has version {there.version} in it and {here.version} here"
+            texts.append(f"{text} ({changes(there.parts, kernel)}; {how_to_keep(kernel.name, there.version, 'it')})"
+                         if kernel.parts else text)
         ours, theirs = dict(here.parameters), dict(there.parameters)
         if tuple(ours) != tuple(theirs):
             texts.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")

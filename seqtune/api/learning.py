@@ -12,7 +12,7 @@ from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of
 from seqtune.predictor.say import Say, silent
 
-from ..errors import InterruptedTraining, MisuseError, SeqtuneError, check_installed
+from ..errors import InterruptedTraining, MisuseError, SeqtuneError, check_installed, warned
 from .inputs import check_free, check_positive
 from .results import Written
 
@@ -66,6 +66,8 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
         raise MisuseError("several processes keep no state without --state, so there is no training to end")
     dataset, sampling = read_training_data(data, seed, say)
     check_measured(dataset.provenance, data)
+    for note in dataset.outdated() if rank_here() == 0 else ():
+        warned(note)
     request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
                               force=force, protect_held_out=is_shipped(data), recipe=read)
     learning = learner(dataset)

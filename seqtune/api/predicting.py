@@ -16,7 +16,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import SECONDS
 
-from ..errors import MisuseError, shown
+from ..errors import CheckpointError, MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
 from .results import Prediction, Proposal
 
@@ -59,7 +59,12 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     progress("predicting")
     known = asked.evidence(journal, verified=not verify) if evidence else None
     count = 0 if known is None else known.measurements
-    proposals = asked.propose(max(top, 2) if explain else top, known)
+    outdated = _outdated(journal, task)
+    try:
+        proposals = asked.propose(max(top, 2) if explain else top, known)
+    except CheckpointError as error:
+        raise CheckpointError("; ".join([str(error), *outdated])) from None
+    note = "; ".join(filter(None, (note, *outdated)))
     why = asked.explanation(list(proposals)) if explain else None
     proposals = dict(islice(proposals.items(), top))
     first = next(iter(proposals.values()))
@@ -76,6 +81,23 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
             reached = f"the first proposal is {first.confidence}, which suffices"
             prediction = replace(prediction, unverified=reached)
     return replace(prediction, predictor=str(asked.name), note=note, explanation=why, evidence=count)
+
+
+def _outdated(journal: str | Path | None, task: Task) -> list[str]:
+    """The lines on records of earlier versions of the task's declared kernels in the journal, if there is one."""
+    names = [kernel.name for kernel in task.kernels if kernel.parts]
+    if not names:
+        return []
+    from seqtune.data.journal.journal import Journal, default_path
+
+    path = default_path() if journal is None else Path(journal)
+    if not path.exists():
+        return []
+    try:
+        with Journal(path) as records:
+            return records.outdated(names)
+    except SeqtuneError:  # `evidence` has told it
+        return []
 
 
 def check_verifiable(top: int) -> None:

@@ -56,7 +56,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     wanted, budget = as_problems(problems), Budget(trials, seconds, total)
     _check(budget, seed, strategy, journal, replay, fleet)
     plan = make_plan(wanted, budget, strategy, seed, retry_failed, progress)
-    with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress) as (run, report):
+    with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress, warn) as (run, report):
         return _completed(report, run, plan.budget, _open_meter(warn) if fleet is None and replay is None else None)
 
 
@@ -96,7 +96,7 @@ def make_plan(problems: Sequence[Problem], budget: Budget, strategy: str, seed: 
 
 
 def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None, replay: str | Path | None,
-            fleet: str | None, fleet_progress: Callable[[FleetProgress], None] | None
+            fleet: str | None, fleet_progress: Callable[[FleetProgress], None] | None, warn: Say
             ) -> AbstractContextManager[Opened]:
     """The context in which the plan is measured. Entering it raises what is wrong before anything is written."""
     if fleet is not None:
@@ -105,11 +105,12 @@ def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None,
         return on_fleet(plan, device, fleet, journal, fleet_progress)
     if replay is not None:
         return _in_replay(plan, device, replay)
-    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal, device is None)
+    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal, device is None, warn)
 
 
 @contextmanager
-def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool) -> Iterator[Opened]:
+def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool,
+                     warn: Say) -> Iterator[Opened]:
     from seqtune.tuner.run.members import this_machine
 
     if not can_run(device.backend):
@@ -121,6 +122,10 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_
     if is_default:
         _check_operations(plan, device)
     with this_machine(plan, device, journal) as run:
+        types = {problem.type for problem in plan.problems}
+        for note in run.journal.outdated([family.name for family in families(device.backend)
+                                          if family.operation in types]):
+            warn(note)
         yield run, TuningReport(device, run.journal.path)
 
 

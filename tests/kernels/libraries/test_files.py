@@ -92,7 +92,9 @@ def test_a_version_follows_what_runs_and_not_what_is_allowed(tmp_path: Path) -> 
     assert version(text.replace("block_y = [1, 2, 4]", "block_y = [1, 2, 4, 8]").replace("tile <= 128", "tile <= 64"))\
         == version(text.replace("time steps", "steps of time")) == first
     assert version(text.replace('global = ["n"]', 'global = ["2 * n"]')) != first
-    source.write_text("kernel void stencil() { }")
+    source.write_text("kernel void stencil() { } // the same")
+    assert version(text) == first
+    source.write_text("kernel void stencil() { return; }")
     assert version(text) != first
     assert version(text.replace("default = {block_x = 32}", "default = {block_x = 32}\nversion = 7")) == 7
 

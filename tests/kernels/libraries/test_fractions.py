@@ -70,11 +70,15 @@ def test_fractions_and_booleans_are_numbers_in_conditions_sources_and_commands(t
 
 
 def test_a_kernel_whose_words_became_fractions_has_another_version(tmp_path: Path) -> None:
-    words = _kernel(tmp_path, "inwords", '["0.5", "1.5"]')
-    (tmp_path / "later").mkdir()
-    fractions = _kernel(tmp_path / "later", "fractions", "[0.5, 1.5]")
-    more = _kernel(tmp_path / "later", "morefractions", "[0.5, 1.5, 2.5]")
-    assert words != fractions == more
+    def version(folder: str, shares: str) -> int:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run").touch(mode=0o755)
+        path = tmp_path / folder / "library.toml"
+        path.write_text(LIBRARY.replace("NAME", "fraction").replace("SHARES", shares))
+        return read_library(path).kernel("fraction.called").version
+
+    words, fractions = version("words", '["0.5", "1.5"]'), version("fractions", "[0.5, 1.5]")
+    assert words != fractions == version("more", "[0.5, 1.5, 2.5]")
 
 
 def test_a_declaration_keeps_the_types_of_its_values(tmp_path: Path) -> None:
