@@ -89,6 +89,6 @@ def test_an_encoder_that_writes_zeros_at_padded_positions_is_left_to_pytorch(qui
         assert len(fast.choices) == 1  # the linear layer behind it
         for mask in (padding, ~padding, padding.roll(1)):
             torch.testing.assert_close(fast(x, mask), model(x, mask), equal_nan=True)
-        model.head = nn.Identity()
+        model.head = nn.Identity().eval()
         with pytest.raises(MisuseError, match="padded rows become 0"):
             quick(model, (x, padding))
