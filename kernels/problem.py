@@ -20,6 +20,7 @@ from .devices.device import Device
 from .devices.element_types import ElementType, element_type
 from .expression import Expression
 from .operations.feature import Value
+from .operations.near_names import near_name
 from .operations.operation import Operation
 from .operations.table import operation
 
@@ -193,7 +194,9 @@ def _checked_features(work: Operation, given: Mapping[str, Value]) -> tuple[tupl
     unknown = sorted(set(given) - set(work.by_name))
     if unknown:
         known = " ".join(feature.name for feature in work.features)
-        raise ProblemError(f"{work.name} has no feature {unknown[0]!r:.40}; it has {known}")
+        near = near_name(unknown[0], work)
+        raise ProblemError(f"{work.name} has no feature {unknown[0]!r:.40}; {f'did you mean {near}? ' if near else ''}"
+                           f"it has {known}")
     values: list[tuple[str, Value]] = []
     for feature in work.features:
         if feature.name in given:

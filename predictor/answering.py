@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
+from seqtune.kernels.devices import accelerators
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.measured_rates import warn_of_doubt
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from .candidate import Candidate
     from .confidence.explanation import Explanation
+    from .mixture.winners import Excess
     from .model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
@@ -38,8 +40,17 @@ MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: 
 NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
 CHOICES_ON_CHIP = "it has learned choices and no times on GPUs of this chip: expected shares rest on other GPUs"
 CHOICES_OF_KERNELS = "it has learned choices and no times of these kernels, so no share of the best speed is expected"
-LARGER = ("the problem is larger than all that it has learned from, so the answer extrapolates: measure several "
-          "(--top 5 --verify)")
+MEASURE = "measure several (--top 5 --verify)"
+MOST_EXCESSES = 4  # numbers that one note names
+
+
+def extrapolation(task: Task, excesses: Sequence[Excess]) -> str:
+    """The note that names the numbers in which a problem exceeds all that its predictor has learned from."""
+    named = excesses[:MOST_EXCESSES]
+    *others, last = [f"{excess.name}={excess.value:.6g} is more than {excess.most:.6g}" for excess in named]
+    facts = f"{', '.join(others)} and {last}" if others else last
+    return (f"{facts}, the most of the {task.problem.type} problems that it has learned from on {task.device.backend}, "
+            "so the answer extrapolates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +81,10 @@ class Answering:
             notes.append(CHOICES_OF_KERNELS)
         elif self.predictor.lacks_times_on(self.task.device):
             notes.append(CHOICES_ON_CHIP)
-        if self.predictor.is_larger(self.task):
-            notes.append(LARGER)
+        excesses = self.predictor.excesses(self.task)
+        if excesses:
+            here = accelerators.described(self.task.device.backend, self.task.device.name.partition(":")[2]) is None
+            notes.append(extrapolation(self.task, excesses) + (f": {MEASURE}" if here else ""))
         return tuple(notes)
 
     @property

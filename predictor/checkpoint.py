@@ -37,6 +37,7 @@ from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoin
 from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
 from .mixture.mixture import UNLEARNED, Candidates, Mixed, Mixture, MixtureFields
+from .mixture.winners import Excess
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
@@ -265,9 +266,9 @@ class Checkpoint:
         timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
         return device.name not in timed and chip_of(device) not in _chips(timed)
 
-    def is_larger(self, task: Task) -> bool:
-        """Return whether the device is a GPU and the problem larger than all that this layer has learned from."""
-        return task.device.backend in BACKENDS and self.mixture.is_larger(task)
+    def excesses(self, task: Task) -> tuple[Excess, ...]:
+        """Return the numbers in which a problem on a GPU exceeds all that this layer has learned from."""
+        return self.mixture.excesses(task) if task.device.backend in BACKENDS else ()
 
     @cached_property
     def _trained_on(self) -> frozenset[str]:

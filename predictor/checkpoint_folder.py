@@ -19,12 +19,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from platformdirs import user_data_dir
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.files import cannot_write
+from seqtune.kernels.own_folders import data_folder
 
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
@@ -209,7 +209,7 @@ def model_type(folder: Path) -> str:
 
 def user_folder() -> Path:
     """The folder that holds the user's own checkpoints by name."""
-    return Path(user_data_dir("seqtune")) / "checkpoints"
+    return data_folder() / "checkpoints"
 
 
 def find(name: str | Path) -> Path:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from .candidate import Candidate
     from .mixture.mixture import Mixed
+    from .mixture.winners import Excess
     from .proposing import Evidence
     from .sequence.vocabulary import Vocabulary
     from .trees.ranker import Ranker
@@ -117,8 +118,8 @@ class TaskPredictor(Predictor, Protocol):
         """Return whether the device is a GPU of whose chip it has learned choices, and times only of other GPUs."""
         ...
 
-    def is_larger(self, task: Task) -> bool:
-        """Return whether the device is a GPU and the problem larger than all that it has learned from."""
+    def excesses(self, task: Task) -> tuple[Excess, ...]:
+        """Return the numbers in which a problem on a GPU exceeds all that it has learned from."""
         ...
 
     @property

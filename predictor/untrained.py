@@ -16,6 +16,7 @@ from seqtune.kernels.task import Floats, Task
 
 from .candidate import Candidate
 from .mixture.mixture import Mixed
+from .mixture.winners import Excess
 
 if TYPE_CHECKING:
     from .proposing import Evidence
@@ -55,9 +56,9 @@ class UntrainedPredictor:
         """Return False for any device: it has learned no choices."""
         return False
 
-    def is_larger(self, task: Task) -> bool:
-        """Return False for any task: it has learned from no problem."""
-        return False
+    def excesses(self, task: Task) -> tuple[Excess, ...]:
+        """Return none for any task: it has learned from no problem."""
+        return ()
 
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """NaN, which means unknown, for every configuration."""

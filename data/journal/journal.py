@@ -24,6 +24,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.libraries.versions import KernelVersions, declared_kernel_of
 from seqtune.kernels.operations.table import is_known
+from seqtune.kernels.own_folders import data_folder
 from seqtune.kernels.problem import Problem
 
 from ..record import COMPARED, VERIFIED, Measurement, Record, Status
@@ -53,9 +54,7 @@ REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 def default_path() -> Path:
     """The path of the journal in the user's data folder."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("seqtune", appauthor=False)) / "journal.sqlite"
+    return data_folder() / "journal.sqlite"
 
 
 class Journal:

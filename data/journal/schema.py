@@ -16,8 +16,9 @@ import struct
 from contextlib import closing
 from pathlib import Path
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import check_length, replacing
+from seqtune.kernels.own_folders import NO_HOME, is_nowhere
 
 VERSION = 4  # the schema's version; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
@@ -113,6 +114,8 @@ def primary_code(error: sqlite3.OperationalError) -> int:
 
 def check_regular(path: Path) -> None:
     """Check that the path of a journal is a regular file, or free. Raises FormatError, or MisuseError for its name."""
+    if is_nowhere(path):
+        raise MisuseError(f"{NO_HOME}, or name a journal (--journal)")
     check_length(path)
     if path.is_dir():
         raise FormatError(f"{path} is a folder, not a journal")

@@ -42,6 +42,8 @@ class Feature:
             if isinstance(value, str) or not 0 < value <= sys.float_info.max:
                 raise ProblemError(f"{self.name}={_brief(value)} is not a positive number")
             return float(value)
+        if isinstance(value, float) and value.is_integer():  # 64.0, as spreadsheets and data frames write whole numbers
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ProblemError(f"{self.name}={_brief(value)} is not a whole number")
         if self.numbers and value not in self.numbers:

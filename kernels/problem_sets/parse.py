@@ -6,8 +6,6 @@ printed in MIOpen's logs. `read_problems` reads a file of problems; `problem_set
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
@@ -24,6 +22,7 @@ from ..operations.operation import Operation
 from ..operations.table import OPERATIONS, operation, operations
 from ..problem import Problem
 from .networks import NETWORKS, network
+from .problem_table import table_rows
 
 LARGEST_FILE = 10_000_000  # bytes
 MOST_PROBLEMS = 100_000
@@ -168,9 +167,8 @@ def read_problems(path: str | Path) -> dict[Problem, int]:
 
     Raises FormatError, which names the line.
 
-    A `.csv` file has a header of feature names and one problem per row; empty cells take the defaults. It may also have
-    the columns `type`, `name` and `count`; the last two are ignored. In other files each line is a problem that
-    `parse_problem` reads; # begins a comment.
+    A `.csv` file is a table of problems (`problem_table`). In other files each line is a problem that `parse_problem`
+    reads; # begins a comment.
     """
     path = Path(path)
     content = read_bounded(path, LARGEST_FILE, "; split it")
@@ -178,7 +176,7 @@ def read_problems(path: str | Path) -> dict[Problem, int]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    problems = _read_csv(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
+    problems = _read_table(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
     if not problems:
         raise FormatError(f"{path} holds no problem")
     return problems
@@ -202,30 +200,14 @@ def parse_lines(path: str | Path, text: str) -> dict[Problem, int]:
     return problems
 
 
-def _read_csv(path: Path, text: str) -> dict[Problem, int]:
-    reader = csv.reader(io.StringIO(text), strict=True)
+def _read_table(path: Path, text: str) -> dict[Problem, int]:
     problems: dict[Problem, int] = {}
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        if not any(header):
-            raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
-        if len(set(header)) != len(header):
-            raise FormatError(f"{path}:1: a column is named twice")
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise FormatError(f"{path}:{reader.line_num}: {len(row)} cells under {len(header)} columns")
-            cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)
-                     if cell.strip() and name not in ("name", "count")}
-            kind = cells.pop("type", None)
-            try:
-                problems.setdefault(make_problem(kind, cells), reader.line_num)
-            except ProblemError as error:
-                raise FormatError(f"{path}:{reader.line_num}: {error}") from None
-            _bound(path, problems)
-    except csv.Error as error:
-        raise FormatError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    for number, kind, cells in table_rows(path, text):
+        try:
+            problems.setdefault(make_problem(kind, cells), number)
+        except ProblemError as error:
+            raise FormatError(f"{path}:{number}: {error}") from None
+        _bound(path, problems)
     return problems
 
 
@@ -257,11 +239,3 @@ def numbered_set(name_or_path: str | Path) -> dict[Problem, int]:
         text = str(name_or_path)[:200]
         raise ProblemError(f"no problem set and no file {text!r}; the sets are {', '.join(NETWORKS)}")
     return read_problems(name_or_path)
-
-
-
-
-
-
-
-

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from seqtune.errors import FormatError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded, replacing
+from seqtune.kernels.own_folders import cache_folder
 from seqtune.kernels.task import Floats, Task
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
 
 
 def _folder() -> Path:
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("seqtune")) / "corrections"
+    return cache_folder() / "corrections"
 
 
 def _load(name: str) -> tuple[dict[str, NDArray[Any]], int] | None:

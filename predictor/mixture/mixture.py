@@ -31,7 +31,7 @@ from ..trees.cost_trees import WORST
 from ..trees.forest import read_arrays
 from .processes import EXPERT, PREFIX, Processes, ProcessFields
 from .weights import FIXED_MEAN, PRIOR, Weights
-from .winners import GroupFields, Neighbours, Winners, rows_of
+from .winners import Excess, GroupFields, Neighbours, Winners, rows_of
 
 NEAREST, FIXED, ANALYTIC = 4, 1, 4  # configurations that these experts propose at most
 MOST_GROUPS = 1000
@@ -133,10 +133,10 @@ class Mixture:
         group = self.winners.group(task)
         return None if group is None else group.neighbours(task.problem, task.device)
 
-    def is_larger(self, task: Task) -> bool:
-        """Whether a problem is larger in a number than all training problems of its operation on the backend."""
+    def excesses(self, task: Task) -> tuple[Excess, ...]:
+        """The numbers in which a problem exceeds all training problems of its operation on the backend."""
         group = self.winners.group(task)
-        return group is not None and group.is_larger(task.problem)
+        return () if group is None else group.excesses(task.problem)
 
     def joined(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Candidates:
         """The beam's proposals and the other experts', which get the least of the beam's log-probabilities."""

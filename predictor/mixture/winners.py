@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
@@ -53,6 +54,14 @@ ARRAYS: Mapping[str, type] = {  # of a group, with their types
     "kernel": np.int16, "values": np.int16, "slowness": np.float32, "typical": np.float32}
 
 Preference = tuple[str, dict[str, Setting]]  # a kernel's name and settings, which need not be valid
+
+
+class Excess(NamedTuple):
+    """A number of a problem that is larger than in all problems that a predictor has learned from."""
+
+    name: str  # of a feature or derived size
+    value: float
+    most: float  # of those problems
 
 
 class GroupFields(BaseModel):
@@ -143,9 +152,16 @@ class Group:
         return not ((point < low) | (point > high)).any() and all(
             word in known for word, known in zip(words.tolist(), values, strict=True))
 
-    def is_larger(self, problem: Problem) -> bool:
-        """Whether a number of a problem, such as a size or its FLOP, is larger than in every entry."""
-        return bool((_point(problem, self.about)[0] > self._limits[1]).any())
+    def excesses(self, problem: Problem) -> tuple[Excess, ...]:
+        """The numbers of a problem, such as a size or its FLOP, that are larger than in every entry.
+
+        Derived sizes other than the FLOP are left out where features say the same.
+        """
+        most, names, features = self._limits[1], problem.names(), {*operation(problem.type).by_name, "flop"}
+        larger = np.flatnonzero(_point(problem, self.about)[0] > most).tolist()
+        every = [Excess(self.about.numbers[index], float(str(names[self.about.numbers[index]])),
+                        round(float(2.0**most[index]) - 1)) for index in larger]
+        return tuple([excess for excess in every if excess.name in features] or every)
 
     @cached_property
     def _columns(self) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ from typing import Any
 from seqtune.data.journal.journal import default_path
 from seqtune.data.journal.schema import check_header, check_regular, check_tables
 from seqtune.kernels.files import check_writable
+from seqtune.kernels.own_folders import NO_HOME, cache_folder, is_nowhere
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.machine_state import MachineState
@@ -171,7 +172,7 @@ def journal_file(path: Path) -> Check:
             check_header(path)
             check_tables(path)
     except SeqtuneError as error:
-        return Check("journal", BAD, str(error), _ANOTHER)
+        return Check("journal", BAD, str(error), "" if is_nowhere(path) else _ANOTHER)
     except (OSError, sqlite3.Error) as error:
         return Check("journal", BAD, one_line(f"{path} cannot be read: {error}"), _ANOTHER)
     if not os.access(path, os.W_OK):
@@ -186,13 +187,11 @@ _ANOTHER = "name another with --journal, or see to its permissions"
 
 def caches() -> Check:
     """Whether the folder of caches can be written, and what it holds."""
-    from platformdirs import user_cache_dir
-
-    folder = Path(user_cache_dir("seqtune"))
-    reason = _cannot_write(folder)
+    folder = cache_folder()
+    reason = NO_HOME if is_nowhere(folder) else _cannot_write(folder)
     if reason:
-        return Check("caches", BAD, reason, "every process measures rates and compiles anew; set XDG_CACHE_HOME to a "
-                                            "folder of yours")
+        return Check("caches", BAD, reason, "every process measures rates and compiles anew" + (
+            "" if is_nowhere(folder) else "; set XDG_CACHE_HOME to a folder of yours"))
     size = 0
     for path in folder.rglob("*"):
         with suppress(OSError):

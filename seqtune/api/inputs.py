@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seqtune.data.journal.schema import check_regular
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_length, check_path, check_writable
 from seqtune.kernels.problem import Problem
@@ -107,7 +108,7 @@ def check_share(name: str, value: float | None) -> None:
 
 def check_journal(path: Path) -> None:
     """Check that a journal exists and is not empty, because opening would create it. Raises MisuseError."""
-    check_length(path)
+    check_regular(path)
     if not path.exists():
         raise MisuseError(f"no journal {path}; `seqtune tune` makes one")
     if path.is_file() and not path.stat().st_size:

@@ -20,7 +20,7 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.answering import (
     CHOICES_OF_KERNELS,
     CHOICES_ON_CHIP,
-    LARGER,
+    MEASURE,
     NEW_GPU,
     Answering,
     answering,
@@ -134,8 +134,21 @@ def test_an_answer_says_if_only_choices_of_its_chip_or_its_kernels_were_learned(
 def test_a_problem_larger_than_all_training_problems_has_a_note() -> None:
     larger = Problem.make("gemm", m=16384, n=16384, k=16384, dtype="fp16")
     smaller = Problem.make("gemm", m=2, n=64, k=64, dtype="fp16")
-    assert [answering(problem, described_gpu("cuda", "h100")).notes for problem in (larger, smaller)] == [(LARGER,), ()]
-    assert seqtune.predict(larger, "cuda:h100", top=1).remarks() == [f"predictor {NAME}: {LARGER}"]
+    note = ("m=16384 is more than 4793, n=16384 is more than 12992, k=16384 is more than 7168 and flop=8.79609e+12 is "
+            "more than 6.87195e+10, the most of the gemm problems that it has learned from on cuda, so the answer "
+            "extrapolates")
+    described = described_gpu("cuda", "h100")
+    assert [answering(problem, described).notes for problem in (larger, smaller)] == [(note,), ()]
+    assert seqtune.predict(larger, "cuda:h100", top=1).remarks() == [f"predictor {NAME}: {note}"]
+    assert answering(larger, replace(described, name="cuda:0")).notes == (f"{note}: {MEASURE}",)
+
+
+def test_a_note_names_the_fact_that_is_outside_not_the_whole_problem() -> None:
+    layer = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
+    (note,) = answering(layer, described_gpu("cuda", "h100")).notes
+    assert note.startswith("r=3 is more than 1, s=3 is more than 1, pad_h=1 is more than 0")
+    assert "c=64" not in note
+    assert "--verify" not in note  # the GPU is not here
 
 
 @pytest.mark.slow

@@ -19,10 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_dir
-
 from seqtune.errors import SeqtuneError, SeqtuneWarning
 from seqtune.kernels.files import SCRATCH, read_bounded, replacing
+from seqtune.kernels.own_folders import cache_folder
 
 LARGEST_IMAGE = 256_000_000  # bytes; our kernels compile to less than 1 MB
 MOST_BYTES = 1 << 30  # 10,000 to 50,000 kernels
@@ -38,7 +37,7 @@ class ImageCache:
     """
 
     def __init__(self, kind: str, folder: Path | None = None, most_bytes: int = MOST_BYTES) -> None:
-        self.folder = folder or Path(user_cache_dir("seqtune")) / kind
+        self.folder = folder or cache_folder() / kind
         self._kind = kind
         self._most_bytes = most_bytes
         self._writes = 0

@@ -15,10 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from platformdirs import user_cache_dir
-
 from seqtune.errors import SeqtuneError, warned
 from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.own_folders import cache_folder
 
 if TYPE_CHECKING:
     from ..load import Load, LoadMeter
@@ -60,7 +59,7 @@ class RateCache:
         holds all that the rates depend on: model, toolchain, threads. If the file cannot be written, each process
         measures again. Rates that were disturbed are listed in `disturbed`.
         """
-        path = (Path(user_cache_dir("seqtune")) if self.folder is None else self.folder) / file
+        path = (cache_folder() if self.folder is None else self.folder) / file
         cache = _read_cache(path)
         with suppress(LookupError, ValueError, TypeError):
             return read(cache[key + WATCHED])

@@ -16,9 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_dir
-
 from seqtune.errors import SeqtuneWarning
+from seqtune.kernels import own_folders
 
 from . import landlock
 
@@ -48,7 +47,7 @@ def warn_if_free(version: Callable[[], int] = landlock.version) -> None:
 def command(hello: Mapping[str, Any]) -> list[str]:
     """The words that start the worker."""
     folders = [library["folder"] for library in hello["libraries"] if library["folder"] is not None]
-    return [sys.executable, "-P", "-m", _WORKER, str(cache_folder(hello)), user_cache_dir("seqtune"), *folders]
+    return [sys.executable, "-P", "-m", _WORKER, str(cache_folder(hello)), str(own_folders.cache_folder()), *folders]
 
 
 def environment(variables: Mapping[str, str], cache: Path) -> dict[str, str]:
@@ -78,13 +77,12 @@ def sweep(caches: Path) -> None:
 
 @lru_cache(maxsize=16)  # libraries of one process
 def _folder(digest: str) -> Path:
-    cache = Path(user_cache_dir("seqtune")) / "confined" / digest
-    if cache.is_absolute():  # otherwise the user has no home folder
-        with suppress(OSError):
-            cache.mkdir(parents=True, exist_ok=True)
-            os.utime(cache)
-            sweep(cache.parent)
-    if not cache.is_absolute() or not os.access(cache, os.W_OK):
+    cache = own_folders.cache_folder() / "confined" / digest
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        os.utime(cache)
+        sweep(cache.parent)
+    if not os.access(cache, os.W_OK):
         cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-"))
         atexit.register(shutil.rmtree, cache, ignore_errors=True)
     return cache

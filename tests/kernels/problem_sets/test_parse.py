@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seqtune.errors import FormatError, ProblemError
+from seqtune.errors import FormatError, ProblemError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.kernels.problem_sets.networks import network
@@ -167,6 +167,38 @@ def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None
     )
     assert list(read_problems(lines)) == [C2, parse_problem(MIOPEN), Problem.make("gemm", m=1, n=2, k=3)]
     assert problem_set(table) == problem_set(str(table)) == list(read_problems(table))
+
+
+@pytest.mark.parametrize("text", [
+    "\ufeffm;n;k\r\n64;128;32\r\n\r\n", "m\tn\tk\n64\t128\t32\n", "m,n,k\n64.0,128.00,3.2e1\n",
+    "m;n;k;\n64,0;128;32;\n", "sep=;\r\nm;n;k\r\n64;128;32\r\n", 'm,n,k\n"64",128,32\n'])
+def test_a_table_may_be_a_spreadsheets(tmp_path: Path, text: str) -> None:
+    assert list(read_problems(write(tmp_path, "a.csv", text))) == [Problem.make("gemm", m=64, n=128, k=32)]
+
+
+def test_a_decimal_comma_is_read_where_it_cannot_divide_thousands(tmp_path: Path) -> None:
+    (problem,) = read_problems(write(tmp_path, "a.csv", "m;n;k;tolerance\n64;128;32;0,001\n"))
+    assert problem["tolerance"] == 0.001
+    with pytest.raises(FormatError, match=r"a.csv:2: '1,024' may be in thousands .*; write 1024 or 1.024"):
+        read_problems(write(tmp_path, "a.csv", "m;n;k\n1,024;128;32\n"))
+
+
+def test_columns_of_labels_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    table = write(tmp_path, "a.csv", "name,layer,where,m,n,k\nfirst,3,front,64,128,32\n")
+    with pytest.warns(SeqtuneWarning, match="columns that name no feature are left out as labels: 'layer', 'where'"):
+        assert list(read_problems(table)) == [Problem.make("gemm", m=64, n=128, k=32)]
+
+
+@pytest.mark.parametrize(("header", "cell", "near"), [
+    ("padding", "1", "pad"), ("strides", "2", "stride"), ("pading", "1", "pad"), ("kernel_size", "3", "filter"),
+    ("batch", "8", "n"), ("dtyp", "fp16", "dtype"), ("layuot", "NHWC", "layout"), ("kk", "3", "k")])
+def test_a_misspelt_feature_is_no_label(tmp_path: Path, header: str, cell: str, near: str) -> None:
+    with pytest.raises(FormatError, match=f"a.csv:2: conv2d has no feature '{header}'; did you mean {near}\\?"):
+        read_problems(write(tmp_path, "a.csv", f"c,h,k,r,{header}\n3,8,4,3,{cell}\n"))
+    with pytest.raises(ProblemError, match=f"no feature '{header}'; did you mean {near}\\?"):
+        parse_problem(f"conv2d c=3 h=8 k=4 r=3 {header}={cell}")
+    with pytest.raises(ProblemError, match=f"did you mean {near}\\?"):
+        Problem.make("conv2d", c=3, h=8, w=8, k=4, r=3, s=3, **{header: cell})
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from platformdirs import user_cache_dir
-
 from seqtune.errors import is_installed
+from seqtune.kernels.own_folders import cache_folder
 
 NAME = "Portable Computing Language"  # the platform's name
 PACKAGE = "pocl_binary_distribution"  # PoCL as pip installs it
@@ -38,7 +37,7 @@ def prepare() -> None:
     """Set PoCL's environment variables, except those that the user set. Call it before importing pyopencl."""
     os.environ.setdefault("POCL_AFFINITY", "1")  # pinned threads: nearly twice as fast
     if "POCL_CACHE_DIR" not in os.environ:
-        cache = Path(user_cache_dir("seqtune")) / "pocl" / substitute()
+        cache = cache_folder() / "pocl" / substitute()
         with suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
         if not os.access(cache, os.W_OK):  # PoCL cannot build without a writable folder

@@ -20,10 +20,9 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from platformdirs import user_cache_dir
-
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.files import write_whole
+from seqtune.kernels.own_folders import cache_folder
 
 VARIABLE = "OCL_ICD_VENDORS"
 SYSTEM = Path("/etc/OpenCL/vendors")
@@ -87,7 +86,7 @@ def folder_of(texts: Mapping[str, str]) -> Path:
     Where that cannot be written, into a temporary folder, which is removed at the end of the process.
     """
     digest = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
-    folder = Path(user_cache_dir("seqtune")) / "opencl-vendors" / digest
+    folder = cache_folder() / "opencl-vendors" / digest
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _fill(folder, texts)

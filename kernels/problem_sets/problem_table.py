@@ -1,0 +1,95 @@
+"""ProblemTable: problems as a CSV file has them, a row each under the features' names.
+
+Columns are separated by commas, semicolons or tabs, as spreadsheets of different languages write them. A column that
+names no feature holds labels: it is left out, with a warning, unless its name or its numbers look like a feature's.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from seqtune.errors import FormatError, ProblemError, shown, warned
+
+from ..operations.near_names import SYNONYMS, close_name
+from ..operations.table import operation, operations
+
+SEPARATORS = (",", ";", "\t")
+LABELS = ("layer", "id", "index", "label", "model", "network", "comment", "note", "time", "seconds")  # may be numbers
+UNREAD = ("name", "count")  # columns of data sets of problems, which are left out without a warning
+# A number with a decimal comma. One with three digits behind it is not known to have any: it may be in thousands.
+_DECIMAL_COMMA = re.compile(r"([+-]?[0-9]+),([0-9]+)([eE][+-]?[0-9]{1,3})?")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+_NUMBER = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?")
+
+
+def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[str, object]]]:
+    """The rows of a table of problems: the number of each line, from 1, the type if it is told, and the features.
+
+    Empty cells are left out, so that they take the defaults; `type` is the column of types. Raises FormatError, which
+    names the line.
+    """
+    lines = csv.reader(io.StringIO(text), delimiter=_separator(text), strict=True)
+    try:
+        header = [name.strip().lower() for name in next(lines, [])]
+        if header and header[0].startswith("sep="):  # a spreadsheet's line that names the separator
+            header = [name.strip().lower() for name in next(lines, [])]
+        if not any(header):
+            raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
+        first = lines.line_num
+        named = [name for name in header if name]
+        if len(set(named)) != len(named):
+            raise FormatError(f"{path}:{first}: a column is named twice")
+        rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise FormatError(f"{path}:{lines.line_num}: not CSV: {error}") from None
+    for number, row in rows:
+        if len(row) != len(header):
+            raise FormatError(f"{path}:{number}: {len(row)} cells under {len(header)} columns")
+    labels = {name: _is_label(name, [row[column] for _, row in rows]) for column, name in enumerate(header)}
+    told = ", ".join(shown(name) for name in header if name and labels[name])
+    if told:
+        warned(f"{path}: columns that name no feature are left out as labels: {told}")
+    for number, row in rows:
+        cells = {name: cell for name, cell in zip(header, row, strict=True) if cell and name not in UNREAD}
+        kind = cells.pop("type", None)
+        try:
+            wide = kind is not None and operation(kind).is_open  # its problems have any features
+            values: dict[str, object] = {name: _plain(cell) for name, cell in cells.items() if wide or not labels[name]}
+        except ProblemError as error:
+            raise FormatError(f"{path}:{number}: {error}") from None
+        yield number, kind, values
+
+
+def _separator(text: str) -> str:
+    """The separator that the first line has most of; commas where it has none."""
+    first = text.partition("\n")[0].strip("\r")
+    if first.lower().startswith("sep=") and first[4:] in SEPARATORS:
+        return first[4:]
+    return max(SEPARATORS, key=first.count)
+
+
+def _is_label(name: str, cells: Sequence[str]) -> bool:
+    """Whether a column holds labels: its name is near no feature's of any operation, and it has words or a known name.
+    """
+    if name == "type" or name in UNREAD:
+        return False
+    features = {"relu", *SYNONYMS}
+    for work in operations():
+        features |= {*work.by_name, *work.shorthands, *work.hints}
+    if name in features:
+        return False
+    words = any(cell and not _NUMBER.fullmatch(cell) for cell in cells)
+    return name in LABELS or not name or (words and close_name(name, features) is None)
+
+
+def _plain(cell: str) -> str:
+    """The cell with a decimal point in place of a decimal comma. Raises ProblemError if it may be in thousands."""
+    if _THOUSANDS.fullmatch(cell):
+        raise ProblemError(f"{cell!r:.40} may be in thousands or have a decimal comma; write "
+                           f"{cell.replace(',', '')} or {cell.replace(',', '.', 1)}")
+    comma = _DECIMAL_COMMA.fullmatch(cell)
+    return cell.replace(",", ".") if comma else cell
