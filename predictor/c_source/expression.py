@@ -234,8 +234,8 @@ class _Writer:
         missing = "sq_missing_d(&s->fault)" if kind == "d" or (kind == "i" and self._mode == "wide") else \
             "sq_missing_i(&s->fault)"
         result = missing
-        latest = {ast.dump(key): (key, text) for key, text in zip(keys, texts, strict=True) if key is not None}
-        for key, text in reversed(latest.values()):  # a key that is given twice has its last value
+        for key, text in zip(keys, texts, strict=True):  # a key given twice, as 1 and 1.0, has its last value
+            assert key is not None
             result = f"({self._compared(index, ast.Eq(), key)} ? {text} : {result})"
         return result, kind
 

@@ -64,6 +64,7 @@ class CFile:
     operations: tuple[Operation, ...]  # in the order of their numbers
     extras: tuple[str, ...]  # the last facts of the device's struct
     parameters: int  # SEQTUNE_PARAMETERS
+    has_fractions: bool  # whether the struct of a setting ends with a fraction
     checkpoint: Checkpoint  # what answers as the file does
 
 
@@ -108,7 +109,7 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
         answers += f". Compared with the checkpoint in Python, {report['difference']}"
     interface = header(f"Predicts tuning parameters of {', '.join(family.name for family in kernels)}. Made by seqtune "
                        f"from a checkpoint; what answers: {answers}.", library.operations, library.extras,
-                       library.parameters, library.read)
+                       library.parameters, library.read, library.has_fractions)
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
               *(["judge"] if size.judge else []), *(["trees"] if trees.lines else []),
@@ -119,7 +120,7 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
              *processes.lines, *map(runtime, pieces), error_texts()]
     source = with_prefix("\n\n".join(part.strip() for part in parts) + "\n", interface, prefix)
     return CFile(source, with_prefix(interface, interface, prefix) + "\n", {**report, "bytes": len(source)},
-                 tuple(library.operations), library.extras, library.parameters, written)
+                 tuple(library.operations), library.extras, library.parameters, library.has_fractions, written)
 
 
 def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:

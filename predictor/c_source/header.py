@@ -37,8 +37,11 @@ _FACTS = {
 
 
 def header(title: str, operations: Sequence[Operation], extras: Sequence[str], parameters: int,
-           read: Collection[str]) -> str:
-    """The text of the header; `read` are the names that constraints of kernels read."""
+           read: Collection[str], fractions: bool = False) -> str:
+    """The text of the header; `read` are the names that constraints of kernels read.
+
+    With `fractions`, a setting has a field more, the last one: otherwise its layout stays that of earlier versions.
+    """
     parts = [
         "/* " + "\n * ".join(textwrap.wrap(comment(title), 115)) + " */",
         "#ifndef SEQTUNE_PREDICTOR_H\n#define SEQTUNE_PREDICTOR_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
@@ -48,7 +51,7 @@ def header(title: str, operations: Sequence[Operation], extras: Sequence[str], p
         f"#define SEQTUNE_MOST {MOST_PROPOSALS} /* configurations of one call */\n"
         f"#define SEQTUNE_PARAMETERS {parameters} /* of the kernel that has most */",
         _errors(), _operations(operations), *map(_problem, operations), _union(operations),
-        _device(extras, read), _rest()]
+        _device(extras, read), _setting(fractions), _rest()]
     return "\n\n".join(parts)
 
 
@@ -127,14 +130,18 @@ def _device(extras: Sequence[str], read: Collection[str]) -> str:
                       "typedef struct {", *lines, "} seqtune_device;"])
 
 
+def _setting(fractions: bool) -> str:
+    number, fraction = "the value, if it is a number; booleans are 1 and 0", ""
+    if fractions:
+        number = "the whole part of the value, if it is a number; booleans are 1 and 0"
+        fraction = "    double fraction;  /* the value, if it is a number, with its fraction: 0.5, or 4 */\n"
+    return ("typedef struct {\n    const char *name;\n"
+            "    const char *word; /* the value, if it is a word; else NULL */\n"
+            f"    int64_t number;   /* {number} */\n{fraction}}} seqtune_setting;")
+
+
 def _rest() -> str:
     return """typedef struct {
-    const char *name;
-    const char *word; /* the value, if it is a word; else NULL */
-    int64_t number;   /* the value, if it is a number */
-} seqtune_setting;
-
-typedef struct {
     const char *kernel;
     double log_probability; /* among all valid configurations of the problem, according to the model */
     int count;              /* of settings */

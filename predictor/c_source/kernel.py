@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.kernel import Kernel, Parameter
 
 from ..sequence.derived_quantities import resolving_columns
 from .names import NameTable, OperationNames, comment, literal
@@ -46,8 +46,9 @@ class CKernel:
             words = [isinstance(value, str) for value in parameter.values]
             if any(words) and not all(words):
                 raise MisuseError(f"{kernel.name}: {parameter.name} mixes words and numbers, which C cannot compare")
-            bound = 0.0 if any(words) else float(max(abs(int(value)) for value in parameter.values))
-            table.add(parameter.name, "w" if any(words) else "i", bound)
+            kind = "w" if any(words) else "d" if has_fractions(parameter) else "i"
+            bound = float(max(abs(int(value)) for value in parameter.values)) if kind == "i" else 0.0
+            table.add(parameter.name, kind, bound)
         check, quantities = _Check(kernel, table, read), {}
         columns = resolving_columns(kernel)
         check.write()
@@ -63,13 +64,22 @@ class CKernel:
         for column, parameter in enumerate(self.kernel.parameters):
             numbers = [words.number(value) if isinstance(value, str) else int(value) for value in parameter.values]
             lines.append(whole_numbers("int64_t", f"sq_values_{self.number}_{column}", numbers))
+            if has_fractions(parameter):
+                fractions = ", ".join(repr(float(value)) for value in parameter.values)
+                lines.append(f"static const double sq_fractions_{self.number}_{column}[] = {{{fractions}}};")
         entries = ",\n".join(
-            f"    {{{literal(parameter.name)}, sq_values_{self.number}_{column}, {len(parameter.values)}, "
+            f"    {{{literal(parameter.name)}, sq_values_{self.number}_{column}, "
+            f"{f'sq_fractions_{self.number}_{column}' if has_fractions(parameter) else '0'}, {len(parameter.values)}, "
             f"{self.table.number[parameter.name]}, {int(not parameter.is_numeric)}}}"
             for column, parameter in enumerate(self.kernel.parameters))
         lines.append(f"static const sq_parameter sq_parameters_{self.number}[] = {{\n"
-                     f"{entries or '    {0, 0, 0, 0, 0}'}\n}};")
+                     f"{entries or '    {0, 0, 0, 0, 0, 0}'}\n}};")
         return "\n".join(lines)
+
+
+def has_fractions(parameter: Parameter) -> bool:
+    """Whether some values are floats: then C has all of them as doubles, 1.0 included, since 1.0 / 2 is 0.5."""
+    return any(isinstance(value, float) for value in parameter.values)
 
 
 class _Check:

@@ -15,7 +15,7 @@ from ..sequence.source_facts import own_facts
 from ..sequence.vocabulary import BEGIN, Vocabulary
 from .expression import Words
 from .header import constant
-from .kernel import CKernel
+from .kernel import CKernel, has_fractions
 from .names import NUMBER_FACTS, NameTable, OperationNames, device_names, literal
 from .reading import device_reader, operation_reader, problem_reader
 from .weights import whole_numbers
@@ -63,7 +63,8 @@ class CLibrary:
         return {
             "SLOTS": max(table.slots for table in (self.device, *(work.table for work in self.works.values()),
                                                    *(kernel.table for kernel in self.kernels))),
-            "PARAMETERS": self.parameters, "KERNELS": len(self.kernels), "FRESH": max(fresh, default=0),
+            "FRACTIONS": int(self.has_fractions), "PARAMETERS": self.parameters,
+            "KERNELS": len(self.kernels), "FRESH": max(fresh, default=0),
             "MOST_VALUES": max([*values, 1]), "LONGEST": self.parameters + 1, "MOST_CHECKS": CHECKS,
             "MOST_QUANTITIES": max([1, *(len(kernel.quantities) for kernel in self.kernels)]),
             "THREADS": self.device.number["threads"], "WORK_GROUP": self.device.number["max_work_group"],
@@ -81,6 +82,11 @@ class CLibrary:
     def parameters(self) -> int:
         """The number of parameters of the kernel that has most; 1 at least."""
         return max([1, *(len(kernel.kernel.parameters) for kernel in self.kernels)])
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether a parameter of some kernel has fractions."""
+        return any(has_fractions(parameter) for kernel in self.kernels for parameter in kernel.kernel.parameters)
 
     @cached_property
     def targets(self) -> Mapping[int, int]:

@@ -174,7 +174,7 @@ def _columns(kernel: CKernel, work: OperationNames, device: NameTable, listed: F
             declared += [*map(table.words.number, words[name]), -2]
         else:
             columns.append((_VALUE, source(table, name), 0))
-    lengths = [table.number[parameter.name] for parameter, kind in zip(family.parameters, kinds, strict=True)
+    lengths = [source(table, parameter.name) for parameter, kind in zip(family.parameters, kinds, strict=True)
                if kind == "length"]
     for size in work.operation.tiled_sizes:
         if size in work.listed and work.table.names[size].kind == "i":

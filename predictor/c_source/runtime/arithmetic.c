@@ -35,7 +35,12 @@ SQ_UNUSED static double sq_rest_d(double a, double b) {
     return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
 }
 SQ_UNUSED static double sq_floor_d(double a, double b) {
-    return b == 0 ? 0 : floor((a - sq_rest_d(a, b)) / b + 0.5);
+    double rest, quotient, whole;
+    if (b == 0) return 0;
+    rest = fmod(a, b);
+    quotient = (a - rest) / b - (rest != 0 && ((rest < 0) != (b < 0))); /* a whole number but for rounding */
+    whole = floor(quotient);
+    return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 SQ_UNUSED static int64_t sq_rest_i(int64_t a, int64_t b) {
     int64_t rest;

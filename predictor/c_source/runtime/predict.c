@@ -56,7 +56,13 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
             int64_t value = parameter->values[best->index[column]];
             out[rank].setting[column].name = parameter->name;
             if (parameter->is_word) out[rank].setting[column].word = sq_words[value];
-            else out[rank].setting[column].number = value;
+            else {
+                out[rank].setting[column].number = value;
+#if SQ_FRACTIONS
+                out[rank].setting[column].fraction =
+                    parameter->fractions ? parameter->fractions[best->index[column]] : (double)value;
+#endif
+            }
         }
     }
     return result;

@@ -1,5 +1,11 @@
 /* Search spaces: the values that may follow others, found by depth-first search at run time. */
 
+/* Give a parameter one of its values. */
+static void sq_set(sq_state *s, const sq_parameter *parameter, int value) {
+    if (parameter->fractions) s->d[parameter->slot] = parameter->fractions[value];
+    else s->i[parameter->slot] = parameter->values[value];
+}
+
 /* Look for configurations that begin with the values of the columns before `column`; stop at the second one. The result
  * is a set of columns: where there is none, changing the values of other columns alone cannot help. */
 static uint32_t sq_extend(sq_state *s, const sq_kernel *kernel, int column) {
@@ -13,7 +19,7 @@ static uint32_t sq_extend(sq_state *s, const sq_kernel *kernel, int column) {
         uint32_t reads;
         if (--s->left < 0) { s->fault = 2; return UINT32_MAX; }
         s->index[column] = (uint16_t)value;
-        s->i[kernel->parameter[column].slot] = kernel->parameter[column].values[value];
+        sq_set(s, &kernel->parameter[column], value);
         reads = kernel->check(s, column);
         if (!reads) {
             reads = sq_extend(s, kernel, column + 1);
@@ -31,7 +37,7 @@ static void sq_load(sq_state *s, const sq_kernel *kernel, const uint16_t *index,
     kernel->resolve(s, -1);
     for (column = 0; column < length; ++column) {
         s->index[column] = index[column];
-        s->i[kernel->parameter[column].slot] = kernel->parameter[column].values[index[column]];
+        sq_set(s, &kernel->parameter[column], index[column]);
         kernel->resolve(s, column);
     }
 }
@@ -40,7 +46,7 @@ static void sq_load(sq_state *s, const sq_kernel *kernel, const uint16_t *index,
 static int sq_count(sq_state *s, const sq_kernel *kernel, int column, int value) {
     if (column >= 0) {
         s->index[column] = (uint16_t)value;
-        s->i[kernel->parameter[column].slot] = kernel->parameter[column].values[value];
+        sq_set(s, &kernel->parameter[column], value);
     }
     if (kernel->check(s, column)) return 0;
     s->completions = 0;

@@ -31,7 +31,7 @@ static float sq_read_column(const sq_state *s, const sq_column *column, const ui
     case 4: /* the size when it is padded to tiles, relative to it, and the number of tiles */
         if (!s->known[first] || (!s->big[first] && s->i[first] <= 0)) return -1;
         size = sq_value(s, first, 0);
-        length = (double)s->i[second];
+        length = sq_source(s, second);
         tiles = (float)size / (float)(length > 1 ? length : 1);
         return column->kind == 4 ? sq_feature((double)tiles)
                                  : sq_feature((double)(ceilf(tiles) * (float)(length > 1 ? length : 1) / (float)size));

@@ -5,7 +5,12 @@ typedef struct { int in, out; long quad, kept; const float *scale, *bias; } sq_l
 typedef struct { long quad; const float *scale; } sq_table;
 typedef struct { long quad; int rows; float scale; } sq_map;
 typedef struct { sq_linear words, out, cross_query, cross_out, inner, outer; } sq_layer;
-typedef struct { const char *name; const int64_t *values; int count, slot, is_word; } sq_parameter;
+typedef struct { /* `fractions`: the values, if some have fractions; then `values` has their whole parts */
+    const char *name;
+    const int64_t *values;
+    const double *fractions;
+    int count, slot, is_word;
+} sq_parameter;
 typedef struct { int column, slot, number, index; } sq_quantity;
 typedef struct { int name, kind, slot, position; } sq_fact;
 typedef struct { int fact, word, number; } sq_word_pair;

@@ -100,7 +100,7 @@ static int sq_is_valid(sq_state *s, int space, const uint16_t *index) {
     kernel->resolve(s, -1);
     if (kernel->check(s, -1)) return 0;
     for (column = 0; column < kernel->parameters; ++column) {
-        s->i[kernel->parameter[column].slot] = kernel->parameter[column].values[index[column]];
+        sq_set(s, &kernel->parameter[column], index[column]);
         if (kernel->check(s, column)) return 0;
     }
     return 1;

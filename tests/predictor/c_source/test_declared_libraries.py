@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.c_source.header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, mixed_checkpoint, needs_compiler
-from tests.support.learning.compiled_predictor import STRICT, CompiledPredictor, compile_shared
+from tests.support.learning.compiled_predictor import STRICT, CompiledPredictor, compile_shared, without_types
 from tests.support.libraries.stencil import STENCIL, write
 
 GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,
@@ -56,6 +56,38 @@ derived = {tiles = "ceil_div(rows, tile)"}
 constraints = {"tile * step <= columns" = "a tile has at most all columns"}
 backends = ["opencl"]
 """
+FRACTIONS = BARE + KERNEL % (
+    'tile = [1, 2, 4], share = [0.25, 0.5, 1.0], flag = [true, false], mixed = [1, 1.0, true, 2.5], '
+    'word = ["0.5", "a"]') + """derived = {part = "n * share / tile", half = "share / 2 if flag else tile"}
+constraints = {"tile * share <= 2" = "a", "share == 1 or tile > 1 or flag" = "b", "half < 2 or word != '0.5'" = "c"}
+"""
+EVERY_OPERATOR = BARE + KERNEL % (
+    "a = [-1.5, 0.1, 0.30000000000000004, 2.0], b = [0.5, 3, -2], c = [true, false], d = [1, 2, 7]") + """
+[kernels.plain.derived]
+sum = "a + b - c"
+quotient = "a / b"
+floors = "(a * 7) // b"
+rest = "(a * 10) % b"
+power = "b ** 2 + 2 ** -d"
+chosen = "min(a, b, d) if c else max(a, d)"
+size = "abs(a)"
+rounded = "round_up(n, b) if b > 0 else ceil_div(n, d)"
+found = "{0.5: 1.5, 3: 2, 3.0: -1, -2: d}[b]"
+either = "a and b or d"
+whole = "(d << 2 | d) & 14 ^ c"
+[kernels.plain.constraints]
+"sum != 2.5" = "one"
+"quotient <= 4 or not c" = "two"
+"floors % 2 == 0 or d == 7" = "three"
+"rest < 1.5" = "four"
+"-2.5 < chosen <= 2 or c == 1" = "five"
+"size in (0.1, 1.5, 2, 0.3)" = "six"
+"0.1 + 0.2 != size or c" = "seven"
+"rounded >= n" = "eight"
+"found * either != 3" = "nine"
+"power * whole > 0.25 and a" = "ten"
+"(c and b) != -2" = "eleven"
+"""
 LIBRARIES = {
     "one parameter": BARE + KERNEL % "block = [1, 2, 4, 8, 16, 32]",
     "one value": BARE + KERNEL % "block = [4]",
@@ -65,6 +97,8 @@ LIBRARIES = {
         '[kernels.plain.command]\nrun = ["cc", "{flag}", "{block}"]\n'),
     "several kernels and operations": BARE + OTHERS,
     "derived quantities": STENCIL,
+    "fractions and booleans": FRACTIONS,
+    "fractions in every operator": EVERY_OPERATOR,
     "choices that are numbers": STENCIL.replace("low = 1, high = 64", "choices = [1, 3, 7]"),
 }
 
@@ -87,7 +121,7 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
         except KernelError:
             assert answers == []
             continue
-        assert answers == [candidate.configuration for candidate in checkpoint.propose([task], 5)[0]]
+        assert answers == [without_types(candidate.configuration) for candidate in checkpoint.propose([task], 5)[0]]
         solved += 1
     assert solved > 20
 

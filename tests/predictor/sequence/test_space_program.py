@@ -12,7 +12,7 @@ import pytest
 from seqtune.errors import KernelError, SeqtuneError
 from seqtune.kernels.enumeration import enumerate_rows
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.row_index import PrefixBorders
@@ -147,3 +147,18 @@ def test_threads_find_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("values", [(0.25, 0.5, 1.0), (True, False), (1, 1.0, True)])
+def test_kernels_with_fractions_or_booleans_have_no_program_and_the_plain_rows(values: tuple[Setting, ...]) -> None:
+    family = toy(("x * a <= 2", "x != 1 or c == 2", "a < 4"), (*PARAMETERS, Parameter("x", values)))
+    names = identity(family, n=12)
+    assert compiled(family, names) is None
+    rows = program_rows(family, names, frozenset()).rows
+    np.testing.assert_array_equal(rows, enumerate_rows(family, names))
+    wanted = []
+    for index in itertools.product(*(range(len(parameter.values)) for parameter in family.parameters)):
+        a, c, x = PARAMETERS[0].values[index[0]], PARAMETERS[2].values[index[2]], float(values[index[5]])
+        if x * float(a) <= 2 and (x != 1 or c == 2) and float(a) < 4:
+            wanted.append(list(index))
+    assert rows[:, :6].tolist() == wanted

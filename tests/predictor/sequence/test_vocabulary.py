@@ -10,8 +10,9 @@ import pytest
 from seqtune.errors import CheckpointError, ConfigurationError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.sequence.declaration import Declaration
 from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
@@ -128,6 +129,53 @@ def test_a_kernel_that_differs_is_named_with_what_differs(change: dict[str, obje
     with pytest.raises(CheckpointError) as caught:
         VOCABULARY.check([FIRST, dataclasses.replace(SECOND, **change)])  # type: ignore[arg-type]
     assert said in str(caught.value)
+
+
+def of_values(*values: Setting) -> Kernel:
+    return Kernel("toy.mixed", "conv2d", ("toy",), (Parameter("x", values),), (), (("x", values[0]),))
+
+
+MIXED = of_values(1, 1.0, True, "1", 0.5, False, "true", -2.5)
+
+
+def test_fractions_and_booleans_are_numbers_and_keep_their_types_in_json() -> None:
+    vocabulary = Vocabulary.build([MIXED], [DEVICE])
+    assert list(map(repr, vocabulary.target_values()[3:])) == list(map(repr, MIXED.parameters[0].values))
+    coded = codes(vocabulary.target_values()[3:])
+    assert (coded[[0, 0, 4, 5, 7]] == codes([1.0, True, 0.5, 0, -2.5])).all()
+    assert not coded[[3, 6]].any()
+    kept = Declaration.model_validate_json(vocabulary.kernels[0].model_dump_json())
+    assert list(map(repr, kept.parameters[0][1])) == list(map(repr, MIXED.parameters[0].values))
+    words = [int(vocabulary.target(Configuration.of("toy.mixed", {"x": value}))[1])
+             for value in MIXED.parameters[0].values]
+    assert words == list(range(3, 11))
+
+
+@pytest.mark.parametrize(("there", "here"), [((1, 2), (1.0, 2)), ((0, 1), (False, True)), ((1.0,), (True,)),
+                                             (("1",), (1,))])
+def test_equal_values_of_different_types_are_different_values(there: tuple[Setting, ...],
+                                                              here: tuple[Setting, ...]) -> None:
+    assert not Vocabulary.build([of_values(*there)], [DEVICE]).differences([of_values(*there)])
+    with pytest.raises(CheckpointError, match="x has "):
+        Vocabulary.build([of_values(*there)], [DEVICE]).check([of_values(*here)])
+
+
+@pytest.mark.parametrize(("there", "here", "shown"), [
+    (("0.25", "0.5", "1.0"), (0.25, 0.5, 1.0), "0.25,0.5,1.0"), (("True", "False"), (True, False), "true,false"),
+    ((2, "0.5"), (2, 0.5), "2,0.5")])
+def test_a_checkpoint_whose_words_stand_for_numbers_says_that_it_must_be_trained_again(
+        there: tuple[Setting, ...], here: tuple[Setting, ...], shown: str) -> None:
+    newer = dataclasses.replace(of_values(*here), version=2)
+    with pytest.raises(CheckpointError, match="toy.mixed.x has " + shown + " as words in it and as numbers here, so it "
+                                              "must be trained again"):
+        Vocabulary.build([of_values(*there)], [DEVICE]).check([newer])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "9223372036854775808"])
+def test_a_declaration_holds_finite_numbers_of_64_bits(number: str) -> None:
+    text = Declaration.of(of_values(0.5)).model_dump_json().replace("0.5", number)
+    with pytest.raises(ValueError, match="finite|number"):
+        Declaration.model_validate_json(text)
 
 
 def test_changed_constraints_alone_still_fit() -> None:

@@ -36,8 +36,8 @@ def compile_shared(source: Path, options: Sequence[str] = ("-O2",)) -> Path:
     return target
 
 
-class _Setting(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("word", ctypes.c_char_p), ("number", ctypes.c_int64))
+_SETTING: tuple[tuple[str, Any], ...] = (
+    ("name", ctypes.c_char_p), ("word", ctypes.c_char_p), ("number", ctypes.c_int64))
 
 
 class CompiledPredictor:
@@ -60,9 +60,10 @@ class CompiledPredictor:
             *((_field(name), ctypes.c_int64) for name in NUMBER_FACTS),
             *((name, ctypes.c_double) for name in RATE_FACTS),
             *((identifier(name), ctypes.c_int64) for name in extras)])
+        setting = _structure("_Setting", [*_SETTING, *([("fraction", ctypes.c_double)] * written.has_fractions)])
         configuration = _structure("_Configuration", [
             ("kernel", ctypes.c_char_p), ("log_probability", ctypes.c_double), ("count", ctypes.c_int),
-            ("setting", _Setting * parameters)])
+            ("setting", setting * parameters)])
         self._out = (configuration * MOST_PROPOSALS)()
 
     def problem(self, problem: Problem) -> Any:
@@ -124,7 +125,21 @@ def _structure(name: str, fields: Sequence[tuple[str, Any]]) -> Any:
 
 
 def _configuration(row: Any) -> Configuration:
-    settings: Mapping[str, Setting] = {
-        setting.name.decode(): setting.word.decode() if setting.word is not None else int(setting.number)
-        for setting in row.setting[:row.count]}
+    settings: Mapping[str, Setting] = {setting.name.decode(): _value(setting) for setting in row.setting[:row.count]}
     return Configuration.of(row.kernel.decode(), settings)
+
+
+def _value(setting: Any) -> Setting:
+    if setting.word is not None:
+        return str(setting.word.decode())
+    whole = int(setting.number)
+    fraction = float(getattr(setting, "fraction", whole))
+    assert math.trunc(fraction) == whole
+    return whole if fraction == whole else fraction
+
+
+def without_types(configuration: Configuration) -> Configuration:
+    """The configuration as C can tell it: 1.0 and true are 1."""
+    return Configuration.of(configuration.kernel, {
+        name: value if isinstance(value, str) or value != int(value) else int(value)
+        for name, value in configuration.settings})
