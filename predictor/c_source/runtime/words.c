@@ -99,7 +99,7 @@ static int sq_fresh(const sq_kernel *kernel, int column, const sq_quantity **qua
 
 /* Put the vectors that the decoder reads into `w->x`. */
 static void sq_inputs(sq_work *w, const sq_hypothesis *hypotheses, int rows) {
-    int words[SQ_BEAM], row, i;
+    int words[SQ_BEAM] = {0}, row, i; /* at -O3, gcc warns of numbers that nothing reads */
     for (row = 0; row < rows; ++row) words[row] = hypotheses[row].word;
     sq_word_vectors(w, words, rows);
     for (row = 0; row < rows; ++row) {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.kernel import shown_setting
+
 from ...api.results import duration
 from .console import out, rows, show, table_of
 
@@ -64,7 +66,7 @@ def explanation(answer: Explanation) -> None:
     """Print why the first proposal was made."""
     out.print("one value away from the first proposal: expected time, or the constraint that forbids it", markup=False,
                soft_wrap=True)
-    rows([{"parameter": step.parameter, "value": str(step.value), "next": str(step.next_value),
+    rows([{"parameter": step.parameter, "value": shown_setting(step.value), "next": shown_setting(step.next_value),
            "means": step.reason or ("-" if step.slowdown is None else f"{step.slowdown:.2f}x the time")}
           for step in answer.steps])
     if answer.known:

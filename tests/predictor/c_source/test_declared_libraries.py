@@ -20,7 +20,7 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.c_source.header import ERRORS
-from tests.support.learning.c_programs import library_checkpoint, mixed_checkpoint, needs_compiler
+from tests.support.learning.c_programs import library_checkpoint, mixed_checkpoint, needs_compiler, run_program
 from tests.support.learning.compiled_predictor import STRICT, CompiledPredictor, compile_shared, without_types
 from tests.support.libraries.stencil import STENCIL, write
 
@@ -137,7 +137,8 @@ def learned(text: str, operation: str, folder: Path) -> CFile:
 @pytest.mark.parametrize("name", ["gcc", "clang"])
 @pytest.mark.parametrize("text", [BARE + KERNEL % "block = [1, 2, 4, 8]", pytest.param(
     BARE.replace('"elements"', '"elements", mode = {meaning = "mode", choices = ["a", "b"]}')
-    + KERNEL % "a = [1, 2], b = [1, 2], c = [1, 2], d = [1, 2]", marks=pytest.mark.slow)], ids=["one", "four"])
+    + KERNEL % "a = [1, 2], b = [1, 2], c = [1, 2], d = [1, 2]", marks=pytest.mark.slow), FRACTIONS],
+    ids=["one", "four", "fractions"])
 def test_a_file_of_few_numbers_compiles_without_warnings_at_every_level(text: str, name: str, tmp_path: Path) -> None:
     command = shutil.which(name)
     if command is None:
@@ -147,6 +148,60 @@ def test_a_file_of_few_numbers_compiles_without_warnings_at_every_level(text: st
     running = [subprocess.Popen([command, *STRICT, level, "-c", "-o", os.devnull, str(source)], stderr=subprocess.PIPE)
                for level in ("-O2", "-O3")]
     assert [process.communicate()[1].decode() for process in running] == ["", ""]
+
+
+@needs_compiler
+def test_trees_winners_and_processes_in_c_see_fractions_as_python_does(tmp_path: Path) -> None:
+    written = learned(FRACTIONS, "fill", tmp_path)
+    assert written.has_fractions
+    assert "double fraction;" in written.header
+    (tmp_path / "predictor.c").write_text(written.source)
+    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O1",)), written)
+    for problem in (parse_problem(f"fill n={n}") for n in range(1, 1000, 37)):
+        candidates = written.checkpoint.propose([Task.of(problem, GPU)], 5)[0]
+        assert predictor.propose(problem, GPU, 5) == [
+            without_types(candidate.configuration) for candidate in candidates]
+        assert predictor.log_probabilities[:5] == pytest.approx(
+            [candidate.log_probability for candidate in candidates], abs=1e-3)
+
+
+@needs_compiler
+def test_a_caller_reads_the_fraction_of_a_setting(tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, FRACTIONS))
+    use(library)
+    checkpoint = library_checkpoint(library, GPU)
+    written = c_file(checkpoint)
+    (tmp_path / "predictor.h").write_text(written.header)
+    (tmp_path / "predictor.c").write_text(written.source)
+    (tmp_path / "caller.c").write_text("""#include <stdio.h>
+#include "predictor.h"
+int main(void) {
+    seqtune_problem problem;
+    seqtune_device device;
+    seqtune_configuration best;
+    int i;
+    seqtune_problem_init(&problem, SEQTUNE_FILL);
+    problem.of.fill.n = 64;
+    seqtune_device_init(&device);
+    device.backend = "opencl";
+    if (seqtune_predict(&problem, &device, &best, 1) != 1) return 1;
+    for (i = 0; i < best.count; ++i)
+        if (!best.setting[i].word)
+            printf("%s %g %d\\n", best.setting[i].name, best.setting[i].fraction, (int)best.setting[i].number);
+    return 0;
+}
+""")
+    printed = run_program(tmp_path / "caller.c", "-O0", str(tmp_path / "predictor.c")).splitlines()
+    device = Device("opencl:other", "opencl", "", "")
+    best = checkpoint.propose([Task.of(parse_problem("fill n=64"), device)], 1)[0][0].configuration
+    assert printed == [f"{name} {float(value):g} {int(value)}" for name, value in best.settings if name != "word"]
+
+
+def test_a_library_without_fractions_keeps_the_struct_of_earlier_headers(tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, LIBRARIES["one parameter"]))
+    use(library)
+    header = c_file(library_checkpoint(library, GPU)).header
+    assert "int64_t number;   /* the value, if it is a number; booleans are 1 and 0 */\n} seqtune_setting;" in header
 
 
 @needs_compiler

@@ -174,7 +174,7 @@ def test_a_checkpoint_whose_words_stand_for_numbers_says_that_it_must_be_trained
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "9223372036854775808"])
 def test_a_declaration_holds_finite_numbers_of_64_bits(number: str) -> None:
     text = Declaration.of(of_values(0.5)).model_dump_json().replace("0.5", number)
-    with pytest.raises(ValueError, match="finite|number"):
+    with pytest.raises(ValueError, match=r"finite|number"):
         Declaration.model_validate_json(text)
 
 
