@@ -47,7 +47,8 @@ VARIABLES = (
     ("`COLUMNS`", "width of tables; by default that of the terminal, or 200 in a file or a pipe. Text breaks between "
                   "words. A table that does not fit names columns with one value in all rows above it, breaks headers "
                   "and file names, and only then becomes lines"),
-    ("`XDG_DATA_HOME`, `XDG_CACHE_HOME`", "where the journal and trained checkpoints, and caches lie (Linux)"),
+    ("`XDG_DATA_HOME`, `XDG_CACHE_HOME`", "where the journal and trained checkpoints, and caches lie (Linux). Without "
+     "them and without a home, nothing is cached and `--journal` is needed to keep measurements"),
 )
 
 
