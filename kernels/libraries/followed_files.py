@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, product
+from itertools import islice, product
 from pathlib import Path, PurePath
 
 from seqtune.errors import ExpressionError, FormatError, shown
@@ -26,11 +26,10 @@ MOST_WORDS = 1000  # forms of one word with placeholders
 _C_COMPILER = re.compile(r"(?:[\w.]+-)*(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|tcc|icc|icpc|icx|icpx|c99|c17|"
                          r"c89|c11)(?:-[\d.]+)?")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-_BUILD_FILES = {  # program -> files that it reads without being told
-    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")), "ninja": ("build.ninja",),
-    "cmake": ("CMakeLists.txt",), "scons": ("SConstruct",), "cargo": ("Cargo.toml",), "go": ("go.mod",),
-    "meson": ("meson.build",)}
+_BUILD_FILES = frozenset(["GNUmakefile", "makefile", "Makefile", "CMakeLists.txt", "SConstruct", "SConscript",
+                          "Cargo.toml", "go.mod", "meson.build", "build.ninja"])
 _SCRIPTS = frozenset([".sh", ".bash", ".pl", ".rb", ".lua", ".jl", ".js", ".r", ".tcl"])
+_SOURCES = C_ENDINGS | _SCRIPTS | {".py", ".mk", ".cmake", ".s", ".f", ".f90", ".rs", ".go", ".zig", ".d"}
 _FOLDERS = ("-iquote", "-isystem", "-idirafter", "-I")  # of headers, as options of compilers
 _READING = ("include", "import", "include_next", "embed")  # directives
 _BINARY = re.compile(r'\.incbin\s+\\?"([^"\\]+)')  # in assembler
@@ -75,20 +74,20 @@ class FollowedFiles:
                     self._code("-c", word.encode(), key, ("",))
                 elif index or "/" in word:
                     self._word(word, key, headers)
-        self._program(part, program, expanded)
+        self._program(part, program)
 
-    def _program(self, part: str, program: set[str], expanded: Sequence[Sequence[str]]) -> None:
-        """Note the files that a program of a build reads without being told, and whether others may be read."""
+    def _program(self, part: str, program: set[str]) -> None:
+        """Add all sources in the folder where a build's program reads files without being told, as make does."""
         for name in sorted(program if part == "build" else ()):
             if _C_COMPILER.fullmatch(name):
                 continue
-            places = ["", *(word for before, forms in pairwise(expanded) if before == ["-C"]
-                            for word in forms)]
-            for path in (posixpath.join(place, file) for place in places for file in _BUILD_FILES.get(name, ())):
-                if self._is_file(path):
-                    self._add(path)
-            self._remark(("command", part), f"which files {name:.60} reads is not known, so the version covers only "
-                                            "those named here; what each build makes is compared instead")
+            for path in sorted(self.folder.rglob("*")):
+                if path.name in _BUILD_FILES or path.suffix.lower() in _SOURCES:
+                    relative = path.relative_to(self.folder).as_posix()
+                    if self._is_file(relative):
+                        self._add(relative)
+            self._remark(("command", part), f"which files {name:.60} reads is not known, so the version covers all "
+                                            "sources in the library's folder, and none elsewhere")
 
     def _expanded(self, document: KernelDocument, word: str, key: tuple[str | int, ...], before: str | int
                   ) -> Iterator[str]:

@@ -30,6 +30,8 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     kernels = {name: library.kernel(f"{library.name}.{name}") for name in document.kernels}
     own = [work for work in library.operations.values() if isinstance(work, Operation)]
     notes: list[Remark] = []
+    notes += [Remark(("operations", work.name, *key), message)
+              for work in own for key, message in library.unfollowed.get(work.name, ())]
     findings = list(operation_findings(document, own, kernels.values()))
     sizes: list[SpaceSize] = []
     samples = {name: _samples(library, name, problems) for name in dict.fromkeys(
@@ -42,6 +44,7 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
             findings += operand_findings(document.kernels[name], operation(kernel.operation), path)
         findings += argument_findings(document.kernels[name], operation(kernel.operation), path)
         notes += restoring_notes(document.kernels[name], operation(kernel.operation), path)
+        notes += [Remark((*path, *key), message) for key, message in library.unfollowed.get(kernel.name, ())]
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
             findings += spaces.findings(samples[kernel.operation])

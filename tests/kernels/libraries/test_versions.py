@@ -10,7 +10,9 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.digests import c_tokens, digest_of, file_digest
 from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
 from seqtune.kernels.libraries.versions import KernelVersions, changes, is_todays
+from seqtune.kernels.linting.library import lint
 from tests.support.libraries.stencil import STENCIL, write
 
 SECTION = '[kernels.tiled.{}]\nsource = "stencil.c"\nentry = "stencil"\nglobal = ["n"]\nlocal = [1]\n'
@@ -136,3 +138,20 @@ def test_a_version_of_equal_parts_is_todays_and_another_names_what_changed(tmp_p
     assert changes(None, other).startswith("which file or key has changed is not known")
     kept = KernelVersions({("stencil.tiled", 5): dict(first.parts)})
     assert KernelVersions.from_json(kept.to_json()) == kept
+
+
+@pytest.mark.parametrize("edited", ["Makefile", "src/program.c", "src/part.h", "generate.py"])
+def test_where_a_build_reads_unnamed_files_all_sources_of_the_folder_are_in_the_version(
+        edited: str, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("Makefile", "src/program.c", "src/part.h", "generate.py"):
+        (tmp_path / name).write_text("A = 1\n")
+    (tmp_path / "src" / "program.o").write_bytes(b"what a build left")
+    text = COMMAND + 'build = ["make", "OUT={output}"]\nrun = ["{output}", "{n}"]\n'
+    use(library := read_library(write(tmp_path, text)))
+    assert any("which files make reads is not known" in message for _, message in lint(library).notes)
+    first = kernel(tmp_path, text)
+    (tmp_path / "src" / "program.o").write_bytes(b"of another build")
+    assert kernel(tmp_path, text).version == first.version
+    (tmp_path / edited).write_text("A = 2\n")
+    assert changes(dict(first.parts), kernel(tmp_path, text)) == f"{edited} has changed"
