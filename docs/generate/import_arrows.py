@@ -22,8 +22,8 @@ PUBLIC = {
     "kernels": (
         "aiter", "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files",
         "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
-        "membership", "miopen", "operations", "problem", "problem_sets", "registry", "resource_usage", "row_index",
-        "space", "spaces", "task", "triton", "version"),
+        "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
+        "resource_usage", "row_index", "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "labels",
         "machines", "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
