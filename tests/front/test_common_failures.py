@@ -1,4 +1,4 @@
-"""What failed trials have in common, and a default configuration that may be the wrong one."""
+"""Failed trials: the settings that they have in common, and a default configuration that may be the wrong one."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ def test_settings_that_tell_failed_trials_from_correct_ones_are_named(
         failed: list[tuple[int, int, int]], correct: list[tuple[int, int, int]],
         common: dict[str, tuple[int, ...]]) -> None:
     assert common_settings(configurations(*failed), configurations(*correct)) == common
+
+
+def test_equal_values_of_different_types_are_told_apart_in_failures() -> None:
+    failed, correct = ([Configuration("a.k", (("share", value),)) for value in values] for values in ([True], [1, 1.0]))
+    (count,) = count_failures(dict.fromkeys(failed, Measurement(Status.COMPILE)), correct)
+    assert str(count) == "1 compile (it has share=true)"
 
 
 def test_failures_of_several_kernels_have_nothing_in_common() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.kernel import Configuration, Setting, identity, shown_setting
 
 MOST_VALUES = 3  # values of one parameter that are worth naming
 IN_DOUBT = ("no reference or expected data are declared, so wrong results are those that differ from the default "
@@ -25,7 +25,7 @@ class FailureCount:
     configuration: Configuration  # of the first failed trial
 
     def __str__(self) -> str:
-        common = "".join(f", {name}={' or '.join(map(str, values))}" for name, values in self.common.items())
+        common = "".join(f", {name}={' or '.join(map(shown_setting, values))}" for name, values in self.common.items())
         which = f"all have {common[2:]}" if common and self.count > 1 else f"it has {common[2:]}" if common else (
             f"the first has {self.configuration.brief()}")
         return f"{self.count} {self.status} ({which}){f': {self.message!r}' if self.message else ''}"
@@ -63,16 +63,17 @@ def common_settings(failed: Sequence[Configuration],
     values, others = _values(failed), _values(correct)
     own = {name: given for name, given in values.items()
            if len(given) <= MOST_VALUES and given.keys().isdisjoint(others[name])}
-    shared = own or {name: given for name, given in values.items() if len(given) == 1 and others[name] != given}
-    return {name: tuple(given) for name, given in shared.items()}
+    shared = own or {name: given for name, given in values.items()
+                     if len(given) == 1 and given.keys() != others[name].keys()}
+    return {name: tuple(given.values()) for name, given in shared.items()}
 
 
-def _values(configurations: Sequence[Configuration]) -> dict[str, dict[Setting, None]]:
-    """The values of each parameter, in the order of the configurations."""
-    values: dict[str, dict[Setting, None]] = {}
+def _values(configurations: Sequence[Configuration]) -> dict[str, dict[Hashable, Setting]]:
+    """The values of each parameter by `identity`, in the order of the configurations."""
+    values: dict[str, dict[Hashable, Setting]] = {}
     for configuration in configurations:
         for name, value in configuration.settings:
-            values.setdefault(name, {})[value] = None
+            values.setdefault(name, {})[identity(value)] = value
     return values
 
 
