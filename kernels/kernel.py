@@ -87,7 +87,6 @@ class Parameter:
         return not any(isinstance(value, str) for value in self.values)
 
 
-
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A condition between parameters, problem and device, checked as soon as its last name has a value."""

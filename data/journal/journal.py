@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -326,13 +327,11 @@ class Journal:
                 "SELECT id, json FROM problems WHERE key = ?", (problem.key,)))
             reader = BatchReader(table, {number: problem or problem_of(text) for number, text in texts},
                                  dict(self._connection.execute("SELECT id, key FROM devices")))
-            versions = self.versions()
+            todays = cache(self.versions().todays)  # most batches are of few kernels
             while rows := cursor.fetchmany(ROWS):
                 batch = reader.batch(rows)
-                pairs = list(zip(batch.kernels, batch.kernel_versions, strict=True))
-                today = {pair: versions.todays(*pair) for pair in set(pairs)}
-                same = all(version == today[name, version] for name, version in today)
-                yield batch if same else replace(batch, kernel_versions=[today[pair] for pair in pairs])
+                versions = list(map(todays, batch.kernels, batch.kernel_versions))
+                yield batch if versions == list(batch.kernel_versions) else replace(batch, kernel_versions=versions)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -33,7 +33,7 @@ class LibraryCode:
         self.unfollowed: dict[str, tuple[Remark, ...]] = {}  # what may read files that `files` lacks
         self._contents: dict[Path, bytes] = {}
         self._digests: dict[Path, tuple[str, str]] = {}
-        self._size = 0  # bytes of all files with a digest
+        self._sizes: dict[Path, int] = {}  # bytes of all files that were read
 
     def of_operation(self, name: str, document: OperationDocument) -> str | None:
         """The importable reference of an operation. Raises DocumentFault."""
@@ -129,8 +129,9 @@ class LibraryCode:
         """The content of a file; small ones are kept. Raises FormatError."""
         if file in self._contents:
             return self._contents[file]
-        content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
-        self._size += len(content)
+        others = sum(self._sizes.values()) - self._sizes.get(file, 0)  # a large file is read once more to be followed
+        content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - others))
+        self._sizes[file] = len(content)
         if len(content) <= LARGEST_PARSED:
             self._contents[file] = content
         return content

@@ -26,7 +26,7 @@ PRODUCTS = ("Conv", "Gemm", "MatMul", "Einsum")  # operators that functions are 
 
 @cache
 def products_in(operator: str) -> str:
-    """What an operator of ONNX's own domain with products is, "a causal convolution"; empty for one without products.
+    """Describe an operator of ONNX's own domain with products, "a causal convolution"; empty for one without products.
 
     An operator that the installed package does not know is named as unknown.
     """
@@ -48,7 +48,7 @@ def products_in(operator: str) -> str:
 
 
 def _named(operator: str) -> str:
-    """What the name of an operator says that it is; empty if it says nothing of products."""
+    """Describe an operator by its name; empty if that says nothing of products."""
     what = next((what for pattern, _, what in _WORDS if re.search(pattern, operator)), "")
     qualities = [quality for pattern, quality in _QUALITIES if re.search(pattern, operator)]
     return _with_article(" ".join([*qualities, what])) if what else ""

@@ -53,7 +53,7 @@ def keep_memory_of_results(graph: fx.Graph) -> None:
 
 
 def _sources(node: fx.Node) -> Iterator[fx.Node]:
-    """What a value is a view of, what that is a view of, and so on."""
+    """Follow views: yield the value that this one is a view of, the value that that one is a view of, and so on."""
     while (source := _source(node)) is not None:
         yield source
         node = source

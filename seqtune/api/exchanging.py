@@ -74,7 +74,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
-    from seqtune.predictor.learning.times.shortage import shortage
+    from seqtune.predictor.learning.times.shortage import shortage_note
 
     code = form in CODE
     chosen = (Format((), write=code_writer(checkpoint, libraries, prefix, force), takes=("data",)) if code
@@ -108,8 +108,8 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         lambda: cached_model(checkpoint or "miopen").tables, serving,
         _proposer(checkpoint, answered), _driver_facts, force)
     report = dict(chosen.write(request, Path(out)))
-    if form == "parquet" and (lacking := shortage(report["problems"] - report["held_out"])) is not None:
-        report["note"] = f"{lacking} (seqtune train); seqtune retrain takes any number"
+    if form == "parquet" and (lacking := shortage_note(report["problems"] - report["held_out"])) is not None:
+        report["note"] = lacking
     if answered:
         report["predictor"] = " and ".join(answered)
     if notes := dict.fromkeys(note for said in ([report.get("note", "")], *answered.values()) for note in said if note):

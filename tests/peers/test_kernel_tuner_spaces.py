@@ -21,10 +21,11 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter, identity
 from seqtune.kernels.libraries.t1.value_lists import value_list
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from tests.peers.verdicts import Verdicts
 
 DEVICE = Device("recorded:none", "recorded", "none", "none")
 SPACES = 500
-LEAST_RIGHT = 370  # spaces with the right configurations; the others are refused, by us or by Python
+LEAST = 370  # spaces with the right configurations; the others are refused, by us or by Python
 REASONS = ("arithmetic on words", "too large", "a shift outside", "cannot evaluate", "`in` needs", "is not a key",
            "is not allowed", "root of a negative number", "needs to know missing")
 VALUES: Sequence[Sequence[Any]] = (
@@ -187,10 +188,9 @@ def their_rows(parameters: dict[str, list[Any]], restrictions: Sequence[str]) ->
 
 
 @pytest.mark.slow
-def test_no_random_space_differs_in_silence() -> None:
+def test_no_random_space_differs_in_silence(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("kernel_tuner")
-    counts: Counter[str] = Counter()
-    wrong = []
+    verdicts, counts = Verdicts(), Counter[str]()  # ours beside Python; the rest
     for seed in range(SPACES):
         writer = Writer(seed)
         restrictions = writer.restrictions()
@@ -201,18 +201,17 @@ def test_no_random_space_differs_in_silence() -> None:
                 ours = our_rows(writer.parameters, restrictions)
             except (ExpressionError, KernelError, FormatError) as error:
                 named = any(reason in str(error) for reason in REASONS) and "\n" not in str(error)
-                counts["refused" if named else "refused without a reason"] += 1
+                (verdicts.refused if named else verdicts.wrong)[f"space {seed}"] = str(error)
                 counts["refused where Python has an answer"] += truth is not None
                 if not named or truth is not None:
                     print(seed, "refused:", error)
-                if not named:
-                    wrong.append((seed, writer.parameters, restrictions, str(error)))
                 continue
             if ours != truth:
                 python = "raises" if truth is None else len(truth)
-                wrong.append((seed, writer.parameters, restrictions, f"Python: {python}, ours: {len(ours)}"))
+                verdicts.wrong[f"space {seed}"] = (f"{writer.parameters} {restrictions}: Python: {python}, ours: "
+                                                   f"{len(ours)}")
                 continue
-            counts["right"] += 1
+            verdicts.right.append(f"space {seed}")
             try:
                 theirs = their_rows(writer.parameters, restrictions)
             except Exception as error:  # whatever Kernel Tuner raises
@@ -222,5 +221,4 @@ def test_no_random_space_differs_in_silence() -> None:
             if theirs != ours:
                 print(seed, "Kernel Tuner:", len(theirs), "Python:", len(ours), writer.parameters, restrictions)
     print(counts)
-    assert not wrong, "\n".join(map(str, wrong[:10]))
-    assert counts["right"] >= LEAST_RIGHT
+    verdicts.check(LEAST, request)

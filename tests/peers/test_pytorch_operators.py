@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from seqtune.errors import SeqtuneError, SeqtuneWarning, one_line
+from tests.peers.verdicts import Verdicts
 
 SAMPLES = 8  # of each operator
 MOST = 200  # the first ones of an operator, among which they are chosen
@@ -29,13 +30,10 @@ ONLY_SHAPES = ("empty", "new_empty")  # parts of names of operators whose result
 
 
 @dataclass(slots=True)
-class Verdicts:
-    """What happened to the samples: operator -> reasons of refusals, differences, reasons for falling back."""
+class OperatorVerdicts(Verdicts):
+    """What happened to the operators, and to which of them the fallback computed."""
 
-    right: list[str] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)  # operator -> reason for falling back
     samples: int = 0
 
 
@@ -68,7 +66,7 @@ def samples(info: Any, count: int) -> Iterator[Any]:
     yield from every[::max(1, -(-len(every) // count))]
 
 
-def judge(info: Any, verdicts: Verdicts, count: int = SAMPLES) -> None:
+def judge(info: Any, verdicts: OperatorVerdicts, count: int = SAMPLES) -> None:
     """Compile and compare the samples of one operator; the first that is refused or wrong decides."""
     name = info.formatted_name
     for sample in samples(info, count):
@@ -140,9 +138,9 @@ def _are_close(right: Tensor, given: Tensor) -> bool:
     return torch.allclose(right.resolve_conj(), given.resolve_conj(), 1e-3, 1e-4 * max(size, 1e-3), equal_nan=True)
 
 
-def count(names: Iterable[str] = (), most: int = SAMPLES, say: Any = None) -> Verdicts:
+def count(names: Iterable[str] = (), most: int = SAMPLES, say: Any = None) -> OperatorVerdicts:
     """Judge all operators, or those with these names."""
-    verdicts = Verdicts()
+    verdicts = OperatorVerdicts()
     torch.set_num_threads(1)
     with torch.no_grad():
         for info in operators(names):
@@ -155,11 +153,9 @@ def count(names: Iterable[str] = (), most: int = SAMPLES, say: Any = None) -> Ve
     return verdicts
 
 
-def test_no_operator_of_pytorch_is_computed_wrongly() -> None:
+def test_no_operator_of_pytorch_is_computed_wrongly(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("expecttest")  # PyTorch's table needs it
-    verdicts = count()
-    assert not verdicts.wrong, verdicts.wrong
-    assert len(verdicts.right) >= LEAST, verdicts.refused
+    count().check(LEAST, request)
 
 
 if __name__ == "__main__":

@@ -10,3 +10,9 @@ NEEDED = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
 def shortage(problems: int) -> str | None:
     """A line that says that no model can be trained from so few problems; None where there are enough."""
     return f"{problems} problem{'s' * (problems > 1)} to learn from; {NEEDED}" if problems < FEWEST else None
+
+
+def shortage_note(problems: int) -> str | None:
+    """The line of `shortage` for those who measure or export, with what the records are good for; or None."""
+    lacking = shortage(problems)
+    return None if lacking is None else f"{lacking} (seqtune train); seqtune retrain takes any number"

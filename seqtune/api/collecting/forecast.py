@@ -38,7 +38,7 @@ class Forecast:
 
     def block(self, wanted: int, left: float) -> int:
         """The number of problems to measure together: `wanted`, or fewer that can be completed in the seconds left."""
-        return max(1, min(wanted, int(min(left / self.seconds, wanted))))
+        return max(1, int(min(wanted, left / self.seconds)))
 
     def text(self, device: str, remaining: int, left: float) -> str:
         """Say what the seconds that are left will buy, in a line."""

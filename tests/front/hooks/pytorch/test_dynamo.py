@@ -321,7 +321,7 @@ def test_bf16_weights_on_a_cpu_that_does_not_multiply_them_go_to_the_fallback(
 
 
 def test_a_forked_process_computes_without_the_threads_of_its_parent(compiled: Compiler) -> None:
-    """As in a worker of a DataLoader, which gives PyTorch one thread."""
+    """A worker of a DataLoader is such a process; it gives PyTorch one thread."""
     model, x = mlp(), torch.randn(5, 8)
     torch.set_num_threads(2)
     fast = optimize(model, x, verify=False)
