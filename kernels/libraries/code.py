@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from seqtune.errors import FormatError
 
@@ -13,11 +14,19 @@ from .digests import LARGEST_PARSED, file_digest
 from .document import KernelDocument, OperationDocument
 from .fault import KeyPath, at_path, dotted
 from .files import inside, read_regular
-from .followed_files import FollowedFiles, Remark
+from .followed_files import FollowedFiles, Unfollowed
 from .foreign_code import check_reference, reference_in
 
 LARGEST_PROGRAM = 100_000_000  # bytes of a file whose content is part of a version
 LARGEST_PROGRAMS = 1_000_000_000  # bytes of all such files, read in two seconds
+
+
+class _File(NamedTuple):
+    """A file that was read."""
+
+    digest: str
+    former: str  # the digest of its bytes, as 0.2.0 made it
+    head: bytes  # its content, or more than LARGEST_PARSED bytes of a larger one, which is not followed
 
 
 class LibraryCode:
@@ -30,10 +39,9 @@ class LibraryCode:
         # operation or full name of a kernel -> path in the folder -> digest
         self.files: dict[str, dict[str, str]] = {}
         self.former: dict[str, dict[str, str]] = {}  # the same as 0.2.0 made them, of the files that it knew of
-        self.unfollowed: dict[str, tuple[Remark, ...]] = {}  # what may read files that `files` lacks
-        self._contents: dict[Path, bytes] = {}
-        self._digests: dict[Path, tuple[str, str]] = {}
-        self._sizes: dict[Path, int] = {}  # bytes of all files that were read
+        self.unfollowed: dict[str, tuple[Unfollowed, ...]] = {}  # what may read files that `files` lacks
+        self._read: dict[Path, _File] = {}
+        self._size = 0  # bytes of all files that were read
 
     def of_operation(self, name: str, document: OperationDocument) -> str | None:
         """The importable reference of an operation. Raises DocumentFault."""
@@ -89,18 +97,17 @@ class LibraryCode:
         reference, file = reference_in(self.library, self.folder, text)
         self._digest(owner, file)
         followed = self._followed(self.folder.resolve())
-        followed.module(file.relative_to(followed.folder).as_posix(), (key,), "")
+        followed.module(file.relative_to(followed.folder).as_posix(), (key,))
         self._note_files(owner, followed)
         return reference
 
     def _followed(self, folder: Path) -> FollowedFiles:
-        return FollowedFiles(folder, lambda path: self._read(inside(folder, path)))
+        return FollowedFiles(folder, lambda path: self._file(inside(folder, path)).head)
 
     def _note_files(self, owner: str, followed: FollowedFiles) -> None:
         """Note the digests of followed files, and what could not be followed."""
         for path in followed.paths:
-            digest, _ = self._both(inside(followed.folder, path))
-            self.files.setdefault(owner, {})[path] = digest
+            self.files.setdefault(owner, {})[path] = self._file(inside(followed.folder, path)).digest
         self.unfollowed[owner] = (*self.unfollowed.get(owner, ()), *followed.remarks)
 
     def _word(self, owner: str, word: str, program: bool) -> None:
@@ -112,26 +119,17 @@ class LibraryCode:
         if "/" in word if program else (self.folder / word).is_file():  # a program without / is looked up in PATH
             self._digest(owner, inside(self.folder, word))
 
-    def _digest(self, owner: str, file: Path) -> None:
-        """Note the digest of a file in the folder. Raises FormatError."""
+    def _digest(self, owner: str, path: Path) -> None:
+        """Note the digests of a file in the folder. Raises FormatError."""
         assert self.folder is not None
-        path = file.relative_to(self.folder.resolve()).as_posix()
-        self.files.setdefault(owner, {})[path], self.former.setdefault(owner, {})[path] = self._both(file)
+        name, file = path.relative_to(self.folder.resolve()).as_posix(), self._file(path)
+        self.files.setdefault(owner, {})[name], self.former.setdefault(owner, {})[name] = file.digest, file.former
 
-    def _both(self, file: Path) -> tuple[str, str]:
-        """The digest of a file, and that of its bytes, as 0.2.0 made it. Raises FormatError."""
-        if file not in self._digests:
-            content = self._read(file)
-            self._digests[file] = file_digest(file.name, content), hashlib.sha256(content).hexdigest()
-        return self._digests[file]
-
-    def _read(self, file: Path) -> bytes:
-        """The content of a file; small ones are kept. Raises FormatError."""
-        if file in self._contents:
-            return self._contents[file]
-        others = sum(self._sizes.values()) - self._sizes.get(file, 0)  # a large file is read once more to be followed
-        content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - others))
-        self._sizes[file] = len(content)
-        if len(content) <= LARGEST_PARSED:
-            self._contents[file] = content
-        return content
+    def _file(self, path: Path) -> _File:
+        """What is known of a file, which is read once. Raises FormatError."""
+        if path not in self._read:
+            content = read_regular(path, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
+            self._size += len(content)
+            self._read[path] = _File(file_digest(path.name, content), hashlib.sha256(content).hexdigest(),
+                                     content[:LARGEST_PARSED + 1])
+        return self._read[path]

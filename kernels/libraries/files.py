@@ -52,6 +52,14 @@ def exists_inside(folder: Path | None, name: str) -> bool:
     return _resolved(folder, name).exists()
 
 
+def is_file_inside(folder: Path, name: str) -> bool:
+    """Whether a path leads to a file in the folder; false for one that leads out of it."""
+    try:
+        return _resolved(folder, name).is_file()
+    except FormatError:
+        return False
+
+
 def _resolved(folder: Path | None, name: str) -> Path:
     """The path after resolving links. Raises FormatError if it is outside the folder."""
     if folder is None:

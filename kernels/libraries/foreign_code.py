@@ -16,8 +16,8 @@ from types import ModuleType
 from seqtune.errors import FormatError
 
 from .files import inside
+from .folder_finder import FolderFinder
 from .library import Library
-from .python_imports import FolderFinder
 from .table import use
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)

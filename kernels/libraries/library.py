@@ -20,6 +20,7 @@ from ..operations.operation import Operation
 
 if TYPE_CHECKING:
     from .document import LibraryDocument
+    from .fault import KeyPath
 
 Kernels = Mapping[str, str | Kernel]
 Operations = Mapping[str, str | Operation]
@@ -42,9 +43,9 @@ class Library:
     own_modules: bool = False  # whether its code is in modules of its folder
     code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> the entry that names code
     # operation or kernel -> (path in its part of the document, message): what may read files that its version lacks
-    unfollowed: Mapping[str, Sequence[tuple[tuple[str | int, ...], str]]] = field(default_factory=dict)
+    unfollowed: Mapping[str, Sequence[tuple[KeyPath, str]]] = field(default_factory=dict)
     allowed: bool = True  # whether that code and those commands may run
-    locate: Callable[[tuple[str | int, ...]], str] = str  # gives the location of a part of the document in its file
+    locate: Callable[[KeyPath], str] = str  # gives the location of a part of the document in its file
     origin: str = "seqtune"  # its source in messages: a path, a distribution
 
     @property

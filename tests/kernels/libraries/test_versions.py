@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.libraries import code
 from seqtune.kernels.libraries.digests import c_tokens, digest_of, file_digest
+from seqtune.kernels.libraries.files import read_regular
 from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
@@ -127,6 +129,26 @@ def test_modules_that_a_program_imports_are_in_the_version_of_a_command(run: str
     first = kernel(tmp_path, text)
     (tmp_path / edited).write_text((tmp_path / edited).read_text() + "MORE = 2\n")
     assert changes(dict(first.parts), kernel(tmp_path, text)) == f"{edited} has changed"
+
+
+@pytest.mark.parametrize(("name", "line"), [("prog.py", "x = 1\n"), ("prog.c", "int x;\n")])
+def test_a_file_that_is_too_large_to_follow_is_read_once_and_named(
+        name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / name).write_text(line * 100_000)
+    read: list[str] = []
+
+    def read_noted(path: Path, most: int) -> bytes:
+        read.append(path.name)
+        return read_regular(path, most)
+
+    monkeypatch.setattr(code, "read_regular", read_noted)
+    library = read_library(write(tmp_path, COMMAND + f'run = ["python3", "{name}", "{{n}}"]\n'))
+    assert read == [name]
+    ((_, message),) = library.unfollowed["stale.k"]
+    assert message.startswith(f"{name} is too large to follow what it ")
+    (tmp_path / name).write_text(line * 100_001)
+    edited = read_library(tmp_path / "library.toml").kernel("stale.k")
+    assert changes(dict(library.kernel("stale.k").parts), edited) == f"{name} has changed"
 
 
 def test_a_version_of_equal_parts_is_todays_and_another_names_what_changed(tmp_path: Path) -> None:
