@@ -18,7 +18,7 @@ from ..launches.call_declaration import DeclaredArgument
 from ..launches.macros import without_definitions
 from ..libraries.declared_operation import DeclaredOperation
 from ..libraries.document import KernelDocument
-from ..libraries.fault import KeyPath
+from ..libraries.fault import KEY, KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from ..operations.tensor import Tensors
@@ -33,6 +33,11 @@ Declared = Sequence[tuple[int, DeclaredArgument]]  # each with its index in the 
 
 def argument_findings(document: KernelDocument, work: Operation, path: KeyPath) -> Iterator[Remark]:
     """Compare the arguments of every section that has a source with its signature, and yield the differences."""
+    arrays = {name for tensors in _layouts(work) for name in tensors.names()}
+    for name in arrays.intersection(document.parameters):
+        if arrays.isdisjoint(map(str, document.parameters[name].values)):
+            yield Remark((*path, "parameters", name, KEY), f"{name} is an array of {work.name}, too, and in "
+                                                           "`arguments` it stands for the parameter's value")
     for backend, section in document.sections().items():
         if isinstance(section, SourceSection):
             yield from _section(backend, section, document, work, (*path, backend))
@@ -57,6 +62,10 @@ def _section(backend: str, section: SourceSection, document: KernelDocument, wor
     if isinstance(signature, str):
         yield Remark((*path, "arguments"), f"the arguments are not compared with the source: {signature}")
         return
+    for name in [parameter.name for parameter in signature.parameters if parameter.name in replaced]:
+        key = (*path, "defines") if name in section.defines else (*path[:-1], "parameters")
+        yield Remark((*key, name, KEY), f"{name} is an argument of {entry}, and the compiler replaces its name by the "
+                                        "value: give one of them another name")
     arguments = list(enumerate(map(DeclaredArgument.of, section.arguments)))
     if backend == "cuda":  # dynamic shared memory is no argument
         arguments = [(index, argument) for index, argument in arguments if argument.kind != "local"]

@@ -20,7 +20,8 @@ from ..row_index import Rows
 from ..spaces.exclusion import LARGEST_COUNTED, count_rows, excluding_constraint
 from ..spaces.row_cache import Names
 from ..spaces.value_tables import ValueTables
-from .report import Remark, SpaceSize
+from .divisions import division_findings
+from .report import ITEM, Remark, SpaceSize
 
 MOST_COUNTED = 5_000_000  # partial configurations of all spaces of a library
 _CPU = Device("typical", "", "typical", "none", threads=8, compute_units=8, vector_bits=256, l1_bytes=32 << 10,
@@ -74,6 +75,7 @@ class KernelLint:
         yield from self._empty()
         if any(len(rows) for _, _, rows in self.spaces):
             yield from self._constraints()
+            yield from division_findings(self.kernel, [names for _, names, _ in self.spaces], self.path)
             yield from self._values()
             yield from self._default()
 
@@ -128,7 +130,8 @@ class KernelLint:
                         for _, names, _ in self.spaces]
             if all(verdict is not None and np.all(verdict) for verdict in verdicts):
                 yield Remark((*self.path, "constraints", constraint.expression.text),
-                              f"{constraint.expression.text!r:.80} excludes nothing for the sample problems")
+                             f"nothing is excluded for the sample problems by {ITEM}",
+                             item=f"{constraint.expression.text!r:.80}")
 
     def _values(self) -> Iterator[Remark]:
         """Values that no valid configuration has, and parameters that are left with one value for every problem."""
@@ -144,8 +147,8 @@ class KernelLint:
             for index, value in enumerate(parameter.values):
                 if index not in reached:
                     yield Remark((*path, "values", index) if reached else path,
-                                  f"no valid configuration has {parameter.name}={shown_setting(value)} for the sample "
-                                  "problems")
+                                 f"no valid configuration has {parameter.name}={ITEM} for the sample problems",
+                                 item=shown_setting(value))
 
     def _default(self) -> Iterator[Remark]:
         """A default that is valid for no problem."""

@@ -12,9 +12,11 @@ from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
 from .arguments import argument_findings, operand_findings
-from .kernel import Allowance, KernelLint
+from .equal_programs import EqualPrograms
+from .kernel import Allowance, KernelLint, typical_device
 from .names import kernel_findings, operation_findings
-from .report import LintReport, Remark, SpaceSize
+from .preprocessor import Preprocessor
+from .report import LintReport, Remark, SpaceSize, folded
 from .restored import restoring_notes
 from .sample_problems import sample_problems_of
 
@@ -37,6 +39,8 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     samples = {name: _samples(library, name, problems) for name in dict.fromkeys(
         [*(work.name for work in own), *(kernel.operation for kernel in kernels.values())])}
     allowance = Allowance()
+    preprocessor = Preprocessor.installed()
+    programs = None if preprocessor is None else EqualPrograms(preprocessor)
     for name, kernel in kernels.items():
         path: KeyPath = ("kernels", name)
         findings += kernel_findings(kernel, document.kernels[name], path, library.origin.lower().endswith(".json"))
@@ -48,11 +52,15 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
             findings += spaces.findings(samples[kernel.operation])
+        if programs is not None:
+            counted = [(problem, rows) for problem, _, rows in spaces.spaces if len(rows)]
+            findings += programs.findings(kernel, document.kernels[name], counted, typical_device(kernel.backends[0]),
+                                          path)
         sizes += spaces.sizes
     wrong = next((finding for finding in findings if finding.error), None)
     if wrong is not None:
-        raise FormatError(f"{library.locate(wrong.path)}: {wrong.message}")
-    located = (tuple((library.locate(remark.path), remark.message) for remark in _distinct(remarks))
+        raise FormatError(f"{library.locate(wrong.path)}: {wrong.text}")
+    located = (tuple((library.locate(remark.path), remark.text) for remark in folded(remarks))
                for remarks in (findings, notes))
     return LintReport(library.name, tuple(sizes), *located)
 
@@ -69,7 +77,3 @@ def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[P
             raise
         raise FormatError(f"{library.locate(('operations', name, 'example'))}: the example {work.example!r:.80} is "
                           f"refused: {error}") from None
-
-
-def _distinct(findings: Sequence[Remark]) -> list[Remark]:
-    return list(dict.fromkeys(findings))

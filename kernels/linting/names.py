@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
@@ -17,10 +16,10 @@ from ..libraries.fault import KEY, KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from .c_text import LARGEST_READ, MACROS, CText, words
-from .report import Remark
+from .conditions import condition_findings, defined_names
+from .report import ITEM, Remark
 from .undefined_names import undefined_names
 
-MOST_UNDEFINED = 5  # names that one source reads and nothing defines; more are left out
 ESTIMATED = ("flop", "bytes")  # sizes that time limits and models read
 
 
@@ -42,7 +41,7 @@ def operation_findings(document: LibraryDocument, operations: Iterable[Operation
                 read |= _names_run(document.kernels[family.name.partition(".")[2]])
         for name in declared.derived:
             if name not in read and name not in ESTIMATED:
-                yield Remark((*path, "derived", name, KEY), f"nothing reads {name}")
+                yield Remark((*path, "derived", name, KEY), f"nothing reads {ITEM}", item=name)
 
 
 def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath,
@@ -58,7 +57,7 @@ def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath,
     known = _names_of(kernel) | _names_run(document)
     for name in document.derived:
         if name not in known:
-            yield Remark((*path, "derived", name, KEY), f"nothing but models reads {name}")
+            yield Remark((*path, "derived", name, KEY), f"nothing but models reads {ITEM}", item=name)
     for backend, section in document.sections().items():
         if isinstance(section, SourceSection):
             yield from _redefined(document, section, (*path, backend), path)
@@ -66,9 +65,8 @@ def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath,
             read = words(section.text or "")
             for name in () if generated else section.defines:
                 if name not in read:
-                    yield Remark((*path, backend, "defines", name, KEY), f"the source does not name {name}")
-            if backend == "opencl":
-                yield from _undefined(document, section, (*path, backend))
+                    yield Remark((*path, backend, "defines", name, KEY), f"the source does not name {ITEM}", item=name)
+            yield from _undefined(backend, document, section, (*path, backend))
 
 
 def _hidden(names: Iterable[str], path: KeyPath) -> Iterator[Remark]:
@@ -92,26 +90,25 @@ def _redefined(document: KernelDocument, section: SourceSection, section_path: K
 
 def _unused(document: KernelDocument, section: SourceSection, kernel: Kernel, path: KeyPath) -> Iterator[Remark]:
     """Parameters that neither the source nor an expression of the launch reads."""
-    read = _closure(kernel, _section_names(section)) | words(section.text or "")
+    read = read_names(kernel, section)
     for name in document.parameters:
         if name not in read:
-            yield Remark((*path, "parameters", name, KEY), f"the kernel does not read {name}: neither its source nor "
-                                                            "its launch names it")
+            yield Remark((*path, "parameters", name, KEY), f"the kernel does not read {ITEM}: neither its source nor "
+                                                           "its launch names it", item=name)
 
 
-def _undefined(document: KernelDocument, section: SourceSection, path: KeyPath) -> Iterator[Remark]:
-    """Names that an OpenCL C source reads and nothing defines; a parameter may have had this name."""
+def _undefined(backend: str, document: KernelDocument, section: SourceSection, path: KeyPath) -> Iterator[Remark]:
+    """Names that a source reads and nothing defines; a parameter may have had this name."""
     if len(section.text or "") > LARGEST_READ:
         return
-    given = {*document.parameters, *section.defines, *(
-        re.split("=", option[2:], maxsplit=1)[0] for option in section.options if option.startswith("-D"))}
-    source = CText.of(section.text or "")
+    source, given = CText.of(section.text or ""), defined_names(document, section)
+    path = (*path, "source" if section.source else "text")
+    yield from condition_findings(source, document, given, path)
     unread = sorted(given - words(source.whole))
-    for name in undefined_names(source, given)[:MOST_UNDEFINED]:
+    for name in undefined_names(source, given) if backend == "opencl" else ():
         near = get_close_matches(name, unread, 1, 0.0)
-        yield Remark((*path, "source" if section.source else "text"),
-                     f"the source reads {name:.60}, which neither it nor a parameter defines"
-                     f"{f'; it does not read {near[0]}, which is declared' if near else ''}")
+        yield Remark(path, f"the source reads {ITEM}, which neither it nor a parameter defines"
+                           f"{f'; it does not read {near[0]}, which is declared' if near else ''}", item=name[:60])
 
 
 def _names_of(kernel: Kernel) -> set[str]:
@@ -137,6 +134,16 @@ def _section_names(section: SourceSection) -> set[str]:
     texts = [*section.arguments, *section.defines.values(), section.launches, *(section.global_ or ()),
              *(section.groups or ()), *(section.local or ())]
     return {name for text in texts for name in words(text)}
+
+
+def read_names(kernel: Kernel, section: SourceSection) -> set[str]:
+    """The names that a source or its section reads, directly or through derived quantities."""
+    return _closure(kernel, _section_names(section)) | words(section.text or "")
+
+
+def launch_names(kernel: Kernel, section: SourceSection) -> set[str]:
+    """The names that arguments and sizes of a section read, directly or through derived quantities."""
+    return _closure(kernel, _section_names(section.model_copy(update={"defines": {}})))
 
 
 def _closure(kernel: Kernel, names: set[str]) -> set[str]:

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..libraries.fault import KeyPath
 from ..problem import Problem
 
+ITEM = "{item}"  # stands in a message for what the remark is about
+MOST_ALIKE = 5  # remarks of one kind that have lines of their own, and items that one line for more of them names
+
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something suspicious, or with `error` something that cannot work, at a path in the document."""
+    """Something suspicious, or with `error` something that cannot work, at a path in the document.
+
+    Remarks that differ in their item alone are of one kind.
+    """
 
     path: KeyPath
-    message: str
+    message: str  # ITEM stands for the item
     error: bool = False
+    item: str = ""
+
+    @property
+    def text(self) -> str:
+        """The message with its item."""
+        return self.message.replace(ITEM, self.item)
+
+
+def folded(remarks: Iterable[Remark]) -> list[Remark]:
+    """Different remarks in their order; more than MOST_ALIKE of one kind become one, at the place of the first."""
+    kinds: dict[tuple[str, bool], list[Remark]] = {}
+    for remark in dict.fromkeys(remarks):
+        kinds.setdefault((remark.message, remark.error), []).append(remark)
+    return [remark for alike in kinds.values() for remark in (alike if len(alike) <= MOST_ALIKE else [_one(alike)])]
+
+
+def _one(alike: list[Remark]) -> Remark:
+    """One remark for all of one kind: it names the first items, or counts the places if there are no items."""
+    first, items = alike[0], list(dict.fromkeys(remark.item for remark in alike))
+    if len(items) == 1:
+        return Remark(first.path, f"{first.message} (and in {len(alike) - 1:,} more places)", first.error, first.item)
+    named = ", ".join(items[:MOST_ALIKE])
+    more = f" and {len(items) - MOST_ALIKE:,} more" if len(items) > MOST_ALIKE else ""
+    return Remark(first.path, first.message, first.error, f"{named}{more}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ source might declare it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 
 from ..libraries.declared_kernel import RESERVED_WORDS
-from .c_text import ATTRIBUTE, MACROS, CText, is_word, tokens, words
+from .c_text import ATTRIBUTE, MACROS, CText, Macro, is_word, tokens, words
 
 _TYPE = re.compile(r"(?:u?(?:char|short|int|long)|float|double|half|bool)(?:2|3|4|8|16)?|void|size_t|\w+_t|atomic_\w+")
-_KNOWN = re.compile(r"ATOMIC_\w+|(memory_order|memory_scope|cl)_\w+|defined|printf")  # OpenCL C's, with MACROS
+_KNOWN = re.compile(r"ATOMIC_\w+|(memory_order|memory_scope|cl|cles)_\w+|defined|printf")  # OpenCL C's, with MACROS
 _KEYWORDS = RESERVED_WORDS | {"volatile", "read_only", "write_only", "read_write", "pipe", "unsigned", "signed", "asm"}
 _NOT_TYPES = {"return", "goto", "case", "break", "continue", "sizeof", "if", "while", "switch", "for"}
 _LEADING = ("else", "do")  # a statement may follow them
@@ -24,20 +24,19 @@ _ROUNDS = 10  # levels of macros that call each other
 
 def undefined_names(source: CText, defined: Collection[str]) -> list[str]:
     """The names that a source reads and neither it nor `defined` may give a value, in their order."""
-    if any(re.match(r"\s*#\s*include\b", line) for line in source.directives):
+    if source.has_includes:
         return []  # the included file may define them
     code = tokens(ATTRIBUTE.sub(" ", source.code))
     used = set(code) | {token for macro in source.macros for token in tokens(macro.body)}
     bodies = [(macro, tokens(macro.body)) for macro in source.macros]
     declaring = {macro.name for macro, body in bodies if "#" in body or not set(macro.arguments or ()).isdisjoint(
         _declared([";", *body]))}  # macros that may make new names of their arguments
-    for _ in range(_ROUNDS):
-        declaring |= {macro.name for macro, body in bodies if not declaring.isdisjoint(body)}
+    declaring = calling(source.macros, declaring)
     for macro, body in bodies:
         if macro.name in used and "#" not in body:
             code += [";", *body, ";"]
     known = {*defined, *(name for macro in source.macros for name in (macro.name, *(macro.arguments or ())))}
-    known |= set(_arguments(code, declaring))
+    known |= set(arguments_of(code, declaring))
     for line in source.directives:
         if not re.match(r"\s*#\s*define\b", line):
             known |= words(line)
@@ -45,15 +44,28 @@ def undefined_names(source: CText, defined: Collection[str]) -> list[str]:
     return list(dict.fromkeys(name for name in _read(code) if name not in known))
 
 
+def calling(macros: Iterable[Macro], names: Collection[str]) -> set[str]:
+    """The names of some macros, and of those that call them, directly or through others."""
+    found, bodies = set(names), [(macro.name, set(tokens(macro.body))) for macro in macros]
+    for _ in range(_ROUNDS):
+        found |= {name for name, body in bodies if not found.isdisjoint(body)}
+    return found
+
+
+def is_known(name: str) -> bool:
+    """Whether the language or its compilers may define a name."""
+    return any(known.fullmatch(name) for known in (_TYPE, _KNOWN, MACROS))
+
+
 def _read(code: list[str]) -> Iterator[str]:
     """The names whose value or meaning the code needs, without the names of functions that it calls."""
     for before, token, after in zip(["", *code], code, [*code[1:], ""], strict=False):
         if is_word(token) and after != "(" and before not in (".", "->", "goto", "struct", "union", "enum") and \
-                token not in _KEYWORDS and not any(known.fullmatch(token) for known in (_TYPE, _KNOWN, MACROS)):
+                token not in _KEYWORDS and not is_known(token):
             yield token
 
 
-def _arguments(code: list[str], macros: Collection[str]) -> Iterator[str]:
+def arguments_of(code: list[str], macros: Collection[str]) -> Iterator[str]:
     """The names between the parentheses of calls of these macros."""
     depth = 0
     for before, token in pairwise(["", *code]):

@@ -198,3 +198,12 @@ def test_a_source_that_is_hostile_is_read_in_bounded_time() -> None:
         read_signature(source, "f", ())
         undefined_names(source, ())
     assert time.process_time() - began < 60  # seconds of CPU; with a quadratic step it takes minutes, else three
+
+
+def test_a_parameter_that_is_named_like_an_argument_is_remarked(tmp_path: Path) -> None:
+    changes = (("work = [1, 2]", "work = [1, 2], x = [1, 2]"), ('FACTOR = "2"', 'FACTOR = "2", y = "1"'),
+               ("FACTOR;", "FACTOR + x;"))
+    replaced = "is an argument of scale, and the compiler replaces its name by the value: give one of them another name"
+    assert findings(tmp_path, *changes) == [
+        ("7:30", "x is an array of scale, too, and in `arguments` it stands for the parameter's value"),
+        ("7:30", f"x {replaced}"), ("19:26", f"y {replaced}")]

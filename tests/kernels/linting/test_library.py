@@ -54,7 +54,8 @@ def test_remarks_have_the_place_of_what_is_suspicious(tmp_path: Path) -> None:
     remarks = {place.removeprefix(f"{path}:"): message for place, message in report.findings}
     expected = {
         "4:25": "threads hides the device's fact", "5:28": "nothing reads cells",
-        "10:12": "nothing but models reads area", "13:5": "'block >= 16' excludes nothing",
+        "10:12": "nothing but models reads area",
+        "13:5": "nothing is excluded for the sample problems by 'block >= 16'",
         "9:32": "no valid configuration has block=1024", "9:76": "only never matters",
         "16:5": "no configuration is valid for work n=1: 'n >= 4' excludes all", "18:11": "the default (block=1024",
         "23:10": "it solves none of 8 sample problems: odd.none: large problems only"}
@@ -151,3 +152,37 @@ def test_an_entry_that_the_source_does_not_have_is_a_mistake_unless_a_macro_may_
         _lint(tmp_path, wrong)
     report = _lint(tmp_path, wrong.replace('text = "kernel', 'text = "#define JOIN(a, b) a##b\\nkernel'))
     assert "the source has no function produce; it has product" in [message for _, message in report.findings]
+
+
+DIVISIONS = """name = "divisions"
+[operations.work]
+features = {n = "size"}
+[kernels.k]
+parameters = {a = [1, 2, 0], b = [0, 1, 3]}
+constraints = [%s]
+default = {a = 1, b = 1}
+backends = ["opencl"]
+"""
+
+
+@pytest.mark.parametrize(("constraints", "places"), [
+    ('"n % a == 0", "n % (a - b) == 0 or n > 0"', ["a=0", "a=1 b=1"]),
+    ('"(n // a) % b == 0"', ["a=0, b=0"]),
+    ('"n % a == 0", "n % b == 0", "a > 0", "b != 0"', []),
+    ('"a > 0 and n % a == 0", "b == 0 or n % b == 0"', []),
+])
+def test_a_constraint_that_divides_by_zero_is_remarked_unless_another_excludes_that(
+        constraints: str, places: list[str], tmp_path: Path) -> None:
+    messages = [message for _, message in _lint(tmp_path, DIVISIONS % constraints).findings]
+    assert [message.partition(" divides by zero for ")[2].partition(", and counts")[0]
+            for message in messages if " divides by zero for " in message] == places
+
+
+def test_a_thousand_remarks_of_one_kind_are_one_line(tmp_path: Path) -> None:
+    values = list(range(1025))
+    text = DIVISIONS.replace("[1, 2, 0]", f"{values}").replace("[0, 1, 3]", f"{values}")
+    report = _lint(tmp_path, text % '"n % a == 0", "(n // a) % b == 0"', "work n=64")
+    assert [message for _, message in report.findings if message.startswith("no valid")] == [
+        "no valid configuration has a=0, 3, 5, 6, 7 and 1,013 more for the sample problems",
+        "no valid configuration has b=0, 3, 5, 6, 7 and 1,013 more for the sample problems"]
+    assert sum("divides by zero for a=0" in message for _, message in report.findings) == 1
