@@ -1,0 +1,30 @@
+"""Folders of built kernels: whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import MisuseError
+from seqtune.tuner.building.folder import write_folder
+
+
+def test_a_folder_is_written_with_its_folders(tmp_path: Path) -> None:
+    write_folder({"README.md": b"text", "one/kernel.c": b"int x;"}, tmp_path / "new" / "out")
+    assert (tmp_path / "new" / "out" / "one" / "kernel.c").read_bytes() == b"int x;"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+
+
+def test_an_empty_folder_is_taken_and_one_with_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write_folder({"a": b"1"}, tmp_path / "empty")
+    with pytest.raises(MisuseError, match="is not an empty folder"):
+        write_folder({"b": b"2"}, tmp_path / "empty")
+    assert [path.name for path in (tmp_path / "empty").iterdir()] == ["a"]
+
+
+def test_nothing_is_left_where_a_file_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="cannot be written"):
+        write_folder({"a": b"1", "a/b": b"2"}, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

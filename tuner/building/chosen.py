@@ -1,0 +1,55 @@
+"""Chosen: a configuration that becomes files, and what is known of it; Files: the files of a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
+
+Files: TypeAlias = dict[str, bytes]  # path in the folder, with / -> contents
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A configuration of a kernel for one problem and device. `name` begins the names of its functions in C."""
+
+    name: str
+    problem: Problem
+    device: Device
+    kernel: Kernel
+    configuration: Configuration
+    origin: str  # where it comes from: "the first proposal", "the winner verified on 2026-11-20"
+    seconds: float | None = None  # measured time of a run on this device; None: it was not measured
+    default_seconds: float | None = None  # that of the kernel's safe default, in the same comparison
+
+
+Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
+
+# Backend -> "module:function", a Writer: the files of one folder for some kernels of one device. A backend whose
+# folders hold one kernel raises MisuseError for several.
+WRITERS: dict[str, str] = {}
+
+
+def files_of(chosen: Sequence[Chosen]) -> Files:
+    """The files of a folder for kernels of one device.
+
+    Raises MisuseError where the backend has none, BuildError where the compiler refuses a source, UnavailableError
+    where the backend's compiler is not installed.
+    """
+    backend = chosen[0].device.backend
+    if backend not in WRITERS:
+        raise MisuseError(f"kernels of {backend} cannot be built to files; those of {', '.join(WRITERS)} can")
+    return cast(Writer, resolve(WRITERS[backend]))(chosen)
+
+
+def function_name(problem: Problem) -> str:
+    """A name for a problem's functions in C: conv2d_n1_c64_h56_w56_k64_r3_s3_pad_h1_pad_w1."""
+    words = [problem.type, *(f"{name}{value}" for name, value in problem if value is not None)]
+    return re.sub(r"\W", "_", "_".join(words))

@@ -1,0 +1,42 @@
+"""Folder: writes the files of built kernels to a new folder, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from seqtune.errors import MisuseError, one_line
+
+from .chosen import Files
+
+
+def write_folder(files: Files, folder: Path) -> None:
+    """Write the files to a folder that does not exist yet, or is empty.
+
+    They are written to a folder beside it, which then takes its name, so that nothing is ever half-written. Raises
+    MisuseError if the folder holds files or cannot be written.
+    """
+    try:
+        if folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))):
+            raise MisuseError(f"{folder} exists and is not an empty folder; choose another one")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            for path, content in files.items():
+                (part / path).parent.mkdir(parents=True, exist_ok=True)
+                (part / path).write_bytes(content)
+            part.chmod(0o777 & ~_umask())
+            os.replace(part, folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except OSError as error:
+        raise MisuseError(f"{folder} cannot be written: {one_line(error.strerror or error)}") from None
+
+
+def _umask() -> int:
+    """The bits that this process takes from the rights of new files."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
