@@ -254,7 +254,7 @@ class Dataset:
         return [self.known_problems[key] for key in sorted(self.rows["problem"].unique())]
 
     def outdated(self) -> list[str]:
-        """A line for each kernel that a library's file declares with records of earlier versions."""
+        """A line for each known kernel with records of earlier versions."""
         counts = Counter(zip(self.rows["kernel"].astype(str), self.rows["kernel_version"].astype(int), strict=True))
         return self.versions.notes(counts)
 

@@ -186,7 +186,7 @@ class Journal:
                                              for name, version, parts in reversed(rows)])
 
     def outdated(self, kernels: Sequence[str] | None = None) -> list[str]:
-        """A line for each declared kernel, of these names if some are given, with records of earlier versions."""
+        """A line for each known kernel, of these names if some are given, with records of earlier versions."""
         with self._reading():
             counts: dict[tuple[str, int], int] = {}
             for table in ("trials", "repeats"):

@@ -7,6 +7,7 @@ from functools import cache
 
 from seqtune.errors import KernelError, MisuseError
 
+from ..kernel import Kernel
 from ..lookup import resolve
 from ..operations.table import OPERATIONS, operation
 from ..problem import forget_names
@@ -33,6 +34,13 @@ def library_in_use(name: str) -> Library:
     if entry is None:
         raise KernelError(f"no library {name!r:.60} is in use (--library names one); there are {', '.join(IN_USE)}")
     return _resolved(entry)
+
+
+def kernel_in_use(name: str) -> Kernel | None:
+    """The kernel of this full name, if a library in use has one; no other library is imported."""
+    own = name.partition(".")[0]
+    library = library_in_use(own) if own in IN_USE else None
+    return library.kernel(name) if library is not None and name in library.table else None
 
 
 def libraries_in_use() -> Iterator[Library]:

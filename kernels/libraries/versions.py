@@ -1,7 +1,8 @@
-"""Versions: whether a record, data set or checkpoint of an earlier time is of a declared kernel as it is today.
+"""Versions: whether a record, data set or checkpoint of an earlier time is of a kernel as it is today.
 
-A declared kernel's version covers its *parts*: files of the library's folder and keys of its file, each with a digest.
-Journals, data sets and checkpoints keep the parts of the versions in them, so that messages name what has changed.
+The version of a kernel that a library's file declares covers its *parts*: files of the library's folder and keys of its
+file, each with a digest. Journals, data sets and checkpoints keep the parts of the versions in them, so that messages
+name what has changed. The versions of other kernels have no parts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..kernel import Kernel
 from .library import Library
-from .table import IN_USE
+from .table import IN_USE, kernel_in_use
 
 Parts = Mapping[str, str]  # file or key -> digest
 MOST_NAMED = 3  # changed files and keys in a message
@@ -28,7 +29,8 @@ def declared_kernel_of(name: str) -> tuple[Kernel, Library] | None:
 def is_todays(kernel: Kernel, version: int, parts: Parts | None) -> bool:
     """Whether a version, whose parts are known or not, is the kernel of today.
 
-    So are a version of 0.2.0, whose digests were others, and one of equal parts, such as that of a pinned `version`.
+    The version that 0.2.0 gave, which made other digests, counts as today's, and so does one of equal parts, such as a
+    pinned `version`.
     """
     return version in (kernel.version, *kernel.former_versions) or bool(parts and parts == dict(kernel.parts))
 
@@ -77,24 +79,26 @@ class KernelVersions:
         return list(dict.fromkeys((kernel.version, *kernel.former_versions, *known)))
 
     def notes(self, counts: Mapping[tuple[str, int], int]) -> list[str]:
-        """A line for each declared kernel that has records of earlier versions; `counts` are records by version."""
-        earlier: dict[str, dict[int, int]] = {}
+        """A line for each known kernel that has records of earlier versions; `counts` are records by version."""
+        earlier: dict[Kernel, dict[int, int]] = {}
         for (name, version), count in counts.items():
-            declared = declared_kernel_of(name)
-            if declared is not None and self.todays(name, version) != declared[0].version:
-                earlier.setdefault(name, {})[version] = count
-        return [self._note(name, versions) for name, versions in earlier.items()]
+            kernel = kernel_in_use(name)
+            if kernel is not None and self.todays(name, version) != kernel.version:
+                earlier.setdefault(kernel, {})[version] = count
+        return [self._note(kernel, versions) for kernel, versions in earlier.items()]
 
-    def _note(self, name: str, counts: Mapping[int, int]) -> str:
-        declared = declared_kernel_of(name)
-        assert declared is not None
-        order = [version for known, version in self.parts if known == name]
-        latest = max(counts, key=lambda version: order.index(version) if version in order else -1)
+    def _note(self, kernel: Kernel, counts: Mapping[int, int]) -> str:
         total = sum(counts.values())
+        subject, are, do = ("records", "are", "do") if total > 1 else ("record", "is", "does")
+        earlier = "an earlier version" if len(counts) == 1 else f"{len(counts)} earlier versions"
+        found = f"{total} {subject} of {kernel.name} {are} of {earlier} and {do} not count"
+        if not kernel.parts:
+            return f"{found}: its code has changed since, so it must be measured again"
+        order = [version for name, version in self.parts if name == kernel.name]
+        latest = max(counts, key=lambda version: order.index(version) if version in order else -1)
         kept = "them" if len(counts) == 1 else f"the {counts[latest]} of the latest"
-        return (f"{total} record{'s' * (total > 1)} of {name} {'are' if total > 1 else 'is'} of "
-                f"{'an earlier version' if len(counts) == 1 else f'{len(counts)} earlier versions'} and left out: "
-                f"{changes(self.parts.get((name, latest)), declared[0])}; {how_to_keep(name, latest, kept)}")
+        return (f"{found}: {changes(self.parts.get((kernel.name, latest)), kernel)}; "
+                f"{how_to_keep(kernel.name, latest, kept)}")
 
     def to_json(self) -> list[dict[str, object]]:
         """The versions as JSON objects."""

@@ -141,6 +141,8 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
         with interrupted_by_sigterm():
             new = read_dataset(data)
             check_measured(new.provenance, data)
+            for note in new.outdated():
+                warned(note)
             model = cached_model(checkpoint)
             old = _shipped_records(model, new) if rehearse is None else read_dataset(rehearse)
             check_measured(old.provenance, rehearse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.journal.journal import Journal
+from seqtune.kernels.registry import kernel
 from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import CONFIGURATIONS, VALUES, cache, rows, write_cache, write_recorded
 from tests.support.records import DEVICE, PROBLEM, RECORDS, write_journal
@@ -71,7 +73,7 @@ def test_an_import_holds_out_problems(tmp_path: Path, run: Run, refused: Refused
 
 def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.txt").write_text(f"{PROBLEM.brief()}\n")
-    write_journal(tmp_path / "j.sqlite", RECORDS[:1])
+    write_journal(tmp_path / "j.sqlite", [replace(RECORDS[0], kernel_version=kernel("llvm.gemm").version)])
     assert main(["export", "--journal", str(tmp_path / "j.sqlite"), "--out", str(tmp_path / "x.parquet"),
                  "--hold-out", str(tmp_path / "own.txt"), "--hold-out", "vgg16"]) == 0
     shown = capsys.readouterr()

@@ -5,6 +5,7 @@ from __future__ import annotations
 FEWEST = 5  # problems: one for each fold of the cross-validation
 USEFUL = 30  # problems with which predictors were better than the nearest problem's answer, see docs/results/index.md
 NEEDED = f"at least {FEWEST} are needed, {USEFUL} give a useful predictor"
+NO_PROBLEM = "the data set has no training problem that a kernel here solves as it is today; nothing to learn from"
 
 
 def shortage(problems: int) -> str | None:

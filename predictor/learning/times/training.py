@@ -47,6 +47,7 @@ from .examples import Examples, describe_tasks, make_examples, make_teacher, voc
 from .labelled_problems import Draw, drawing
 from .loss import judge_loss, sentence_loss
 from .options import TrainingOptions
+from .shortage import NO_PROBLEM
 from .targets import TargetSentences
 from .training_example import DrawnExample
 
@@ -67,7 +68,7 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     """
     options = options or TrainingOptions()
     if not training:
-        raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
+        raise MisuseError(NO_PROBLEM)
     vocabulary = vocabulary_of(training)
     fitting, validation = split(training, _validation_share(training, options), options.seed)
     model = untrained(vocabulary, options)

@@ -12,7 +12,7 @@ from seqtune.kernels.libraries.digests import c_tokens, digest_of, file_digest
 from seqtune.kernels.libraries.files import read_regular
 from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.libraries.table import use
+from seqtune.kernels.libraries.table import kernel_in_use, use
 from seqtune.kernels.libraries.versions import KernelVersions, changes, is_todays
 from seqtune.kernels.linting.library import lint
 from tests.support.libraries.stencil import STENCIL, write
@@ -177,3 +177,19 @@ def test_where_a_build_reads_unnamed_files_all_sources_of_the_folder_are_in_the_
     assert kernel(tmp_path, text).version == first.version
     (tmp_path / edited).write_text("A = 2\n")
     assert changes(dict(first.parts), kernel(tmp_path, text)) == f"{edited} has changed"
+
+
+def test_one_line_for_each_kernel_tells_of_records_of_earlier_versions(tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, STENCIL))
+    use(library)
+    today, own = library.kernel("stencil.tiled"), kernel_in_use("llvm.gemm")
+    assert own is not None
+    before = {**dict(today.parts), "derived": "another digest"}
+    versions = KernelVersions({(today.name, 5): before, (today.name, 6): before})
+    assert versions.notes({(today.name, today.version): 3, (own.name, own.version): 2, ("other.unknown", 9): 1}) == []
+    declared, ours = versions.notes({(today.name, 5): 3, (today.name, 6): 1, (own.name, own.version + 1): 2})
+    assert declared.startswith("4 records of stencil.tiled are of 2 earlier versions and do not count: derived has ")
+    assert "`version = 6` under [kernels.tiled] in " in declared
+    assert declared.endswith("library.toml keeps the 1 of the latest")
+    assert ours == ("2 records of llvm.gemm are of an earlier version and do not count: its code has changed since, so "
+                    "it must be measured again")

@@ -18,11 +18,10 @@ import pandas as pd
 
 from seqtune.data.measured_tasks import Data
 from seqtune.errors import MisuseError
-from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import MeasuredTask
 
 from ....trees.cost_trees import Trees, TreesOptions
-from ..shortage import FEWEST, NEEDED, shortage
+from ..shortage import FEWEST, NEEDED, NO_PROBLEM, shortage
 from .folds import Fold
 
 QUICK = TreesOptions(rounds=100, rate=0.1, models=1, threads=1)  # good enough to see whether there is anything to learn
@@ -34,9 +33,7 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     part = data.frame[~data.frame["held_out"].astype(bool)]
     if not tasks:
         failed = len(part) and not (part["status"] == "correct").any()
-        raise MisuseError(f"all {len(part)} measurements failed: nothing to learn from" if failed else
-                          "the data set has no training problem that a kernel here solves; nothing to learn from"
-                          + outdated(part))
+        raise MisuseError(f"all {len(part)} measurements failed: nothing to learn from" if failed else NO_PROBLEM)
     several = {measured.problem.key for measured in tasks if measured.known.sum() > 1}
     different = {measured.problem.key for measured in tasks if _distinct_times(measured) > 1}
     total = len({measured.problem.key for measured in tasks})
@@ -48,17 +45,6 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     if len(different) < FEWEST:
         raise MisuseError(f"{len(different)} of {total} problems have configurations of different times; {NEEDED}")
     _check_features(tasks)
-
-
-def outdated(rows: pd.DataFrame) -> str:
-    """The end of a message on a data set without a usable row: which kernels have changed since; empty for none."""
-    if "kernel_version" not in rows:
-        return ""
-    versions = rows[["kernel", "kernel_version"]].drop_duplicates()
-    changed = sorted({str(name) for name, version in versions.itertuples(index=False)
-                      if is_registered(str(name)) and kernel(str(name)).version != version})
-    return (f": its records are of another version of {', '.join(changed)[:200]} (the source or the declaration has "
-            "changed since); measure again" if changed else "")
 
 
 def _distinct_times(measured: MeasuredTask) -> int:

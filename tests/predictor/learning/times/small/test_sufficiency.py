@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
@@ -15,10 +14,9 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
-from seqtune.predictor.learning.times.small.sufficiency import check_sufficient, outdated, relation
+from seqtune.predictor.learning.times.small.sufficiency import check_sufficient, relation
 from tests.support.synthetic import WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -55,13 +53,6 @@ def test_failures_alone_are_refused() -> None:
     given = _data(6)
     with pytest.raises(MisuseError, match="all 30 measurements failed"):
         _check(replace(given, frame=given.frame.assign(seconds=np.nan, status="runtime")))
-
-
-def test_records_of_a_changed_kernel_are_called_so() -> None:
-    version = kernel("llvm.gemm").version
-    rows = pd.DataFrame({"kernel": ["llvm.gemm", "recorded.unknown"], "kernel_version": [version, 1]})
-    assert outdated(rows) == ""
-    assert "another version of llvm.gemm" in outdated(rows.assign(kernel_version=[version + 1, 1]))
 
 
 def test_a_kernel_whose_problems_have_different_features_is_refused() -> None:
