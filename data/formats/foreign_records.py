@@ -39,6 +39,7 @@ STATUSES = {  # the words of Kernel Tuner and of files made from its caches
 SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; other numbers are not times
 LARGEST_SIZE = LARGEST_NUMBER  # of a problem along an axis; a larger number becomes a word
 MOST_SETTING = 2**53  # the value of a parameter is smaller, so that models, which compute in floats, read it exactly
+UNKNOWN_OUTCOME = "neither a time nor a failure that is known"  # why a configuration is left out
 MOST_REASONS = 3  # in a message
 _KINDS = {type(None): "null", list: "a list", dict: "an object", int: "a number of 2**53 or more",
           float: "a number of 2**53 or more"}

@@ -11,19 +11,21 @@ beside `tune_params`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Setting
 from seqtune.kernels.operations.feature import Value
 
 from ..json_content import read_object
 from ..record import Measurement, Status
 from .foreign_records import (
     STATUSES,
+    UNKNOWN_OUTCOME,
     ForeignRecord,
     ForeignRecords,
     as_listed,
@@ -57,26 +59,18 @@ def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) 
             if reason := why_no_settings({name: value}):
                 raise FormatError(f"{path}: {reason}")
     features = {key: _feature(path, key, content, listed) for key in keys}
-    names = [name for name in names if name not in features]
     sizes = content.get("problem_size", [])
     device_name = str(content.get("device_name") or "").strip()
     records = ForeignRecords(
         path.name, str(content.get("kernel_name") or path.name.partition(".")[0]),
         device or device_name or path.name.partition(".")[0],
-        {name: [setting(value) for value in listed.get(name, [])] for name in names},
+        {name: [setting(value) for value in listed.get(name, [])] for name in names if name not in features},
         sizes if isinstance(sizes, list) else [sizes], model=device_name, features=features)
-    readers = [as_listed(values) for values in records.parameters.values()]
+    readers = {name: as_listed(values) for name, values in records.parameters.items()}
     for entry in entries.values():
-        if not isinstance(entry, dict) or not all(name in entry for name in names):
-            records.skipped["a configuration without its parameters"] += 1
-            continue
-        values = {name: entry[name] for name in names}
-        if reason := why_no_settings(values):
-            records.skipped[reason] += 1
-            continue
-        row = _row(tuple(read(setting(value)) for read, value in zip(readers, values.values(), strict=True)), entry)
-        if row is None:
-            records.skipped["neither a time nor a failure that is known"] += 1
+        row = _row(readers, entry)
+        if isinstance(row, str):
+            records.skipped[row] += 1
         else:
             records.rows.append(row)
     objective = content.get("objective", "time")
@@ -109,7 +103,18 @@ def _named(keys: Sequence[str]) -> Reader:
 KERNEL_TUNER = Format(("*.json", "*.json.gz"), read=_read, devices=1, named=_named)
 
 
-def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> ForeignRecord | None:
+def _row(readers: Mapping[str, Callable[[Setting], Setting]], entry: object) -> ForeignRecord | str:
+    """One configuration's measurement, or the reason why it is left out; `readers` read the parameters' values."""
+    if not isinstance(entry, dict) or not all(name in entry for name in readers):
+        return "a configuration without its parameters"
+    values = {name: entry[name] for name in readers}
+    if reason := why_no_settings(values):
+        return reason
+    settings = tuple(read(setting(values[name])) for name, read in readers.items())
+    return _measured(settings, entry) or UNKNOWN_OUTCOME
+
+
+def _measured(settings: tuple[Setting, ...], entry: Mapping[str, Any]) -> ForeignRecord | None:
     time, build = entry.get("time"), milliseconds(entry.get("compile_time"))
     if isinstance(time, str):
         status = STATUSES.get(time, Status.CORRECT)

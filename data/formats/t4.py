@@ -28,6 +28,7 @@ from ..json_content import read_object
 from ..record import Measurement, Record, Status
 from .dataset_file import read_dataset
 from .foreign_records import (
+    UNKNOWN_OUTCOME,
     ForeignRecord,
     ForeignRecords,
     check_times,
@@ -45,7 +46,6 @@ _UNITS = {word: seconds for seconds, words in {  # Kernel Tuner once wrote "mili
     1e-6: "us \N{MICRO SIGN}s \N{GREEK SMALL LETTER MU}s usec usecs microsecond microseconds",
     1e-9: "ns nsec nsecs nanosecond nanoseconds"}.items() for word in words.split()}
 _USUAL_UNIT = "ms"  # of files that name none, as Kernel Tuner's
-_UNKNOWN = "neither a time nor a failure that is known"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WRITTEN_STATUS = {Status.CRASH: Status.RUNTIME}  # T4 has no word for a crash
 
@@ -130,7 +130,7 @@ def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | s
     word = str(entry.get("invalidity", "correct"))
     if word != Status.CORRECT.value:
         statuses = {status.value for status in Status} - {Status.CHOSEN.value}
-        return ForeignRecord((), Status(word), math.inf, build_seconds=build) if word in statuses else _UNKNOWN
+        return ForeignRecord((), Status(word), math.inf, build_seconds=build) if word in statuses else UNKNOWN_OUTCOME
     if entry.get("correctness") == 0:  # some tools say so here alone
         return ForeignRecord((), Status.CORRECTNESS, math.inf, build_seconds=build)
     listed = times.get("runtimes")
@@ -138,7 +138,7 @@ def _row(path: Path, entry: Mapping[str, Any], unit: float) -> ForeignRecord | s
     runs = [seconds for seconds in runs if seconds > 0]
     seconds = _measured(path, entry.get("measurements"), unit) or (sum(runs) / len(runs) if runs else 0.0)
     if seconds <= 0:
-        return _UNKNOWN
+        return UNKNOWN_OUTCOME
     spread = Measurement(Status.CORRECT, tuple(runs)).spread
     return ForeignRecord((), Status.CORRECT, seconds, len(runs) or 1, spread, build)
 

@@ -26,6 +26,7 @@ from ..json_content import read_object
 from ..record import Status
 from .foreign_records import (
     LARGEST_SIZE,
+    UNKNOWN_OUTCOME,
     ForeignRecord,
     ForeignRecords,
     check_times,
@@ -124,7 +125,7 @@ def _row(entry: object) -> tuple[dict[str, Setting], ForeignRecord] | str:
     if isinstance(settings, str):
         return settings
     row = timed(times if isinstance(times, list) else [times])
-    return "neither a time nor a failure that is known" if row is None else (settings, row)
+    return UNKNOWN_OUTCOME if row is None else (settings, row)
 
 
 def timed(times: Sequence[Any]) -> ForeignRecord | None:

@@ -15,7 +15,7 @@ LARGEST = 1e-4  # difference, of the largest number of a result: sums of fp32 nu
 
 
 def fault(model: nn.Module, examples: Sequence[Tensor]) -> str:
-    """What is wrong with the compiled model's results; empty if nothing is. Raises SeqtuneError if it is refused."""
+    """The fault of a compiled model's results; empty if they are right. Raises SeqtuneError if it is refused."""
     model.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -87,7 +87,7 @@ def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def fault(found: ProblemNode, nodes: Mapping[str, onnx.NodeProto], shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """What is wrong with a problem; empty if nothing is."""
+    """The fault of a problem; empty if it is right."""
     ours, theirs = found.count * found.problem.size("flop"), operations(nodes[found.name], shapes)
     return "" if ours == theirs else f"{ours} operations, not {theirs}: {found.problem.brief()} x {found.count}"
 

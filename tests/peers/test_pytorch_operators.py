@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from seqtune.errors import SeqtuneError, SeqtuneWarning, one_line
+from seqtune.errors import SeqtuneWarning, one_line
 from tests.peers.verdicts import Verdicts
 
 SAMPLES = 8  # of each operator
@@ -31,7 +32,7 @@ ONLY_SHAPES = ("empty", "new_empty")  # parts of names of operators whose result
 
 @dataclass(slots=True)
 class OperatorVerdicts(Verdicts):
-    """What happened to the operators, and to which of them the fallback computed."""
+    """The operators by their verdicts, and those that the fallback computed."""
 
     left: dict[str, str] = field(default_factory=dict)  # operator -> reason for falling back
     samples: int = 0
@@ -66,42 +67,31 @@ def samples(info: Any, count: int) -> Iterator[Any]:
     yield from every[::max(1, -(-len(every) // count))]
 
 
-def judge(info: Any, verdicts: OperatorVerdicts, count: int = SAMPLES) -> None:
-    """Compile and compare the samples of one operator; the first that is refused or wrong decides."""
-    name = info.formatted_name
+def fault(info: Any, verdicts: OperatorVerdicts, count: int) -> str:
+    """The fault of the first sample that is wrong; empty if all are right. Raises what a compiled sample raises."""
     for sample in samples(info, count):
         verdicts.samples += 1
         module = Beside(info.op, sample.args, sample.kwargs).eval()
+        eager_input = _copied(sample.input)
         try:
             torch.manual_seed(1)
-            eager_input = _copied(sample.input)
             expected = module(torch.ones(3, 4), eager_input)
         except Exception:
             continue  # PyTorch itself refuses this sample
-        module.arguments, module.names = sample.args, sample.kwargs
+        given = _copied(sample.input)
         torch._dynamo.reset()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                compiled = torch.compile(module, backend="seqtune", options=OPTIONS)
-                given = _copied(sample.input)
-                torch.manual_seed(1)
-                result = compiled(torch.ones(3, 4), given)
-            except SeqtuneError as error:
-                verdicts.refused[name] = one_line(error)
-                return
-            except Exception as error:
-                verdicts.wrong[name] = f"{type(error).__name__}: {one_line(error)}"
-                return
-        for warning in caught:
-            if issubclass(warning.category, SeqtuneWarning):
-                verdicts.left[name] = str(warning.message)
+            compiled = torch.compile(module, backend="seqtune", options=OPTIONS)
+            torch.manual_seed(1)
+            result = compiled(torch.ones(3, 4), given)
+        name = info.formatted_name
+        verdicts.left.update((name, str(warning.message)) for warning in caught
+                             if issubclass(warning.category, SeqtuneWarning))
         only_shapes = any(word in name for word in ONLY_SHAPES)
-        fault = _fault(expected, result, only_shapes) or _fault(eager_input, given, only_shapes)
-        if fault:
-            verdicts.wrong[name] = f"{fault}; {_described(sample)}"
-            return
-    verdicts.right.append(name)
+        if found := _fault(expected, result, only_shapes) or _fault(eager_input, given, only_shapes):
+            return f"{found}; {_described(sample)}"
+    return ""
 
 
 def _copied(value: Any) -> Any:
@@ -114,7 +104,7 @@ def _described(sample: Any) -> str:
 
 
 def _fault(expected: Any, result: Any, only_shapes: bool) -> str:
-    """What is wrong with a result; empty if nothing is."""
+    """The fault of a result; empty if it is right."""
     theirs, ours = pytree.tree_leaves(expected), pytree.tree_leaves(result)
     if len(theirs) != len(ours):
         return f"{len(ours)} results, not {len(theirs)}"
@@ -144,9 +134,9 @@ def count(names: Iterable[str] = (), most: int = SAMPLES, say: Any = None) -> Op
     torch.set_num_threads(1)
     with torch.no_grad():
         for info in operators(names):
-            judge(info, verdicts, most)
+            name = info.formatted_name
+            verdicts.judge(name, partial(fault, info, verdicts, most))
             if say is not None:
-                name = info.formatted_name
                 words = (("WRONG", verdicts.wrong), ("refused", verdicts.refused), ("left", verdicts.left))
                 said = [f"{word} {name}: {found[name]}" for word, found in words if name in found]
                 say("\n".join(said) or f"right {name}")

@@ -41,7 +41,7 @@ def chosen(timm: Any) -> list[str]:
 
 
 def checked(timm: Any, name: str) -> str:
-    """What is wrong with a model; empty if nothing is."""
+    """The fault of a compiled model; empty if it is right."""
     torch.manual_seed(0)
     network = timm.create_model(name, pretrained=False)
     return fault(network, [torch.randn(1, *network.default_cfg["input_size"])])

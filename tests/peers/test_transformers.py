@@ -57,7 +57,7 @@ def architecture(name: str, small: bool) -> Any:
 
 
 def text(name: str) -> str:
-    """What is wrong with an architecture for texts; empty if nothing is."""
+    """The fault of a compiled architecture for texts; empty if it is right."""
     model = Result(architecture(name, small=True), ("input_ids", "attention_mask"))
     for length in (12, 19):
         words, mask = torch.randint(3, 100, (2, length)), torch.ones(2, length, dtype=torch.long)
@@ -68,7 +68,7 @@ def text(name: str) -> str:
 
 
 def image(name: str) -> str:
-    """What is wrong with an architecture for images; empty if nothing is."""
+    """The fault of a compiled architecture for images; empty if it is right."""
     model = architecture(name, small=False)
     size = getattr(model.config, "image_size", 224)
     return fault(Result(model, ("pixel_values",)), [torch.randn(1, 3, size, size)])

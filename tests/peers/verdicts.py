@@ -1,4 +1,4 @@
-"""Verdicts: what happened to other people's cases. Right, refused (each with a reason) and wrong are counted apart."""
+"""Verdicts: other people's cases, counted by whether they are right, refused (each with a reason) or wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verdicts:
     wrong: dict[str, str] = field(default_factory=dict)  # case -> what is wrong
 
     def judge(self, case: str, check: Callable[[], str]) -> None:
-        """Judge a case: `check` returns what is wrong with it, or nothing, and raises SeqtuneError to refuse it."""
+        """Judge a case: `check` returns its fault, empty if it is right, and raises SeqtuneError to refuse it."""
         try:
             fault = check()
         except SeqtuneError as error:

@@ -1,4 +1,4 @@
-"""What a launch changes is restored before the next one: on OpenCL, on the stand-ins of CUDA and Triton, and for T1."""
+"""Contents that a launch changes are restored before the next one: OpenCL, the stand-ins of CUDA and Triton, T1."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_file_for_cuda_gives_shared_memory_and_vector_types(tmp_path: Path) ->
 
 
 def contents_of_argument(folder: Path, kind: str, **more: Any) -> NDArray[Any]:
-    """What an array of 1000 random items of this type holds before a run, by a T1 file."""
+    """The contents that an array of 1000 random items of this type holds before a run, by a T1 file."""
     content = t1()
     content["KernelSpecification"]["Arguments"][1] = argument(
         "in", "Vector", AccessType="ReadOnly", FillType="Random", Size=1000) | {"Type": kind} | more

@@ -48,7 +48,7 @@ class Case:
                                           None if known == "file" else compute)
 
     def right(self) -> Array:
-        """What a right kernel writes."""
+        """The output of a right kernel."""
         return self.kernel(**self.arrays).astype(self.type)
 
     def check(self, output: Array) -> OutputCheck:
