@@ -38,6 +38,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge, ast.Eq: eq, ast.NotEq: ne}
 
+SERIES = (tuple, list, dict)  # values that hold others; a tuple and a list are never equal
+
 FEW = 16  # values in a column up to which Python's max is faster than NumPy's
 
 
@@ -118,7 +120,7 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any
             return _ARITHMETIC[operator](left, right)
         if operator in _QUOTIENTS and (right.all() if isinstance(right, np.ndarray) else right):
             return _QUOTIENTS[operator](left, right)
-    if is_word(left) or is_word(right) or isinstance(left, tuple | dict) or isinstance(right, tuple | dict):
+    if is_word(left) or is_word(right) or isinstance(left, SERIES) or isinstance(right, SERIES):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
     if columns and operator not in "&|^":
         left, right = as_number(left), as_number(right)
@@ -148,27 +150,27 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
     if not (_has_column(left) or _has_column(right)):
         return _compared(operator, left, right)
     if isinstance(operator, ast.In | ast.NotIn):
-        if isinstance(left, tuple) or not isinstance(right, tuple | dict) or any(isinstance(o, tuple) for o in right):
+        if isinstance(left, SERIES) or not isinstance(right, SERIES) or any(isinstance(item, SERIES) for item in right):
             raise ExpressionError("a column is sought among other values than numbers and words")
         contained: Any = False
         for item in right:
             contained = np.logical_or(contained, left == item)
         return contained if isinstance(operator, ast.In) else np.logical_not(contained)
-    if isinstance(left, tuple) or isinstance(right, tuple) or (
+    if isinstance(left, SERIES) or isinstance(right, SERIES) or (
             not isinstance(operator, ast.Eq | ast.NotEq) and (is_word(left) or is_word(right))):
         raise ExpressionError("a comparison of columns that NumPy does not have")
     return _COMPARISONS[type(operator)](left, right)
 
 
 def _has_column(value: Any) -> bool:
-    """Whether a value is a column, or a tuple with one."""
-    return isinstance(value, np.ndarray) or (isinstance(value, tuple) and any(map(_has_column, value)))
+    """Whether a value is a column, or a tuple or list with one."""
+    return isinstance(value, np.ndarray) or (isinstance(value, tuple | list) and any(map(_has_column, value)))
 
 
 def _compared(operator: ast.cmpop, left: Any, right: Any) -> Any:
     """Apply a comparison to plain values. Raises ExpressionError, TypeError."""
     if isinstance(operator, ast.In | ast.NotIn):
-        if not isinstance(right, tuple | dict | str):
+        if not isinstance(right, (*SERIES, str)):
             raise ExpressionError(f"`in` needs a list of values, not {str(right)[:40]!r}")
         return (left in right) == isinstance(operator, ast.In)
     return _COMPARISONS[type(operator)](left, right)
@@ -178,7 +180,7 @@ def call(name: str, arguments: list[Any], columns: int) -> Any:
     """Apply a function that expressions know. Raises ExpressionError."""
     match name:
         case "min" | "max":
-            if len(arguments) == 1 and isinstance(arguments[0], tuple):
+            if len(arguments) == 1 and isinstance(arguments[0], tuple | list):
                 arguments = list(arguments[0])
                 if not arguments:
                     raise ExpressionError(f"{name} of no values")

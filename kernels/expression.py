@@ -24,6 +24,7 @@ from .arithmetic import (
     CHECKED,
     PLAIN,
     PLAIN_OPERATORS,
+    SERIES,
     SMALL,
     Bound,
     UndefinedError,
@@ -288,8 +289,8 @@ def _compiled(node: ast.expr, text: str) -> Evaluator:
         case ast.IfExp(test=test_node, body=body_node, orelse=orelse_node):
             return _choice(_compiled(test_node, text), _Part.of(body_node, text), _Part.of(orelse_node, text))
         case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
-            elements = [_compiled(part, text) for part in nodes]
-            return lambda values, mode: tuple(element(values, mode) for element in elements)
+            elements, kind = [_compiled(part, text) for part in nodes], tuple if isinstance(node, ast.Tuple) else list
+            return lambda values, mode: kind(element(values, mode) for element in elements)
         case ast.Dict(keys=keys, values=nodes):
             items = [(key.value, _compiled(part, text)) for key, part in zip(keys, nodes, strict=True)
                      if isinstance(key, ast.Constant)]
@@ -365,14 +366,14 @@ class _Part(NamedTuple):
 
 def _chosen(truth: Any, first: Any, second: Any) -> Any:
     """The first value where the truth holds, else the second. Raises ExpressionError for tuples, words and numbers."""
-    if is_word(first) != is_word(second) or isinstance(first, tuple | dict) or isinstance(second, tuple | dict):
+    if is_word(first) != is_word(second) or isinstance(first, SERIES) or isinstance(second, SERIES):
         raise ExpressionError("values of different kinds")
     return np.where(truth, first, second)
 
 
 def _truth(value: Any) -> Any:
     """A column or value as booleans. Raises ExpressionError for words, which NumPy would read."""
-    if np.asarray(value).dtype.kind not in "bif" or isinstance(value, tuple | dict):
+    if np.asarray(value).dtype.kind not in "bif" or isinstance(value, SERIES):
         raise ExpressionError("a column of words is no truth")
     return as_truth(value)
 

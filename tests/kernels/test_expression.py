@@ -31,6 +31,8 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         inner.map(lambda t: f"abs({t})"),
         st.tuples(inner, st.integers(0, 5)).map(lambda t: f"({t[0]} ** {t[1]})"),
         st.tuples(inner, inner, inner, inner).map(lambda t: f"(({t[0]}, {t[1]}) < ({t[2]}, {t[3]}))"),
+        st.tuples(st.sampled_from(["(({0}, {1}) == [{0}, {1}])", "([{0}, {1}] in (({0}, {1}), [{1}, {0}]))"]),
+                  inner, inner).map(lambda t: t[0].format(t[1], t[2])),
         st.tuples(inner, inner, inner).map(lambda t: f"({{0: {t[0]}, 1: 2, 3: 'a'}}[{t[1]}] if {t[2]} else 4)"),
     )
 

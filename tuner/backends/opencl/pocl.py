@@ -36,6 +36,7 @@ _names: list[ctypes.Array[ctypes.c_char]] = []  # CPU names that PoCL points to:
 def prepare() -> None:
     """Set PoCL's environment variables, except those that the user set. Call it before importing pyopencl."""
     os.environ.setdefault("POCL_AFFINITY", "1")  # pinned threads: nearly twice as fast
+    os.environ.setdefault("PATH", os.defpath)  # PoCL finds `ld` on the PATH alone, and without one aborts the process
     if "POCL_CACHE_DIR" not in os.environ:
         cache = cache_folder() / "pocl" / substitute()
         with suppress(OSError):

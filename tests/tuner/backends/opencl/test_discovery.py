@@ -118,6 +118,16 @@ def test_a_work_group_that_the_compiled_kernel_does_not_allow_is_refused() -> No
         limits.check(built, 512)
 
 
+def test_without_a_path_pocl_finds_the_linker_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("PATH")
+    pocl.prepare()
+    assert os.environ["PATH"] == os.defpath
+    monkeypatch.setenv("PATH", str(tmp_path))
+    pocl.prepare()
+    assert os.environ["PATH"] == str(tmp_path)
+
+
 def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
