@@ -1,10 +1,10 @@
 """Timing of executables: first the check against the reference, on poisoned output, then the timing samples.
 
 A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. Where an executable restores
-what its launches change (`Restoring`), a sample is one launch. A sample in which threads of
-this process waited for a CPU is taken again (see `Sampler`), as far as the pace's patience reaches. The least of the
-samples counts, because noise on a shared machine only adds time. No sample begins after the end of the request, which
-the pace knows. This runs in the worker, or in the user's process.
+what its launches change (`Restoring`), a sample is one launch. A sample in which threads of this process waited for a
+CPU is taken again (see `Sampler`), as far as the pace's patience reaches. The least of the samples counts, because
+noise on a shared machine only adds time. No sample begins after the end of the request, which the pace knows. This runs
+in the worker, or in the user's process.
 """
 
 from __future__ import annotations

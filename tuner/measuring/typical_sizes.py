@@ -16,7 +16,7 @@ group's size, or that of a sum of the inputs where there is no group.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 from .sensitivity import Sensitivity
 
 Sizes = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 GAP = 5  # empty binary orders between two groups
-STRAY = 4, 64  # members at most of a lowest group that are only small by luck, and how many times as many others are
+MOST_STRAY = 4  # members of a lowest group that are small by luck alone, among LEAST_OTHERS times as many elements
+LEAST_OTHERS = 64
 ALIKE = 2.0**-10  # a group whose sizes differ by less is a constant, if no sensitivity is known
 TO_DEVIATION = 1.4826  # of the median of |x| to the standard deviation of normal numbers
 NOISE = 8.0  # times n u: no rounding of n terms is larger
@@ -46,6 +48,30 @@ def is_plain(expected: NDArray[Any], size: float) -> bool:
     return not groups.any() and TO_DEVIATION * float(np.median(sizes)) >= PLAIN * size
 
 
+class _Elements(NamedTuple):
+    """The elements of an expected output before their groups are known, each array of its shape."""
+
+    sizes: Sizes
+    constant: Mask  # not zero, and no sum of the inputs
+    told: Mask  # the moves with the inputs tell the size
+    drowned: Mask  # without a digit of its own: the size is unknown, unless it is told
+
+    @classmethod
+    def of(cls, own: Sizes, noise: float) -> _Elements:
+        """The elements by their own sizes, where rounding is at most `noise`."""
+        nothing, drowned = np.zeros(own.shape, np.bool_), (own > 0) & (own <= noise)
+        return cls(own, nothing, nothing, drowned)
+
+    @classmethod
+    def moved(cls, own: Sizes, noise: float, sensitivity: Sensitivity) -> _Elements:
+        """The elements by their own sizes and their moves, where rounding is at most `noise`."""
+        sizes, told, drowned = np.maximum(own, sensitivity.sizes), sensitivity.opposite, sensitivity.drowned
+        constant, small = sensitivity.constant & (own > 0), (sizes > 0) & (sizes <= noise)
+        if 2 * np.count_nonzero(small & (constant | (told & ~drowned))) < np.count_nonzero(small):  # told by chance
+            drowned, constant, told = drowned | small, constant & ~small, told & ~small
+        return cls(sizes, constant, told, drowned)
+
+
 def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, terms: float,
                   sensitivity: Sensitivity | None) -> Sizes:
     """The size of each element, of the expected shape. Infinities and NaN have 0.
@@ -54,21 +80,15 @@ def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, terms: flo
     of their elements there are for each element of output, at least 1.
     """
     own = _magnitudes(expected)
-    nonzero, noise = own > 0, NOISE * unit * terms * inputs
-    if sensitivity is None:
-        sizes, constant, known = own, np.zeros(own.shape, np.bool_), np.zeros(own.shape, np.bool_)
-        drowned = nonzero & (own <= noise)
-        if drowned[nonzero].all() and (own > NOISE * UNIT_OF_DOUBLES * terms * inputs).any():  # small by intention
-            drowned[...] = False
+    nonzero, rounding = own > 0, NOISE * terms * inputs  # the largest, in units
+    if sensitivity is not None:
+        elements = _Elements.moved(own, rounding * unit, sensitivity)
+    elif (own <= rounding * unit).all() and (own > rounding * UNIT_OF_DOUBLES).any():  # all are small by intention
+        elements = _Elements.of(own, 0.0)
     else:
-        sizes, known = np.maximum(own, sensitivity.sizes), sensitivity.opposite
-        constant = sensitivity.constant & nonzero
-        small = (sizes > 0) & (sizes <= noise)
-        told = constant | (known & ~sensitivity.drowned)
-        drowned = sensitivity.drowned
-        if 2 * np.count_nonzero(small & told) < np.count_nonzero(small):  # the others are told by chance
-            drowned, constant, known = drowned | small, constant & ~small, known & ~small
-    sums = (sizes > 0) & ~constant & (known | ~drowned)
+        elements = _Elements.of(own, rounding * unit)
+    sizes, constant, told, drowned = elements
+    sums = (sizes > 0) & ~constant & (told | ~drowned)
     typical, least = _by_group(sizes[sums], drowned[sums], constants=sensitivity is None)
     few = 2 * np.count_nonzero(sums & ~drowned) < np.count_nonzero(nonzero & ~constant)  # their groups are by chance
     floor = inputs * math.sqrt(terms) if least is None or few else least
@@ -83,7 +103,7 @@ def _magnitudes(expected: NDArray[Any]) -> Sizes:
     return np.where(np.isfinite(expected), np.abs(expected.astype(np.float64)), 0.0)
 
 
-def _by_group(sizes: Sizes, drowned: NDArray[np.bool_], constants: bool) -> tuple[Sizes, float | None]:
+def _by_group(sizes: Sizes, drowned: Mask, constants: bool) -> tuple[Sizes, float | None]:
     """The typical size of each element's group, and the least one of a group that is not drowned (None: there is none).
 
     With `constants`, a group of nearly equal sizes counts as a constant: its members keep their own sizes.
@@ -111,9 +131,8 @@ def _groups(sizes: Sizes) -> NDArray[np.int16]:
     counts = np.bincount(orders)
     present = np.flatnonzero(counts)
     starts = np.concatenate([[0], np.cumsum(np.diff(present) > GAP)])  # group by binary order that is present
-    most, times = STRAY
     lowest = int(counts[present[starts == 0]].sum())
-    if starts[-1] and lowest <= most and sizes.size >= times * lowest:
+    if starts[-1] and lowest <= MOST_STRAY and sizes.size >= LEAST_OTHERS * lowest:
         starts = np.maximum(starts - 1, 0)
     groups = np.zeros(counts.shape, np.int16)  # group by binary order; floats have fewer than 2200
     groups[present] = starts
