@@ -23,10 +23,9 @@ aten = torch.ops.aten
 def keep_memory_of_results(graph: fx.Graph) -> None:
     """Add the views and copies. The graph must be functional, except that it may copy values to operands at its end."""
     end = graph.output_node()
-    results = dict.fromkeys(end.all_input_nodes)
-    sources = {result: [result, *_sources(result)] for result in results}  # a result, what it is a view of, ...
+    chains = [[result, *_bases(result)] for result in dict.fromkeys(end.all_input_nodes)]
     constants = constants_of(graph)
-    shared = Counter(chain[-1] for chain in sources.values())
+    shared = Counter(chain[-1] for chain in chains)
     written = {node.args[1]: node for node in graph.find_nodes(op="call_function", target=aten.copy_.default)}
     own: dict[fx.Node, fx.Node] = {}
 
@@ -36,8 +35,7 @@ def keep_memory_of_results(graph: fx.Graph) -> None:
         new.meta = {**node.meta, OWN_MEMORY: True}
         return new
 
-    for chain in sources.values():
-        *views, root = chain
+    for *views, root in chains:
         if root.op == "call_function":
             if root in written:
                 own[root] = written[root]
@@ -52,19 +50,19 @@ def keep_memory_of_results(graph: fx.Graph) -> None:
     end.args = fx.map_arg(end.args, lambda result: own.get(result, result))
 
 
-def _sources(node: fx.Node) -> Iterator[fx.Node]:
-    """Follow views: yield the value that this one is a view of, the value that that one is a view of, and so on."""
-    while (source := _source(node)) is not None:
-        yield source
-        node = source
+def _bases(node: fx.Node) -> Iterator[fx.Node]:
+    """The base of a view, the base of that if it is a view, too, and so on."""
+    while (base := _base(node)) is not None:
+        yield base
+        node = base
 
 
-def _source(node: fx.Node) -> fx.Node | None:
+def _base(node: fx.Node) -> fx.Node | None:
     """The operand of which an operation returns a view, or perhaps the operand itself; None for new memory."""
     if node.target is operator.getitem:
         read = node.args[0]
         assert isinstance(read, fx.Node)
-        return read if _source(read) is not None else None
+        return read if _base(read) is not None else None
     if not isinstance(node.target, OpOverload) or node.target._schema.is_mutable or not any(
             result.alias_info is not None for result in node.target._schema.returns):
         return None
