@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +109,10 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         lambda: cached_model(checkpoint or "miopen").tables, serving,
         _proposer(checkpoint, answered), _driver_facts, force)
     report = dict(chosen.write(request, Path(out)))
-    if form == "parquet" and (lacking := shortage_note(report["problems"] - report["held_out"])) is not None:
-        report["note"] = lacking
     if answered:
         report["predictor"] = " and ".join(answered)
-    if notes := dict.fromkeys(note for said in ([report.get("note", "")], *answered.values()) for note in said if note):
+    lacking = shortage_note(report["problems"] - report["held_out"]) if form == "parquet" else None
+    if notes := dict.fromkeys(filter(None, (report.get("note"), lacking, *chain.from_iterable(answered.values())))):
         report["note"] = "; ".join(notes)
     return Written(Path(out), report)
 

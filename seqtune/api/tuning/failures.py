@@ -25,10 +25,10 @@ class FailureCount:
     configuration: Configuration  # of the first failed trial
 
     def __str__(self) -> str:
-        common = "".join(f", {name}={' or '.join(map(shown_setting, values))}" for name, values in self.common.items())
-        which = f"all have {common[2:]}" if common and self.count > 1 else f"it has {common[2:]}" if common else (
-            f"the first has {self.configuration.brief()}")
-        return f"{self.count} {self.status} ({which}){f': {self.message!r}' if self.message else ''}"
+        which = "the first has" if not self.common else "all have" if self.count > 1 else "it has"
+        common = ", ".join(f"{name}={' or '.join(map(shown_setting, values))}" for name, values in self.common.items())
+        return (f"{self.count} {self.status} ({which} {common or self.configuration.brief()})"
+                f"{f': {self.message!r}' if self.message else ''}")
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
