@@ -45,6 +45,7 @@ def condition_findings(source: CText, document: KernelDocument, given: Collectio
         certain = not source.has_includes and name not in optional
         others = [*unread, *sorted({*given, *words_of})] if certain else unread
         near = next(iter(get_close_matches(name, others, 1, _HARDLY if certain else _SIMILAR)), None)
+        near = near or next((other for other in sorted(given) if _is_slip(name, other)), None)
         if is_known(name) or not (certain or near):
             continue
         hint = (f"; it is a value of {words_of[name]}, to which `defines` can give a number: {name} = \"1\""
@@ -85,3 +86,14 @@ def _valued(text: str, macros: Mapping[str, list[Macro]], pasting: Collection[st
         for macro in macros.get(token, ()) if levels and token not in pasting else ():
             own = {token, "defined", *(macro.arguments or ()), *tested_names(macro.body)}
             yield from (name for name in _valued(macro.body, macros, pasting, levels - 1) if name not in own)
+
+
+def _is_slip(name: str, other: str) -> bool:
+    """Whether a name is another one with a letter more or less, or with two neighbours swapped."""
+    shorter, longer = sorted((name, other), key=len)
+    if len(shorter) == len(longer):
+        differing = [place for place, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
+        return len(differing) == 2 and sorted(name[differing[0]:differing[1] + 1]) == sorted(
+            other[differing[0]:differing[1] + 1]) and differing[1] == differing[0] + 1
+    return len(longer) == len(shorter) + 1 and any(
+        longer[:place] + longer[place + 1:] == shorter for place, letter in enumerate(longer) if letter.isalpha())

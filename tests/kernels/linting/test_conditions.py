@@ -61,6 +61,8 @@ def about_names(messages: list[str]) -> list[str]:
      [f"BLOCK, {NOTHING_DEFINES} `#if WIDE`, where it counts as 0"]),
     ("{USE_LOCAL = [0, 1]}", KERNEL % "#ifdef USE_LOCALS\ny[0] = 1;\n#endif",
      [f"USE_LOCALS, {NOTHING_DEFINES} `#ifdef USE_LOCALS`: is USE_LOCAL meant?"]),
+    ("{USE_LOCAL = [0, 1]}", KERNEL % "#ifdef USE_LOACL\ny[0] = 1;\n#endif\ny[1] = USE_LOCAL;",
+     [f"USE_LOACL, {NOTHING_DEFINES} `#ifdef USE_LOACL`: is USE_LOCAL meant?"]),
     ("{M = ['TREE', 'SERIAL']}", "enum {TREE, SERIAL};\n" + KERNEL % "#if M == TREE\ny[0] = 1;\n#endif",
      [f"TREE, {NOTHING_DEFINES} `#if M == TREE`, where it counts as 0; it is a value of M, to which `defines` can give "
       'a number: TREE = "1"']),
@@ -74,6 +76,7 @@ def test_a_name_that_nothing_defines_in_a_condition_is_remarked(
 @pytest.mark.parametrize(("parameters", "text"), [
     ("{T = [1, 2]}", "#ifndef T\n#define T 16\n#endif\n" + KERNEL % "y[0] = T;"),
     ("{T = [1, 2]}", KERNEL % "#ifdef DEBUG\ny[0] = 1;\n#endif\ny[0] = T;"),
+    ("{TILE_X = [1, 2], V4 = [1, 2]}", KERNEL % "#ifdef TILE_Y\n#endif\n#ifdef V\n#endif\ny[0] = TILE_X + V4;"),
     ("{T = [1, 2]}", KERNEL % "#if defined(FAST) && FAST > 1\ny[0] = 1;\n#endif\ny[0] = T;"),
     ("{T = [1, 2]}", KERNEL % "#if defined FAST\n#if FAST > 1\ny[0] = 1;\n#endif\n#endif\ny[0] = T;"),
     ("{T = [1, 2]}", KERNEL % "#if __OPENCL_VERSION__ >= 200 || __CUDA_ARCH__ >= 800\ny[0] = T;\n#endif"),
@@ -90,7 +93,7 @@ def test_a_name_that_nothing_defines_in_a_condition_is_remarked(
     ("{MODE = [0, 1, 2, 3], SUB = [0, 1, 2, 3], U = [1, 2]}",
      KERNEL % "y[0] = MODE + SUB;\n#if MODE == 3 && SUB == 3\ny[0] = U;\n#endif"),
     ("{T = [1, 2, 3]}", KERNEL % "#if T == 3\n#error three is too many\n#endif\ny[0] = T;"),
-], ids=range(14))
+], ids=range(15))
 def test_what_others_write_is_not_remarked(parameters: str, text: str, tmp_path: Path) -> None:
     assert remarks(tmp_path, parameters, text) == []
 
