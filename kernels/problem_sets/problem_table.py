@@ -32,23 +32,7 @@ def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[st
     Empty cells are left out, so that they take the defaults; `type` is the column of types. Raises FormatError, which
     names the line.
     """
-    lines = csv.reader(io.StringIO(text), delimiter=_separator(text), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(lines, [])]
-        if header and header[0].startswith("sep="):  # a spreadsheet's line that names the separator
-            header = [name.strip().lower() for name in next(lines, [])]
-        if not any(header):
-            raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
-        first = lines.line_num
-        named = [name for name in header if name]
-        if len(set(named)) != len(named):
-            raise FormatError(f"{path}:{first}: a column is named twice")
-        rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
-    except csv.Error as error:
-        raise FormatError(f"{path}:{lines.line_num}: not CSV: {error}") from None
-    for number, row in rows:
-        if len(row) != len(header):
-            raise FormatError(f"{path}:{number}: {len(row)} cells under {len(header)} columns")
+    header, rows = _cells(path, text)
     labels = {name: _is_label(name, [row[column] for _, row in rows]) for column, name in enumerate(header)}
     told = ", ".join(shown(name) for name in header if name and labels[name])
     if told:
@@ -64,6 +48,27 @@ def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[st
         yield number, kind, values
 
 
+def _cells(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The names of the columns, and the cells of each row with the number of its line. Raises FormatError."""
+    lines = csv.reader(io.StringIO(text), delimiter=_separator(text), strict=True)
+    try:
+        header = [name.strip().lower() for name in next(lines, [])]
+        if header and header[0].startswith("sep="):  # a spreadsheet's line that names the separator
+            header = [name.strip().lower() for name in next(lines, [])]
+        if not any(header):
+            raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
+        named = [name for name in header if name]
+        if len(set(named)) != len(named):
+            raise FormatError(f"{path}:{lines.line_num}: a column is named twice")
+        rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise FormatError(f"{path}:{lines.line_num}: not CSV: {error}") from None
+    for number, row in rows:
+        if len(row) != len(header):
+            raise FormatError(f"{path}:{number}: {len(row)} cells under {len(header)} columns")
+    return header, rows
+
+
 def _separator(text: str) -> str:
     """The separator that the first line has most of; commas where it has none."""
     first = text.partition("\n")[0].strip("\r")
@@ -73,8 +78,7 @@ def _separator(text: str) -> str:
 
 
 def _is_label(name: str, cells: Sequence[str]) -> bool:
-    """Whether a column holds labels: its name is near no feature's of any operation, and it has words or a known name.
-    """
+    """Whether a column holds labels: its name is near no feature's, and it is a label's or there are words in it."""
     if name == "type" or name in UNREAD:
         return False
     features = {"relu", *SYNONYMS}
