@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,11 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels import registry
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
 from .measuring.runner import Runner
+from .measuring.tensor_limit import check_measurable
 from .measuring.verdicts import find_verdict, store_verdict
 from .measuring.verification import OverBudget, Verdict, verify
 from .stand_ins import default_and_stand_ins, failed_default
@@ -35,9 +36,10 @@ class TaskVerdict:
     failed_default: str  # why the safe default did not run, and what was compared with instead; empty if it ran
 
 
-def check_runnable(families: Iterable[Kernel]) -> None:
-    """Check that the kernel families have code, and that it may run. Raises MisuseError."""
-    for family in families:
+def check_runnable(task: Task) -> None:
+    """Check that the task's tensors can be made, and that its kernels have code that may run. Raises MisuseError."""
+    check_measurable(task.problem)
+    for family in task.kernels:
         if family.implementation is None:
             raise MisuseError(f"{family.name} cannot be run here: it has no implementation, so there is nothing to "
                               "measure; leave out --verify")

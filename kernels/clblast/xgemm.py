@@ -11,6 +11,7 @@ Parameters that a configuration does not use have one value, so that no two conf
 from __future__ import annotations
 
 from ..kernel import Kernel, Parameter
+from ..launches.indexing import offsets_fit
 from .implementation import IMPLEMENTATION
 
 KERNEL = Kernel.of(
@@ -62,6 +63,7 @@ KERNEL = Kernel.of(
     solves=(
         ("dtype == 'fp32'", "only fp32"),
         ("bias == 'no' and activation == 'none'", "no epilogue"),
+        *offsets_fit("gemm"),
     ),
     constraints=(
         ("GEMMK == 1 or MWG >= 16 and NWG >= 16", "kernel 0 has tiles of at least 16"),

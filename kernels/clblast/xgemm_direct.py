@@ -7,6 +7,7 @@ variation 2), with smaller work-groups in addition. `prior` holds the limits of 
 from __future__ import annotations
 
 from ..kernel import Kernel, Parameter
+from ..launches.indexing import offsets_fit
 from .implementation import IMPLEMENTATION
 
 # The edge of the cube below which CLBlast calls this kernel on devices that its database does not know.
@@ -48,6 +49,7 @@ KERNEL = Kernel.of(
     solves=(
         ("dtype == 'fp32'", "only fp32"),
         ("bias == 'no' and activation == 'none'", "no epilogue"),
+        *offsets_fit("gemm"),
     ),
     constraints=(
         ("items <= max_work_group", "the device has smaller work-groups"),

@@ -9,6 +9,7 @@ from ..c_text.tile import ARGUMENTS, text
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 
 PAD_GROUP = 256
@@ -74,6 +75,7 @@ KERNEL = Kernel.of(
     solves=(
         ("direction == 'forward'", "only the forward direction"),
         ("dtype == 'fp32'", "only fp32"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         ("vector > 1 or k_per_group < 2", "single floats are for one output channel"),

@@ -8,6 +8,7 @@ from ..c_text.tile import text
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 
 KERNEL = Kernel.of(
@@ -50,7 +51,7 @@ KERNEL = Kernel.of(
         ("blocks_per_unit", "blocks / compute_units"),
         ("loads_per_fma", "(tile_m + block) / (tile_m * block)"),
     ),
-    solves=(("dtype == 'fp32'", "only fp32"),),
+    solves=(("dtype == 'fp32'", "only fp32"), *offsets_fit("gemm")),
     constraints=(
         ("vector > 1 or n < 2", "single floats are for one column"),
         ("block <= n", "the block must fit in the columns"),

@@ -8,6 +8,7 @@ from ..c_text.prelude import program
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 
 KERNEL = Kernel.of(
@@ -58,6 +59,7 @@ KERNEL = Kernel.of(
         ("direction == 'forward'", "only the forward direction"),
         ("dtype == 'fp32'", "only fp32"),
         ("k_per_group >= 2", "it gathers for at least 2 output channels"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         ("block_n <= k_per_group", "the block must fit in the output channels of a group"),

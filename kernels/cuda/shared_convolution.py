@@ -15,6 +15,7 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
 from ..launches.implementation import Array
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .source.shared_block import SharedBlock, shared_call
 from .source.shared_parameters import CONSTRAINTS, DEFAULT, DERIVED, PARAMETERS, numbers
@@ -44,6 +45,7 @@ KERNEL = Kernel.of(
         ("direction == 'forward'", "only the forward direction"),
         ("dtype == 'fp32'", "only fp32"),
         ("k_per_group >= 4", "it gathers for at least 4 output channels"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         ("inner == 'channels' or r * s > 1 and c_per_group % block_k > 0",

@@ -11,6 +11,7 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel
 from ..launches.call import Call
 from ..launches.implementation import Array
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .source.shared_block import SharedBlock, shared_call
 from .source.shared_parameters import CONSTRAINTS, DEFAULT, DERIVED, PARAMETERS, numbers
@@ -32,7 +33,7 @@ KERNEL = Kernel.of(
         ("row_registers", "1"),
         *DERIVED,
     ),
-    solves=(("dtype == 'fp32'", "only fp32"),),
+    solves=(("dtype == 'fp32'", "only fp32"), *offsets_fit("gemm")),
     constraints=CONSTRAINTS,
     default=DEFAULT,
     implementation="seqtune.kernels.cuda.shared_gemm:IMPLEMENTATION",

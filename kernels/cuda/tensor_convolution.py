@@ -8,6 +8,7 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, quantities
 from ..launches.call import Call
 from ..launches.implementation import Array
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .source.tensor_pixels import PIXELS, SHAPE_ARGUMENTS
 from .source.tensor_tile import tensor_source
@@ -49,6 +50,7 @@ KERNEL = Kernel.of(
         ("direction == 'forward'", "only the forward direction"),
         ("k_per_group >= 8", "tensor cores are for at least 8 output channels of a group"),
         ("max(h + 2 * pad_h, w + 2 * pad_w) < 32768", "positions in the input have 16 bits"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         *CONSTRAINTS,

@@ -8,6 +8,7 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, quantities
 from ..launches.call import Call
 from ..launches.implementation import Array
+from ..launches.indexing import UNSIGNED, offsets_fit
 from ..problem import Problem
 from .source.tensor_input import MATRIX
 from .source.tensor_tile import tensor_source
@@ -44,7 +45,7 @@ KERNEL = Kernel.of(
         ("copy_registers", "2"),
         *DERIVED,
     ),
-    solves=SOLVES,
+    solves=(*SOLVES, *offsets_fit("gemm", ("A",), UNSIGNED)),
     constraints=CONSTRAINTS,
     default=DEFAULT,
     implementation="seqtune.kernels.cuda.tensor_gemm:IMPLEMENTATION",

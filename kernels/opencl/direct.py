@@ -11,6 +11,7 @@ from ..cache_lines import PADDED, conv2d_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .register_tile import PAD_ITEMS, tile_source
 
@@ -54,6 +55,7 @@ KERNEL = Kernel.of(
     solves=(
         ("direction == 'forward'", "only the forward direction"),
         ("dtype == 'fp32'", "only fp32"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         ("vector > 1 or k_per_group < 4", "single floats are for fewer than 4 output channels"),

@@ -7,6 +7,7 @@ from ..cache_lines import gemm_lines
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .register_tile import tile_source
 
@@ -42,7 +43,7 @@ KERNEL = Kernel.of(
         ("item_fmas", "chunk_tiles * tile_m * block * k * work_group"),
         *gemm_lines("block"),
     ),
-    solves=(("dtype == 'fp32'", "only fp32"),),
+    solves=(("dtype == 'fp32'", "only fp32"), *offsets_fit("gemm")),
     constraints=(
         ("vector > 1 or n < 4", "single floats are for fewer than 4 columns"),
         ("block <= n", "the block must fit in the columns"),

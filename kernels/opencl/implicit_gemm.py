@@ -12,6 +12,7 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
 from ..launches.implementation import KernelSource
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 
 KERNEL = Kernel.of(
@@ -51,6 +52,7 @@ KERNEL = Kernel.of(
         ("direction == 'forward'", "only the forward direction"),
         ("dtype == 'fp32'", "only fp32"),
         ("k_per_group >= 4", "it gathers for at least 4 output channels"),
+        *offsets_fit("conv2d"),
     ),
     constraints=(
         ("block_n <= k_per_group", "the block must fit in the output channels of a group"),

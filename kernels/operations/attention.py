@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from ..expression import Expression
 from .draws import choose, jitter
-from .feature import DTYPE, LARGEST_TENSOR, TOLERANCE, Feature, Value
+from .feature import DTYPE, TOLERANCE, Feature, Value, bounded
 from .operation import Operands, Operation, ProblemView, Shape
 
 _LENGTHS = (16, 32, 49, 64, 77, 128, 196, 197, 256, 257, 384, 512, 577, 1024, 1500)
+ELEMENTS = {"q or y": "n * heads * q_len * max(head_dim, value_dim)",
+            "k or v": "n * heads * kv_len * max(head_dim, value_dim)",
+            "the mask": "heads * q_len * kv_len if mask == 'scores' else n * kv_len"}
 _CACHED = (16, 64, 128, 256, 512, 1000, 1024, 1500, 2048, 4096)  # keys of earlier tokens
 
 
@@ -71,10 +74,9 @@ class DotProductAttention(Operation):
     )
     rules = (
         (Expression("heads % group == 0"), "heads must be a multiple of group"),
-        (Expression(f"n * heads * q_len * max(head_dim, value_dim) <= {LARGEST_TENSOR}"), "q or y is too large"),
-        (Expression(f"n * heads * kv_len * max(head_dim, value_dim) <= {LARGEST_TENSOR}"), "k or v is too large"),
-        (Expression(f"heads * q_len * kv_len <= {LARGEST_TENSOR}"), "the mask would be too large"),
+        *bounded(ELEMENTS),
     )
+    elements = ELEMENTS
     words = ("sdpa",)
     hints = frozenset(("q_len", "heads"))
     repeated: Mapping[str, str] = {"kv_len": "q_len", "value_dim": "head_dim"}

@@ -11,7 +11,7 @@ from seqtune.errors import ProblemError
 
 from ..expression import Expression
 from .draws import choose, jitter
-from .feature import ACTIVATION, BIAS, DIRECTION, DTYPE, LARGEST_TENSOR, TOLERANCE, Feature, Value
+from .feature import ACTIVATION, BIAS, DIRECTION, DTYPE, TOLERANCE, Feature, Value, bounded
 from .modules import dtype_of, has_bias, pair_of
 from .operation import Operands, Operation, ProblemView, Shape
 
@@ -20,6 +20,9 @@ _SIZES = (7, 8, 10, 12, 13, 14, 16, 17, 19, 20, 24, 26, 27, 28, 32, 35, 38, 40, 
 _CHANNELS = (16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 480, 512, 576, 672, 768,
              960, 1024)
 _IMAGE_CHANNELS = (1, 3, 4, 6)
+
+ELEMENTS = {"the input": "n * c * (h + 2 * pad_h) * (w + 2 * pad_w)", "the filter": "k * (c // groups) * r * s",
+            "the output": "n * k * out_h * out_w"}
 
 
 class Conv2d(Operation):
@@ -65,10 +68,9 @@ class Conv2d(Operation):
         (Expression("c % groups == 0 and k % groups == 0"), "groups must divide c and k"),
         (Expression("dilation_h * (r - 1) + 1 <= h + 2 * pad_h"), "the filter is higher than the padded input"),
         (Expression("dilation_w * (s - 1) + 1 <= w + 2 * pad_w"), "the filter is wider than the padded input"),
-        (Expression(f"n * c * (h + 2 * pad_h) * (w + 2 * pad_w) <= {LARGEST_TENSOR}"), "the input is too large"),
-        (Expression(f"k * (c // groups) * r * s <= {LARGEST_TENSOR}"), "the filter is too large"),
-        (Expression(f"n * k * out_h * out_w <= {LARGEST_TENSOR}"), "the output is too large"),
+        *bounded(ELEMENTS),
     )
+    elements = ELEMENTS
     words = ("conv", "convolution")
     hints = frozenset(("c", "h", "r", "size", "filter"))
     shorthands = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"),  # noqa: RUF012

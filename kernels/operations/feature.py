@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from seqtune.errors import ProblemError, shown
 
+from ..expression import Expression
+
 Value: TypeAlias = int | float | str | None  # None: unknown
 
 LARGEST_SIZE = 1 << 20  # elements of one axis; a larger number is more likely a typing error
-LARGEST_TENSOR = 1 << 31  # elements of one tensor
+LARGEST_TENSOR = 1 << 60  # elements of one tensor of a problem: 64 bits count them, and the bytes of 32-bit ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,12 @@ class Feature:
         """The whole number nearest to `size` that the feature may be."""
         return min(self.numbers, key=lambda number: abs(number - size)) if self.numbers else min(
             max(size, self.low), self.high)
+
+
+def bounded(elements: Mapping[str, str]) -> tuple[tuple[Expression, str], ...]:
+    """The rules that no tensor has more than LARGEST_TENSOR elements, from their expressions by the tensor's words."""
+    return tuple((Expression(f"{text} <= {LARGEST_TENSOR}"), f"{tensor} would have more than 2^60 elements")
+                 for tensor, text in elements.items())
 
 
 def _brief(value: Value) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expression import Expression
-from .feature import LARGEST_TENSOR, Feature
+from .feature import Feature
 from .operation import Operation, ProblemView
 
 # A share of top_k / all experts chooses each expert for a token, so an expert is idle for all tokens with the chance
@@ -49,8 +49,6 @@ class FusedMoE(Operation):
     rules = (
         (Expression("top_k <= experts * expert_parallel"), "a token cannot go to more experts than there are"),
         (Expression("(scale_n > 0) == (scale_k > 0)"), "blocks of scales have both sizes or neither"),
-        (Expression(f"tokens * max(hidden, intermediate) <= {LARGEST_TENSOR}"), "the input is too large"),
-        (Expression(f"hidden * intermediate <= {LARGEST_TENSOR}"), "an expert is too large"),
     )
     words = ("moe",)
     hints = frozenset(("experts",))

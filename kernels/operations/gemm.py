@@ -12,7 +12,7 @@ from seqtune.errors import ProblemError
 
 from ..expression import Expression
 from .draws import choose, jitter
-from .feature import ACTIVATION, DTYPE, LARGEST_TENSOR, TOLERANCE, Feature, Value
+from .feature import ACTIVATION, DTYPE, TOLERANCE, Feature, Value
 from .modules import dtype_of, has_bias
 from .operation import Operands, Operation, ProblemView, Shape
 
@@ -39,11 +39,7 @@ class Gemm(Operation):
         TOLERANCE,
     )
     derived = (("flop", Expression("2 * m * n * k")),)
-    rules = (
-        (Expression(f"m * k <= {LARGEST_TENSOR}"), "A is too large"),
-        (Expression(f"n * k <= {LARGEST_TENSOR}"), "B is too large"),
-        (Expression(f"m * n <= {LARGEST_TENSOR}"), "C is too large"),
-    )
+    elements = {"A": "m * k", "B": "n * k", "C": "m * n"}  # noqa: RUF012
     words = ("matmul",)
     hints = frozenset(("m",))
     sizes = ("m", "n", "k")

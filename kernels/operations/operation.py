@@ -56,6 +56,7 @@ class Operation:
     features: tuple[Feature, ...] = ()  # empty: problems may have any named features
     derived: tuple[tuple[str, Expression], ...] = ()  # if a name occurs twice, the first with known inputs counts
     rules: tuple[tuple[Expression, str], ...] = ()  # (condition, reason shown to the user when it fails)
+    elements: Mapping[str, str] = {}  # expressions of the elements of large tensors, by the words that name each
 
     example: str  # a problem as people write it
 

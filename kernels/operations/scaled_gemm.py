@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expression import Expression
-from .feature import LARGEST_TENSOR, Feature
+from .feature import Feature
 from .operation import Operation, ProblemView
 
 
@@ -22,11 +22,7 @@ class ScaledGemm(Operation):
         Feature("scale_k", "inputs that share a scale of the weights, or of the activations", 128),
     )
     derived = (("flop", Expression("2 * m * n * k")),)
-    rules = (
-        (Expression(f"m * k <= {LARGEST_TENSOR}"), "A is too large"),
-        (Expression(f"n * k <= {LARGEST_TENSOR}"), "B is too large"),
-        (Expression(f"m * n <= {LARGEST_TENSOR}"), "C is too large"),
-    )
+    elements = {"A": "m * k", "B": "n * k", "C": "m * n"}  # noqa: RUF012
     sizes = ("m", "n", "k")
     quantities = ("m", "n", "k")
     tiled_sizes = ("m", "n", "k")

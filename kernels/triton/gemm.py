@@ -13,6 +13,7 @@ from ..kernel import Configuration, Kernel, Parameter, Setting
 from ..launches.call import Call
 from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import KernelSource
+from ..launches.indexing import offsets_fit
 from ..problem import Problem
 from .text import flags, grid_step, text_of
 
@@ -66,6 +67,7 @@ KERNEL = Kernel.of(
          "it needs a GPU from sm_80, gfx90a or gfx942"),
         ("compute_capability < 100 or compute_capability >= 120",
          "its formula of shared memory does not know the tensor memory of sm_100"),
+        *offsets_fit("gemm"),
     ),
     constraints=(
         ("shared_bytes <= local_memory", "the block needs more shared memory than a block can have"),

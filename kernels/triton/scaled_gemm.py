@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..kernel import Kernel
+from ..launches.indexing import offsets_fit
 from .served_tile import CONSTRAINTS, PARAMETERS, TILE
 
 KERNEL = Kernel.of(
@@ -18,6 +19,7 @@ KERNEL = Kernel.of(
         *TILE,
         ("blocks", "ceil_div(m, BLOCK_SIZE_M) * ceil_div(n, BLOCK_SIZE_N)"),
     ),
+    solves=offsets_fit("scaled_gemm"),
     constraints=CONSTRAINTS,
     default={"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32, "num_warps": 4,
              "num_stages": 3, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1},

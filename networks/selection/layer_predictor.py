@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seqtune.errors import CheckpointError, KernelError, one_line
+from seqtune.errors import CheckpointError, KernelError, UnpreparedMisuseError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -60,13 +60,13 @@ class LayerPredictor:
         try:
             asked = self._answering(proposal.problem, device)
             check_present(device)
-            check_runnable(asked.task.kernels)
+            check_runnable(asked.task)
             candidates = list(asked.propose(TOP, asked.evidence(self.journal, verified=False)))
             verdict = verdict_on(asked.task, candidates, seconds, self.journal).verdict
         except KernelError as reason:
             self._say_unsolved(reason)
             return replace(proposal, configuration=None, verified=True)
-        except UnverifiedError as reason:
+        except (UnverifiedError, UnpreparedMisuseError) as reason:  # for example, its tensors are too large
             self.progress(f"not verified: {reason}")
             return None
         return replace(proposal, configuration=fastest(verdict, candidates, proposal.configuration), verified=True)

@@ -25,7 +25,7 @@ from seqtune.tuner.backends.measured_rates import warn_of_doubt
 from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.processes import one_thread_each, usable_jobs
 
-from ..errors import KernelError, MisuseError, SeqtuneError, shown
+from ..errors import KernelError, MisuseError, SeqtuneError, UnpreparedError, shown
 from .inputs import as_device, as_problems, check_positive
 from .predicting import check_verifiable, predict
 from .results import Prediction, Proposal, finite
@@ -155,7 +155,7 @@ def _verified(problems: Sequence[Problem], device: Device, **options: Any) -> li
         try:
             prediction = predict(problem, device, verify=True, **options)
         except SeqtuneError as error:
-            if isinstance(error, MisuseError) and not isinstance(error, KernelError):
+            if isinstance(error, MisuseError) and not isinstance(error, KernelError | UnpreparedError):
                 raise
             answers.append(BulkAnswer(problem, device.name, (), str(error)))
             continue

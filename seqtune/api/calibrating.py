@@ -30,6 +30,7 @@ from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import CALIBRATION, Deadline
 from seqtune.tuner.measuring.runner import Measurer, Runner
+from seqtune.tuner.measuring.tensor_limit import check_measurable
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
 from seqtune.tuner.run.plan import Plan
 
@@ -121,6 +122,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     if not can_run(target.backend):
         raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure")
     wanted = default_probes(target.backend) if problems is None else as_problems(problems)
+    for problem in wanted:
+        check_measurable(problem)
     discovery.check_present(target)
     with Journal(journal) as records, Runner(target) as runner:
         runner.start()

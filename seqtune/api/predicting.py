@@ -55,7 +55,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         from seqtune.tuner.task_verdict import check_runnable
 
         discovery.check_present(device)
-        check_runnable(task.kernels)
+        check_runnable(task)
     progress("predicting")
     known = asked.evidence(journal, verified=not verify) if evidence else None
     count = 0 if known is None else known.measurements

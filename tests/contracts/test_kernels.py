@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def packed_by(family: Kernel, problem: Problem, device: Device, configuration: C
     if isinstance(implementation_of(family), CalledImplementation):
         return stored(operand, call_of(family, problem, device, configuration).buffers()["weights"])
     return llvm_implementation(family).pack(problem, device, configuration, operand)
+
+
+LARGE: dict[str, dict[str, int | str]] = {  # features that give a tensor more than 2^31 elements
+    "gemm": {"m": 1 << 17, "n": 1 << 17}, "scaled_gemm": {"m": 1 << 17, "n": 1 << 17},
+    "fused_moe": {"tokens": 1 << 20, "hidden": 1 << 13}, "attention": {"n": 1 << 16, "heads": 1 << 8, "group": 1},
+    "conv2d": {"n": 1 << 20, "h": 64, "w": 64}}
+WIDE = ("cuda.wgmma_gemm", "cuda.tensor_gemm", "triton.fused_moe")  # their offsets have 64 bits, or start rows that do
 
 
 @pytest.mark.parametrize("name", names())
@@ -129,6 +137,22 @@ class TestKernel:
                 tensors = operation(problem.type).tensors(problem)
                 assert set(call.buffers()) == set(tensors.names())
                 assert all(argument.dtype == problem["dtype"] for argument in call.buffers().values())
+
+    def test_it_solves_a_problem_of_more_than_32_bits_of_elements_only_if_its_offsets_have_64(self, name: str) -> None:
+        family, space = kernel(name), self.space(name)
+        large = Problem.make(family.operation, **{**dict(space.problem), **LARGE[family.operation]})
+        if family.backends == ("llvm",) or name in WIDE:
+            assert family.why_not(large, space.device) is None
+            assert len(SearchSpace(family, large, space.device))
+        else:
+            assert re.search("more than 2.31 elements, and its code", family.why_not(large, space.device) or "")
+        if family.backends == ("llvm",):
+            for configuration in space.sample(np.random.default_rng(4), 3):
+                text = generated(family, space.problem, space.device, configuration).source.text
+                offsets = [offset for line in re.findall("getelementptr.*", text)
+                           for offset in re.findall(r"(i[0-9]+) [^,]+", line.partition(",")[2].partition(", ")[2])]
+                assert set(offsets) == {"i64"}
+                assert not re.search("[sz]ext i(8|16|32) .* to i64", text)
 
     def test_equal_packings_of_the_same_weights_are_equal_arrays(self, name: str) -> None:
         family, device = kernel(name), paper_device(kernel(name).backends[0])

@@ -135,7 +135,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "groups that do not divide": (["predict", *CONV, "groups=3"], "groups must divide"),
     "a filter larger than the input": (["predict", "conv2d", "c=8", "h=2", "w=2", "k=8", "r=5", "s=5"], "filter"),
     "a huge size": (["predict", *CONV, "n=99999999999999999999999999"], "n=9999"),
-    "a huge tensor": (["predict", "gemm", "m=1000000", "n=1000000", "k=2"], "too large"),
+    "a huge tensor": (["predict", "conv2d", "n=1048576", "c=1048576", "size=1048576", "k=2", "r=1"], "2^60"),
     "a missing feature": (["predict", "gemm", "m=16", "n=16"], "needs k"),
     "an unknown feature": (["predict", *GEMM, "colour=7"], "colour"),
     "a feature given twice": (["predict", *GEMM, "m=17"], "twice"),

@@ -79,7 +79,7 @@ def test_what_an_unknown_feature_decides_is_unknown_too() -> None:
         ({"tolerance": float("nan")}, "not a positive number"),
         ({"tolerance": "low"}, "not a positive number"),
         ({"channels": 3}, "no feature 'channels'"),
-        ({"n": 1 << 20, "c": 1 << 10, "groups": 1}, "too large"),
+        ({"n": 1 << 20, "c": 1 << 20, "h": 1 << 20, "groups": 1}, "the input would have more than 2.60 elements"),
     ],
 )
 def test_an_impossible_convolution_is_refused_in_one_line(change: dict[str, Value], message: str) -> None:

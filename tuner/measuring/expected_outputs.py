@@ -30,6 +30,7 @@ from seqtune.kernels.task import Task
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, OutputCheck, build_executable
 from ..stand_ins import default_and_stand_ins, failed_default
 from .error_rule import Arrays, ErrorRule, Recompute, error_rules, finite_sum
+from .tensor_limit import check_measurable
 
 # Called before code runs that may end the process: with a description of the code, and the reasons why the
 # configurations before it failed (None: the code is no configuration).
@@ -179,6 +180,7 @@ def _first(mask: NDArray[np.bool_]) -> list[int] | None:
 
 def prepare_arrays(problem: Problem, seed: int = 0) -> tuple[Operands, Tensors]:
     """Make the inputs, and the contents of outputs that have some, read-only. Raises SeqtuneError."""
+    check_measurable(problem)
     tensors = operation(problem.type).tensors(problem)
     arrays = all_contents(tensors, seed)
     for array in arrays.values():

@@ -15,12 +15,16 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
+from .tensor_limit import check_measurable
+
 
 def make_operands(problem: Problem, seed: int = 0) -> dict[str, NDArray[Any]]:
     """Make operands by name: normally distributed float32 numbers that the problem's element type can hold.
 
-    Whole numbers are drawn evenly from the type's whole range. Raises ProblemError if the operation has no reference.
+    Whole numbers are drawn evenly from the type's whole range. Raises ProblemError if the operation has no reference,
+    UnpreparedMisuseError if one of them would be too large.
     """
+    check_measurable(problem)
     generator = np.random.default_rng(seed)
     shapes, element = operation(problem.type).operands(problem), problem.element
     if element.is_float:

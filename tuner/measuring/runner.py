@@ -25,6 +25,7 @@ from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
 from ..backends.compilers import CompilerAhead, compile_all, compiler_ahead
 from .deadline import Deadline, OutOfTime
+from .tensor_limit import check_measurable
 from .timing import Options
 from .worker.message import Message
 from .worker.process import WorkerProcess
@@ -110,7 +111,7 @@ class Runner:
 
         It ends early when the budget of the options does.
         """
-        _check_allowed(configurations)
+        _check(problem, configurations)
         with suppress(OutOfTime):
             yield from self._measure(problem, configurations, options, best, Deadline(options.budget))
 
@@ -146,7 +147,7 @@ class Runner:
 
         A configuration that crashes the worker gets the status CRASH, and the others are compared again.
         """
-        _check_allowed(configurations)
+        _check(problem, configurations)
         deadline = Deadline(options.budget)
         measurements: dict[int, Measurement] = {}
         while len(measurements) < len(configurations):
@@ -215,8 +216,12 @@ class Runner:
         return self._worker
 
 
-def _check_allowed(configurations: Sequence[Configuration]) -> None:
-    """Check that the code that the configurations' kernels need may run. Raises MisuseError."""
+def _check(problem: Problem, configurations: Sequence[Configuration]) -> None:
+    """Check that the problem's tensors can be made, and that the code of the configurations' kernels may run.
+
+    Raises MisuseError.
+    """
+    check_measurable(problem)
     for name in dict.fromkeys(configuration.kernel for configuration in configurations):
         if is_registered(name):
             check_allowed(kernel(name))

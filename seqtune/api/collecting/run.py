@@ -177,6 +177,7 @@ def _check_measurable(device: Device, split: ProblemSplit, checkpoint: str | Pat
     Raises CheckpointError, DeviceError, MisuseError.
     """
     from seqtune.predictor.answering import predictor_for
+    from seqtune.tuner.measuring.tensor_limit import check_measurable
 
     if not can_run(device.backend):
         raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure")
@@ -184,6 +185,8 @@ def _check_measurable(device: Device, split: ProblemSplit, checkpoint: str | Pat
     measured = (*split.training, *split.held_out)
     if not measured:
         raise MisuseError(f"no kernel of {device.name} solves any of these problems")
+    for problem in measured:
+        check_measurable(problem)
     check_allowed(device.backend, {problem.type for problem in measured})
     if checkpoint is not None:
         predictor_for(device, checkpoint)

@@ -21,6 +21,7 @@ from seqtune.tuner.fleet.on_ray.engine import RayEngine
 from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.measuring.tensor_limit import check_measurable
 
 from ...errors import DeviceError, MisuseError
 from ..checking import check_allowed
@@ -67,6 +68,8 @@ def on_fleet(plan: Plan, device: Device | str | None, fleet: str, journal: str |
     address, name = FleetAddress.parse(fleet), fleet_device(device)
     check_allowed(name.partition(":")[0], {problem.type for problem in plan.problems})
     _check_files(journal)
+    if len(plan.problems) == 1:
+        check_measurable(plan.problems[0])  # of several problems, such a one is skipped
     with closing(RayEngine(address, name)) as engine:
         first = engine.members[0].device
         if len(plan.problems) == 1:

@@ -111,6 +111,7 @@ def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None,
 @contextmanager
 def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool,
                      warn: Say) -> Iterator[Opened]:
+    from seqtune.tuner.measuring.tensor_limit import check_measurable
     from seqtune.tuner.run.members import this_machine
 
     if not can_run(device.backend):
@@ -119,6 +120,8 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_
     discovery.check_present(device)
     check_allowed(device.backend, {problem.type for problem in plan.problems})
     _check_solvable(plan, device)
+    if len(plan.problems) == 1:
+        check_measurable(plan.problems[0])  # of several problems, such a one is skipped
     if is_default:
         _check_operations(plan, device)
     with this_machine(plan, device, journal) as run:

@@ -22,7 +22,6 @@ from seqtune.kernels.launches.call import (
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.entry_arguments import entry_arguments
 from seqtune.kernels.launches.implementation import Array, KernelSource
-from seqtune.kernels.operations.feature import LARGEST_TENSOR
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -49,7 +48,7 @@ def test_the_entrys_arguments_are_operands_output_workspace_and_integers() -> No
 
 def test_a_number_of_more_than_32_bits_is_refused() -> None:
     with pytest.raises(KernelError, match="32-bit integers, and 2147483648 does not fit"):
-        entry_arguments(product(), [LARGEST_TENSOR])
+        entry_arguments(product(), [1 << 31])
 
 
 def test_what_a_problem_does_not_have_is_null() -> None:
