@@ -16,6 +16,11 @@ from seqtune.errors import MisuseError, SeqtuneError, one_line
 from ..plan.precision import NAMES, has_bf16
 from .shared_weights import WatchedBuffers, outer_names, shared_copy
 
+# Reasons why a part of a model is left to PyTorch
+BUFFERS = "it changes its buffers, or an outer module does"
+NESTED = ("it computes padded sequences as nested tensors, whose padded rows become 0; the exported graph has other "
+          "numbers there")
+
 
 def checked_examples(given: object) -> tuple[Tensor, ...]:
     """Copies of the tensors that a model is called with, given as one or several. Raises MisuseError for others.
@@ -75,11 +80,6 @@ def tensors_of(result: Any) -> list[Tensor]:
     """Copies of a result's tensors; bf16 becomes fp32."""
     return [leaf.float() if leaf.dtype == torch.bfloat16 else leaf.clone() for leaf in pytree.tree_leaves(result)
             if isinstance(leaf, Tensor)]
-
-
-BUFFERS = "it changes its buffers, or an outer module does"
-NESTED = ("it computes padded sequences as nested tensors, whose padded rows become 0; the exported graph has other "
-          "numbers there")
 
 
 def reference_of(model: nn.Module, examples: Sequence[Tensor]) -> tuple[list[Tensor], dict[str, str]]:

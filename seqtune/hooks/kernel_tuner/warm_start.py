@@ -117,9 +117,8 @@ class WarmStart:
         sizes = options.get("problem_size", ()) if isinstance(options, Mapping) else ()
         sizes = [_plain(size) for size in (sizes if isinstance(sizes, Sequence) and not isinstance(sizes, str)
                                            else [sizes])]
-        features = {name: plain_word(value) if isinstance(value, str) else value
-                    for name, value in (given or {}).items()}
-        features = {**fixed, **features}
+        features = {**fixed, **{name: plain_word(value) if isinstance(value, str) else value
+                                for name, value in (given or {}).items()}}
         problem = recorded_problem(declaration.name.partition(".")[2], sizes, features)
         unknown = [name for name, _ in problem if name not in known]
         if unknown:
