@@ -17,6 +17,7 @@ from ..operations.tensor import Contents, Tensor, Tensors
 from .c_types import scalar
 
 DRAWN = ("normal", "uniform", "zeros", "ones", "index")
+KNOWN = f"{', '.join(DRAWN)}, 'uniform 0..9', 'normal seed 3', a number"  # in messages
 COPY_OF = "copy of "  # before the name of an input: the contents of an output that starts as a copy of it
 _HEADER = 4096  # bytes, more than any header of a .npy file with such a shape
 _WIDEST = 16  # bytes of an element in a file: a long double
@@ -101,7 +102,7 @@ def contents(name: str, tensor: Tensor, seed: int) -> NDArray[Any]:
         return np.arange(tensor.size).reshape(tensor.shape).astype(kind)
     numbers = RandomNumbers.of(values)
     if numbers is None:
-        raise FormatError(f"{name}: no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number and a .npy file")
+        raise FormatError(f"{name}: no contents {values!r:.40}; there are {KNOWN} and a .npy file")
     return numbers.draw(name, tensor.shape, tensor.dtype, seed)
 
 

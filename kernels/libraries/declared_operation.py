@@ -16,7 +16,7 @@ from seqtune.errors import ExpressionError, FormatError, ProblemError, shown
 from ..arithmetic import LARGEST_NUMBER
 from ..expression import Expression
 from ..launches.c_types import scalar
-from ..launches.contents import COPY_OF, DRAWN, RandomNumbers, copied_input, read_array
+from ..launches.contents import COPY_OF, DRAWN, KNOWN, RandomNumbers, copied_input, read_array
 from ..launches.reference_results import name_reference, reference_results
 from ..operations.feature import LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
@@ -143,8 +143,8 @@ def contents_of(values: str | float | None, folder: Path | None) -> Contents:
     if not isinstance(values, str) or values in DRAWN or RandomNumbers.of(values) or copied_input(values) is not None:
         return values
     if not values.endswith(".npy"):
-        raise FormatError(f"no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number, a .npy file and, for "
-                          f"an output, '{COPY_OF}INPUT'")
+        raise FormatError(f"no contents {values!r:.40}; there are {KNOWN}, a .npy file and, for an output, "
+                          f"'{COPY_OF}INPUT'")
     return inside(folder, values)
 
 

@@ -187,8 +187,8 @@ class FollowedFiles:
 
     def _add(self, path: str) -> None:
         if len(self.paths) >= MOST_FILES and path not in self.paths:
-            raise FormatError(f"it reads more than {MOST_FILES} files of the library's folder, the last one "
-                              f"{shown(path)}")
+            raise FormatError(f"it may read more than {MOST_FILES} files of the library's folder, the last one "
+                              f"{shown(path)}; move those that it does not read out of the folder")
         self.paths[path] = None
 
     def _remark(self, key: KeyPath, message: str) -> None:

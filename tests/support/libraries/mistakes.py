@@ -138,7 +138,8 @@ MISTAKES: tuple[tuple[str, str, str, str, str], ...] = (
     ('contents beyond the range of a type', '{x = "n, n"}', '{x = {shape = "n", dtype = "fp16", values = 1e300}}',
      '9:54', 'not a number that fp16 can hold'),
     ('contents that nobody knows', 'shape = "n, n", t', 'shape = "n, n", values = "copy x", t', '10:42',
-     "no contents 'copy x'; there are normal, uniform, zeros, ones, index, a number, a .npy file and"),
+     "no contents 'copy x'; there are normal, uniform, zeros, ones, index, 'uniform 0..9', 'normal seed 3', "
+     "a number, a .npy file and"),
     ('a copy of an input that is missing', 'shape = "n, n", t', 'shape = "n, n", values = "copy of z", t', '10:42',
      "no input is called 'z'; there are x"),
     ('a copy of an input of another type', 'shape = "n, n", t',
