@@ -157,10 +157,13 @@ class Group:
 
         Derived sizes other than the FLOP are left out where features say the same.
         """
-        most, names, features = self._limits[1], problem.names(), {*operation(problem.type).by_name, "flop"}
-        larger = np.flatnonzero(_point(problem, self.about)[0] > most).tolist()
-        every = [Excess(self.about.numbers[index], float(str(names[self.about.numbers[index]])),
-                        round(float(2.0**most[index]) - 1)) for index in larger]
+        most, names, every = self._limits[1], problem.names(), []
+        for index in np.flatnonzero(_point(problem, self.about)[0] > most).tolist():
+            name = self.about.numbers[index]
+            value = names[name]
+            assert isinstance(value, int | float)  # what is no number is NaN, and not larger
+            every.append(Excess(name, value, round(float(2.0**most[index]) - 1)))
+        features = {*operation(problem.type).by_name, "flop"}
         return tuple([excess for excess in every if excess.name in features] or every)
 
     @cached_property
