@@ -38,21 +38,21 @@ PROBLEMS: Mapping[str, str] = {  # folder of an example -> a problem; `blur` is 
     "vector_add": "vector_add n=20000"}
 
 
-def _places(y: Array) -> Array:
+def _random_numbers(y: Array) -> Array:
     """A number from 0 to 99 for each element, the same in every run."""
     return np.random.default_rng(0).integers(0, 100, y.shape)
 
 
 FORMS: Mapping[str, Form] = {
     "as it is": lambda y: y,
-    "ReLU": lambda y: np.where(_places(y) < 40, np.abs(y), y * 0),
-    "masked by -1e9": lambda y: np.where(_places(y) < 40, y, np.asarray(-1e9, y.dtype)),
-    "some 1e9 as large": lambda y: np.where(_places(y) % 50, y, y * np.asarray(1e9, y.dtype))}
+    "ReLU": lambda y: np.where(_random_numbers(y) < 40, np.abs(y), y * 0),
+    "masked by -1e9": lambda y: np.where(_random_numbers(y) < 40, y, np.asarray(-1e9, y.dtype)),
+    "some 1e9 as large": lambda y: np.where(_random_numbers(y) % 50, y, y * np.asarray(1e9, y.dtype))}
 
 
 def _one(y: Array, own: Array, change: Callable[[Any, float], Any], generator: np.random.Generator) -> None:
-    place = generator.choice(own)
-    y[place] = change(y[place], float(np.median(np.abs(y[own]))))
+    index = generator.choice(own)
+    y[index] = change(y[index], float(np.median(np.abs(y[own]))))
 
 
 def _all(y: Array, own: Array, values: Array) -> None:

@@ -91,13 +91,13 @@ class KernelVersions:
         total = sum(counts.values())
         subject, are, do = ("records", "are", "do") if total > 1 else ("record", "is", "does")
         earlier = "an earlier version" if len(counts) == 1 else f"{len(counts)} earlier versions"
-        found = f"{total} {subject} of {kernel.name} {are} of {earlier} and {do} not count"
+        records = f"{total} {subject} of {kernel.name} {are} of {earlier} and {do} not count"
         if not kernel.parts:
-            return f"{found}: its code has changed since, so it must be measured again"
+            return f"{records}: its code has changed since, so it must be measured again"
         order = [version for name, version in self.parts if name == kernel.name]
         latest = max(counts, key=lambda version: order.index(version) if version in order else -1)
         kept = "them" if len(counts) == 1 else f"the {counts[latest]} of the latest"
-        return (f"{found}: {changes(self.parts.get((kernel.name, latest)), kernel)}; "
+        return (f"{records}: {changes(self.parts.get((kernel.name, latest)), kernel)}; "
                 f"{how_to_keep(kernel.name, latest, kept)}")
 
     def to_json(self) -> list[dict[str, object]]:

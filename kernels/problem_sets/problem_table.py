@@ -34,9 +34,9 @@ def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[st
     """
     header, rows = _cells(path, text)
     labels = {name: _is_label(name, [row[column] for _, row in rows]) for column, name in enumerate(header)}
-    told = ", ".join(shown(name) for name in header if name and labels[name])
-    if told:
-        warned(f"{path}: columns that name no feature are left out as labels: {told}")
+    left_out = ", ".join(shown(name) for name in header if name and labels[name])
+    if left_out:
+        warned(f"{path}: columns that name no feature are left out as labels: {left_out}")
     for number, row in rows:
         cells = {name: cell for name, cell in zip(header, row, strict=True) if cell and name not in UNREAD}
         kind = cells.pop("type", None)

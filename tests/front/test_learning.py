@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -37,7 +38,7 @@ from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import skip_without
 from tests.support.learning.chosen import chosen_dataset
-from tests.support.records import space_records, write_journal
+from tests.support.records import DEVICE, space_records, write_journal
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -156,6 +157,20 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
     assert printed.err.splitlines() == [f"note: {remark}" for remark in report.remarks]
     assert len(report.remarks) == 4
     assert "note: 3 of 5 epochs fitted into the time" in printed.err
+
+
+def test_learning_from_records_of_earlier_versions_alone_says_so_and_is_refused(tmp_path: Path) -> None:
+    skip_without("torch")
+    records = [replace(record, kernel_version=0) for record in space_records(
+        SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=32, n=32, k=32), DEVICE), [1e-3, 2e-3])]
+    with Journal(write_journal(tmp_path / "journal.sqlite", records, DEVICE)) as journal:
+        Dataset.from_journal(journal).write(tmp_path / "old.parquet")
+    with pytest.warns(SeqtuneWarning, match="2 records of llvm.gemm are of an earlier version and do not count"), \
+            pytest.raises(MisuseError, match="no training problem that a kernel here solves"):
+        learn.retrain("default", tmp_path / "old.parquet", tmp_path / "new", rehearse=tmp_path / "old.parquet")
+    with pytest.warns(SeqtuneWarning, match="2 records of llvm.gemm are of an earlier version and do not count"), \
+            pytest.raises(MisuseError, match="no training problem that a kernel here solves"):
+        learn.train(tmp_path / "old.parquet", tmp_path / "new")
 
 
 def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path) -> None:

@@ -247,9 +247,9 @@ class CalledExecutable:
     def _differs(self, name: str) -> bool:
         """Whether a buffer holds other bytes than its contents."""
         contents = self._stored(name, self._contents[name])
-        found = np.empty_like(contents)
-        self.buffers.read(name, found)
-        return not np.array_equal(found.reshape(-1).view(np.uint8), contents.reshape(-1).view(np.uint8))
+        array = np.empty_like(contents)
+        self.buffers.read(name, array)
+        return not np.array_equal(array.reshape(-1).view(np.uint8), contents.reshape(-1).view(np.uint8))
 
     def _restore(self) -> None:
         """Enqueue the copies and fills of `restored`."""

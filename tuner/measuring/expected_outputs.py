@@ -102,10 +102,10 @@ class ExpectedOutputs:
         worst = int(errors.argmax())
         index = np.unravel_index(worst, errors.shape)
         wrong = int((errors > rule.tolerance).sum())
-        told = f"error {error:.2e}, allowed {rule.tolerance:.0e}" + (
+        detail = f"error {error:.2e}, allowed {rule.tolerance:.0e}" + (
             f", {wrong} of {errors.size} elements are wrong" if wrong > 1 else "")
         where = where or f"{name}{[int(axis) for axis in index]}"
-        message = f"wrong result in {where}: {output[index]}, expected {expected[index]} ({told})"
+        message = f"wrong result in {where}: {output[index]}, expected {expected[index]} ({detail})"
         return OutputCheck(error if math.isfinite(error) else None, message + _unwritten(output, tensor))
 
 
@@ -129,8 +129,9 @@ def _poisoned(output: NDArray[Any], tensor: Tensor) -> NDArray[np.bool_]:
 def _other_kind(output: NDArray[Any], expected: NDArray[Any]) -> str | None:
     """The first kind of number that is not finite and occurs another number of times than expected."""
     for kind, holds in (("NaN", np.isnan), ("inf", np.isposinf), ("-inf", np.isneginf)):
-        if (found := int(holds(output).sum())) != (wanted := int(holds(expected).sum())):
-            return f"{found} elements are {kind}, expected {wanted}"
+        count, expected_count = int(holds(output).sum()), int(holds(expected).sum())
+        if count != expected_count:
+            return f"{count} elements are {kind}, expected {expected_count}"
     return None
 
 

@@ -53,8 +53,8 @@ class _Elements(NamedTuple):
 
     sizes: Sizes
     constant: Mask  # not zero, and no sum of the inputs
-    told: Mask  # the moves with the inputs tell the size
-    drowned: Mask  # without a digit of its own: the size is unknown, unless it is told
+    known: Mask  # the moves with the inputs tell the size
+    drowned: Mask  # without a digit of its own: the size is unknown, unless the moves tell it
 
     @classmethod
     def of(cls, own: Sizes, noise: float) -> _Elements:
@@ -65,11 +65,11 @@ class _Elements(NamedTuple):
     @classmethod
     def moved(cls, own: Sizes, noise: float, sensitivity: Sensitivity) -> _Elements:
         """The elements by their own sizes and their moves, where rounding is at most `noise`."""
-        sizes, told, drowned = np.maximum(own, sensitivity.sizes), sensitivity.opposite, sensitivity.drowned
+        sizes, known, drowned = np.maximum(own, sensitivity.sizes), sensitivity.opposite, sensitivity.drowned
         constant, small = sensitivity.constant & (own > 0), (sizes > 0) & (sizes <= noise)
-        if 2 * np.count_nonzero(small & (constant | (told & ~drowned))) < np.count_nonzero(small):  # told by chance
-            drowned, constant, told = drowned | small, constant & ~small, told & ~small
-        return cls(sizes, constant, told, drowned)
+        if 2 * np.count_nonzero(small & (constant | (known & ~drowned))) < np.count_nonzero(small):  # told by chance
+            drowned, constant, known = drowned | small, constant & ~small, known & ~small
+        return cls(sizes, constant, known, drowned)
 
 
 def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, terms: float,
@@ -87,8 +87,8 @@ def typical_sizes(expected: NDArray[Any], unit: float, inputs: float, terms: flo
         elements = _Elements.of(own, 0.0)
     else:
         elements = _Elements.of(own, rounding * unit)
-    sizes, constant, told, drowned = elements
-    sums = (sizes > 0) & ~constant & (told | ~drowned)
+    sizes, constant, known, drowned = elements
+    sums = (sizes > 0) & ~constant & (known | ~drowned)
     typical, least = _by_group(sizes[sums], drowned[sums], constants=sensitivity is None)
     few = 2 * np.count_nonzero(sums & ~drowned) < np.count_nonzero(nonzero & ~constant)  # their groups are by chance
     floor = inputs * math.sqrt(terms) if least is None or few else least
