@@ -1,8 +1,8 @@
 """Compiled: an exported graph with kernels in it, in place of a module.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, or while another one stands
-in its place, the original computes, at its speed, with a warning. Changes that PyTorch does not count (through `.data`
-or NumPy, by fused optimisers) are missed.
+in its place, the original computes, at its speed, with a warning. Changes in place that PyTorch does not count (through
+`.data` or NumPy, by fused optimisers) are missed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seqtune.errors import warned
 
 from .capture.examples import clones, difference, tensors_of
 from .capture.overlap import share_memory
-from .capture.shared_weights import PLAIN, WatchedWeights
+from .capture.shared_weights import PLAIN, WatchedHooks, WatchedWeights
 from .compiler import CompiledGraph
 from .module import ResultStrides, with_strides
 from .nodes import Shape
@@ -43,6 +43,7 @@ class Compiled(nn.Module):
         self.formats = ResultStrides()  # results for inputs in other memory formats
         self._unflatten = unflatten
         self._weights = weights
+        self._hooks = WatchedHooks(original)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of the original: outer modules may read a layer's weight."""
@@ -57,7 +58,8 @@ class Compiled(nn.Module):
         """Run the graph.
 
         The original computes other shapes, operands that are written and share memory with others, everything after a
-        change of its weights, calls with other weights, and other strides once, or always where results depend on them.
+        change of its weights or of its layers' hooks, calls with other weights, and other strides once, or always where
+        results depend on them.
         """
         if kwargs or len(args) != len(self._forms) or torch._C._get_tracing_state() is not None \
                 or torch._C._functorch.peek_interpreter_stack() is not None:  # vmap, grad and others
@@ -69,6 +71,10 @@ class Compiled(nn.Module):
         if self._weights.were_written():
             warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
                    "Optimise the changed model again")
+            return self.original(*args, **kwargs)
+        if self._hooks.differ():
+            warned("hooks of an optimised model's layers were registered or removed, which its kernels do not call; "
+                   "the original computes with them, at its speed")
             return self.original(*args, **kwargs)
         for given, known in zip(args, self._forms, strict=True):
             if type(given) not in PLAIN or (given.shape, given.dtype, given.device.type, given.layout) != known:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.networks.capture.export import exported
@@ -70,6 +71,35 @@ def test_results_that_depend_on_a_written_buffer_go_on_as_pytorch_s(replaced: bo
         assert float(model.calls) == count
 
 
+class Uncounted(nn.Module):
+    """Updates running statistics as a function does: PyTorch does not count these changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 4)
+        self.mean, self.variance = nn.Buffer(torch.zeros(4)), nn.Buffer(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(self.inner(x), self.mean, self.variance, training=True)
+
+
+def test_statistics_that_change_uncounted_begin_with_the_model_s(quick: Callable[..., Optimized]) -> None:
+    model, x = Uncounted().eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    for _ in range(2):
+        torch.testing.assert_close(fast(x), model(x))
+        torch.testing.assert_close(fast.model.mean, model.mean)
+        torch.testing.assert_close(fast.model.variance, model.variance)
+
+
+def test_a_weight_with_other_memory_is_noticed(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    nn.utils.vector_to_parameters(torch.ones(36), fast.parameters())
+    with pytest.warns(SeqtuneWarning, match="were changed"):
+        torch.testing.assert_close(fast(x), x.sum(1, keepdim=True).expand(2, 4) + 1)
+
+
 def test_replaced_weights_are_the_original_s(quick: Callable[..., Optimized]) -> None:
     model: Any = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).eval()
     x = torch.randn(2, 8)
@@ -87,6 +117,17 @@ def test_replaced_weights_are_the_original_s(quick: Callable[..., Optimized]) ->
             torch.nn.utils.parametrize.register_parametrization(module[0], "weight", nn.Tanh())  # type: ignore[index]
         with pytest.warns(SeqtuneWarning, match="were replaced"):
             torch.testing.assert_close(fast(x), model(x))
+
+
+def test_a_hook_of_a_layer_is_called_though_it_came_later(quick: Callable[..., Optimized]) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).eval(), torch.randn(2, 8)
+    fast = quick(model, x)
+    (layer, _) = [part for part in fast.modules() if isinstance(part, nn.Linear)]
+    handle = layer.register_forward_hook(lambda part, inputs, result: torch.zeros_like(result))
+    with pytest.warns(SeqtuneWarning, match="hooks of an optimised model's layers"):
+        torch.testing.assert_close(fast(x), model[1](torch.zeros(2, 8)))
+    handle.remove()
+    torch.testing.assert_close(fast(x), model(x))
 
 
 def test_a_model_made_in_inference_mode_is_optimised(quick: Callable[..., Optimized]) -> None:
