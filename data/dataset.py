@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -255,8 +254,9 @@ class Dataset:
 
     def outdated(self) -> list[str]:
         """A line for each known kernel with records of earlier versions."""
-        counts = Counter(zip(self.rows["kernel"].astype(str), self.rows["kernel_version"].astype(int), strict=True))
-        return self.versions.notes(counts)
+        counts = self.rows.groupby(["kernel", "kernel_version"], observed=True).size().reset_index()
+        return self.versions.notes({(str(name), int(version)): int(count)
+                                    for name, version, count in counts.itertuples(index=False)})
 
     def records(self) -> Iterator[Record]:
         """The rows as records with one sample, the shortest; for replaying."""

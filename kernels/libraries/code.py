@@ -126,7 +126,7 @@ class LibraryCode:
         self.files.setdefault(owner, {})[name], self.former.setdefault(owner, {})[name] = file.digest, file.former
 
     def _file(self, path: Path) -> _File:
-        """What is known of a file, which is read once. Raises FormatError."""
+        """The digests and the beginning of a file; every file is read once. Raises FormatError."""
         if path not in self._read:
             content = read_regular(path, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
             self._size += len(content)
