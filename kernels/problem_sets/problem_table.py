@@ -1,6 +1,6 @@
 """ProblemTable: problems as a CSV file has them, a row each under the features' names.
 
-Columns are separated by commas, semicolons or tabs, as spreadsheets of different languages write them. A column that
+Columns are separated by commas, semicolons, tabs or bars, as spreadsheets of different languages and tools write them. A column that
 names no feature holds labels: it is left out, with a warning, unless its name or its numbers look like a feature's.
 """
 
@@ -17,7 +17,7 @@ from seqtune.errors import FormatError, ProblemError, shown, warned
 from ..operations.near_names import SYNONYMS, close_name
 from ..operations.table import operation, operations
 
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
 LABELS = ("layer", "id", "index", "label", "model", "network", "comment", "note", "time", "seconds")  # may be numbers
 UNREAD = ("name", "count")  # columns of data sets of problems, which are left out without a warning
 # A number with a decimal comma. One with three digits behind it is not known to have any: it may be in thousands.
@@ -50,6 +50,7 @@ def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[st
 
 def _cells(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The names of the columns, and the cells of each row with the number of its line. Raises FormatError."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # also inside of quotes, where only labels have lines
     lines = csv.reader(io.StringIO(text), delimiter=_separator(text), strict=True)
     try:
         header = [name.strip().lower() for name in next(lines, [])]
@@ -57,6 +58,7 @@ def _cells(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]
             header = [name.strip().lower() for name in next(lines, [])]
         if not any(header):
             raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
+        _check_separator(path, lines.line_num, header)
         named = [name for name in header if name]
         if len(set(named)) != len(named):
             raise FormatError(f"{path}:{lines.line_num}: a column is named twice")
@@ -71,23 +73,39 @@ def _cells(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]
 
 def _separator(text: str) -> str:
     """The separator that the first line has most of; commas where it has none."""
-    first = text.partition("\n")[0].strip("\r")
+    first = text.partition("\n")[0]
     if first.lower().startswith("sep=") and first[4:] in SEPARATORS:
         return first[4:]
     return max(SEPARATORS, key=first.count)
+
+
+def _check_separator(path: Path, number: int, header: Sequence[str]) -> None:
+    """Raise FormatError for a column whose name is several features, which another mark separates."""
+    features = _features()
+    for mark in (*SEPARATORS, " "):
+        for name in header:
+            if mark in name and features.issuperset(map(str.strip, name.split(mark))):
+                raise FormatError(f"{path}:{number}: the column {shown(name)} is several features; separate all "
+                                  "columns by one of , ; | or tab")
 
 
 def _is_label(name: str, cells: Sequence[str]) -> bool:
     """Whether a column holds labels: its name is near no feature's, and it is a label's or there are words in it."""
     if name == "type" or name in UNREAD:
         return False
-    features = {"relu", *SYNONYMS}
-    for work in operations():
-        features |= {*work.by_name, *work.shorthands, *work.hints}
+    features = _features()
     if name in features:
         return False
     words = any(cell and not _NUMBER.fullmatch(cell) for cell in cells)
     return name in LABELS or not name or (words and close_name(name, features) is None)
+
+
+def _features() -> set[str]:
+    """The names of all operations' features, and what stands for them."""
+    features = {"relu", *SYNONYMS}
+    for work in operations():
+        features |= {*work.by_name, *work.shorthands, *work.hints}
+    return features
 
 
 def _plain(cell: str) -> str:

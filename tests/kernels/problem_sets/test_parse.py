@@ -171,6 +171,7 @@ def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("text", [
     "\ufeffm;n;k\r\n64;128;32\r\n\r\n", "m\tn\tk\n64\t128\t32\n", "m,n,k\n64.0,128.00,3.2e1\n",
+    "m|n|k\n64|128|32\n", 'name,m,n,k\r"a\rb",64,128,32\r',
     "m;n;k;\n64,0;128;32;\n", "sep=;\r\nm;n;k\r\n64;128;32\r\n", 'm,n,k\n"64",128,32\n'])
 def test_a_table_may_be_a_spreadsheets(tmp_path: Path, text: str) -> None:
     assert list(read_problems(write(tmp_path, "a.csv", text))) == [Problem.make("gemm", m=64, n=128, k=32)]
@@ -211,6 +212,8 @@ def test_a_misspelt_feature_is_no_label(tmp_path: Path, header: str, cell: str, 
         ("a.csv", "c,h,k,r\n3,8,4\n", "a.csv:2: 3 cells under 4"),
         ("a.csv", "c,h,k,r,zip\n3,8,4,3,1\n", "a.csv:2: .*no feature 'zip'"),
         ("a.csv", "c,c\n1,2\n", "named twice"),
+        ("a.csv", "m;n,k\n1;2,3\n", "a.csv:1: the column 'm;n' is several features; separate all columns by one of"),
+        ("a.csv", "m n k\n1 2 3\n", "a.csv:1: the column 'm n k' is several features"),
         ("a.csv", b"c,h\n\xff\xfe,3\n", "not UTF-8"),
         ("a.csv", 'c,h\n"3,4\n', "not CSV"),
         ("a.csv", "type,m\npool,3\n", "a.csv:2: no operation"),
