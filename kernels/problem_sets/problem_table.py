@@ -1,6 +1,6 @@
 """ProblemTable: problems as a CSV file has them, a row each under the features' names.
 
-Columns are separated by commas, semicolons, tabs or bars, as spreadsheets of different languages and tools write them. A column that
+Columns are separated by commas, semicolons, tabs or bars, as spreadsheets of all languages write them. A column that
 names no feature holds labels: it is left out, with a warning, unless its name or its numbers look like a feature's.
 """
 

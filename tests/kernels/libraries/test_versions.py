@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,38 @@ def test_a_header_of_a_header_is_in_the_version_and_a_comment_is_not(backend: st
     edited = kernel(tmp_path, text)
     assert edited.version != first.version
     assert changes(dict(first.parts), edited) == "sub/b.h has changed"
+    assert not is_todays(edited, first.version, dict(first.parts))
+
+
+def test_a_module_that_a_triton_kernel_imports_is_in_the_version(tmp_path: Path) -> None:
+    (tmp_path / "product.py").write_text("from blocks import SIZE\n\nCODE = SIZE\n")
+    (tmp_path / "blocks.py").write_text("SIZE = 16\n")
+    text = COMMAND.replace("[kernels.k.command]\n", 'implementation = "product:CODE"\nbackends = ["triton"]\n')
+    first = kernel(tmp_path, text)
+    (tmp_path / "blocks.py").write_text("SIZE = 16  # a comment\n")
+    assert kernel(tmp_path, text).version == first.version
+    (tmp_path / "blocks.py").write_text("SIZE = 32\n")
+    assert changes(dict(first.parts), kernel(tmp_path, text)) == "blocks.py has changed"
+    assert kernel(tmp_path, text).version != first.version
+
+
+@pytest.mark.parametrize("language", ["OpenCL", "CUDA"])
+def test_a_header_of_a_t1_file_s_kernel_is_in_the_version(language: str, tmp_path: Path) -> None:
+    (tmp_path / "go.cl").write_text('#include "sum.h"\n__kernel void go(__global int *y) { y[0] = SUM; }\n')
+    (tmp_path / "sum.h").write_text("#define SUM 1\n")
+    content = {"ConfigurationSpace": {"TuningParameters": [{"Name": "width", "Type": "int", "Values": "[1, 2]"}]},
+               "KernelSpecification": {
+                   "Language": language, "KernelName": "go", "KernelFile": "go.cl", "GlobalSize": {"X": "8"},
+                   "LocalSize": {"X": "width"}, "Arguments": [
+                       {"Name": "y", "Type": "int32", "MemoryType": "Vector", "Size": 8, "AccessType": "ReadWrite",
+                        "FillType": "Constant", "FillValue": 0}]}}
+    (tmp_path / "go.json").write_text(json.dumps(content))
+    first = read_library(tmp_path / "go.json").kernel("go.go")
+    (tmp_path / "sum.h").write_text("#define SUM 1  // one\n")
+    assert read_library(tmp_path / "go.json").kernel("go.go").version == first.version
+    (tmp_path / "sum.h").write_text("#define SUM 2\n")
+    edited = read_library(tmp_path / "go.json").kernel("go.go")
+    assert changes(dict(first.parts), edited) == "sum.h has changed"
     assert not is_todays(edited, first.version, dict(first.parts))
 
 
