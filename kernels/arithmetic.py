@@ -65,6 +65,16 @@ def as_column(values: Sequence[Any]) -> NDArray[Any]:
     return column
 
 
+def numbers_of(column: NDArray[Any]) -> NDArray[Any] | None:
+    """A column as numbers, NaN where a value is undefined; None if it holds words."""
+    if column.dtype.kind in "biuf":
+        return column
+    values = column.tolist()
+    if any(isinstance(value, str | tuple) for value in values):
+        return None
+    return np.array([math.nan if value is None else float(value) for value in values])
+
+
 def as_number(value: Any) -> Any:
     """Booleans as the integers 0 and 1 (NumPy would add two booleans to a boolean)."""
     if isinstance(value, np.ndarray | np.bool_) and value.dtype == bool:

@@ -2,6 +2,7 @@
 
 Whole numbers are `int64_t`. An expression whose numbers may leave 64 bits is written twice: with arithmetic that
 notices it, and in floating point, which then counts. Words are numbers of a table that the whole file shares.
+A division by zero sets `s->undefined`, unless the divisor is never 0; then no condition holds, as in Python.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seqtune.errors import ExpressionError
@@ -22,6 +23,7 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _SMALL, _DIGITS = re.compile(r"INT64_C\((\d{1,9})\)"), r"\1"  # what needs no type
+_UNDEFINED = "&s->undefined"
 _CHECKED = {ast.Add: "sq_add", ast.Sub: "sq_sub", ast.Mult: "sq_mul"}
 
 
@@ -45,6 +47,8 @@ class CName:
     bound: float = 0.0  # of a whole number's magnitude
     wide: str = ""  # text of the same value as a double, if it may exceed 64 bits
     over: str = ""  # text of a condition: it does exceed them
+    never_zero: bool = False
+    defined: str = ""  # text of a condition: it has a value; empty if it has one in any case
 
 
 Names = Mapping[str, CName]
@@ -54,10 +58,15 @@ Names = Mapping[str, CName]
 class CExpression:
     """An expression in C."""
 
-    text: str  # an int64_t or double; it may set `s->over`
+    text: str  # an int64_t or double; it may set `s->over` and `s->undefined`
     kind: str
     wide: str = ""  # the same in floating point; empty if 64 bits always suffice
     bound: float = 0.0
+
+    @property
+    def undefinable(self) -> bool:
+        """Whether there may be no value, since a divisor is 0."""
+        return _UNDEFINED in self.text
 
     @classmethod
     def of(cls, expression: Expression, names: Names, words: Words) -> CExpression:
@@ -125,6 +134,14 @@ class _Writer:
         if name not in self._names:
             raise ExpressionError(f"{name} is unknown in {self._text[:80]!r}")
         known = self._names[name]
+        text, kind = self._known(known)
+        if not known.defined:
+            return text, kind
+        suffix = "d" if kind == "d" or (kind == "i" and self._mode == "wide") else "i"
+        return f"sq_defined_{suffix}({text}, {known.defined}, {_UNDEFINED})", kind
+
+    def _known(self, known: CName) -> tuple[str, str]:
+        """The text and the kind of a named value that is defined."""
         if known.kind != "i" or self._mode == "plain":
             return known.text, known.kind
         if self._mode == "wide":
@@ -163,6 +180,10 @@ class _Writer:
         empty = self._words.number("") if kind == "w" else 0
         result = texts[-1]
         for text in reversed(texts[:-1]):
+            if _UNDEFINED in result:  # as in Python, it counts only where it is evaluated
+                result = f"({text} == {empty} ? {text} : {result})" if every else \
+                    f"({text} == {empty} ? {result} : {text})"
+                continue
             result = f"sq_{'and' if every else 'or'}_{'d' if kind == 'd' else 'i'}({text}, {result}, {empty})" \
                 if self._mode != "wide" or kind == "w" else f"sq_{'and' if every else 'or'}_d({text}, {result}, 0)"
         return result, kind
@@ -189,17 +210,19 @@ class _Writer:
                 first, second = (left[0], right[0]) if exact else (f"(double){left[0]}", f"(double){right[0]}")
                 return f"({first} {_SYMBOLS[type(op)]} {second})", kind
             case ast.Div():
-                return f"sq_quotient((double){left[0]}, (double){right[0]})", "d"
+                return f"sq_quotient((double){left[0]}, {self._divisor(f'(double){right[0]}', 'd', exponent)})", "d"
             case ast.FloorDiv() | ast.Mod():
                 name = "sq_floor" if isinstance(op, ast.FloorDiv) else "sq_rest"
-                return f"{name}_{'i' if exact else 'd'}({left[0]}, {right[0]})", kind
+                suffix = "i" if exact else "d"
+                return f"{name}_{suffix}({left[0]}, {self._divisor(right[0], suffix, exponent)})", kind
             case ast.Pow():
                 if exact and isinstance(exponent, ast.Constant) and isinstance(exponent.value, int) \
                         and 0 <= exponent.value <= LARGEST_POWER:
                     return f"sq_power_i({left[0]}, {exponent.value}, &s->over)", "i"
-                constant = isinstance(exponent, ast.Constant) and isinstance(exponent.value, int)
-                return f"sq_power_d((double){left[0]}, (double){right[0]})", \
-                    "i" if whole and constant and int(exponent.value) >= 0 else "d"  # type: ignore[attr-defined]
+                if isinstance(exponent, ast.Constant):  # a constant is not negative
+                    power = f"sq_power_d((double){left[0]}, (double){right[0]})"
+                    return power, "i" if whole and isinstance(exponent.value, int) else "d"
+                return f"sq_power_z((double){left[0]}, (double){right[0]}, {_UNDEFINED})", "d"
             case ast.LShift() | ast.RShift() if whole:
                 name = "sq_left" if isinstance(op, ast.LShift) else "sq_right"
                 if exact:
@@ -211,6 +234,27 @@ class _Writer:
                 return f"(double)((int64_t){left[0]} {_SYMBOLS[type(op)]} (int64_t){right[0]})", "i"
         raise self._refusal(f"{type(op).__name__} of numbers that are not whole")
 
+    def _divisor(self, text: str, suffix: str, node: ast.expr) -> str:
+        """The text of a divisor, which notices that it is 0 where it may be."""
+        return text if self._never_zero(node) else f"sq_divisor_{suffix}({text}, {_UNDEFINED})"
+
+    def _never_zero(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Constant(value=value):
+                return value != 0
+            case ast.Name(id=name):
+                return self._names[name].never_zero
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                return self._never_zero(operand)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self._never_zero(left) and self._never_zero(right)
+            case ast.Call(func=ast.Name(id="max"), args=arguments) if any(
+                    isinstance(one, ast.Constant) and one.value > 0 for one in arguments):  # type: ignore[operator]
+                return True
+            case ast.Call(func=ast.Name(id="min" | "max" | "abs"), args=arguments):
+                return all(map(self._never_zero, arguments))
+        return False
+
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
         if isinstance(op, ast.In | ast.NotIn):
             return self._contained(left, right, isinstance(op, ast.In))
@@ -219,7 +263,7 @@ class _Writer:
         if "w" in (kind, other) and not (kind == other and equality):
             if not equality:
                 raise self._refusal("an order of words")
-            return "0" if isinstance(op, ast.Eq) else "1"  # a word never equals a number
+            return _after([first, second], "0" if isinstance(op, ast.Eq) else "1")  # a word never equals a number
         return f"({first} {_SYMBOLS[type(op)]} {_SMALL.sub(_DIGITS, second)})"
 
     def _contained(self, left: ast.expr, right: ast.expr, wanted: bool) -> str:
@@ -227,7 +271,8 @@ class _Writer:
         if members is None:
             raise self._refusal("`in` without a list of values")
         text = " || ".join(self._compared(left, ast.Eq(), member) for member in members) or "0"
-        return f"({text})" if wanted else f"(!({text}))"
+        text = _after([self.value(one)[0] for one in (left, *members)], f"({text})")
+        return text if wanted else f"(!{text})"
 
     def _looked_up(self, keys: list[ast.expr | None], nodes: list[ast.expr], index: ast.expr) -> tuple[str, str]:
         texts, kind = self._alike([self.value(node) for node in nodes])
@@ -237,7 +282,7 @@ class _Writer:
         for key, text in zip(keys, texts, strict=True):  # a key given twice, as 1 and 1.0, has its last value
             assert key is not None
             result = f"({self._compared(index, ast.Eq(), key)} ? {text} : {result})"
-        return result, kind
+        return _after(texts, result), kind
 
     def _call(self, name: str, arguments: list[ast.expr]) -> tuple[str, str]:
         if len(arguments) == 1 and isinstance(arguments[0], ast.Tuple | ast.List):
@@ -253,9 +298,17 @@ class _Writer:
             return f"sq_abs_{suffix}({texts[0]})", kind
         if name in ("min", "max"):
             return _nested(f"sq_{name}_{suffix}", texts), kind
+        if name in ("ceil_div", "round_up"):
+            texts[1] = self._divisor(texts[1], suffix, arguments[1])
         if suffix == "i" and name != "gcd" and self._mode == "checked":
             return f"sq_{name}_c({texts[0]}, {texts[1]}, &s->over)", kind
         return f"sq_{name}_{suffix}({texts[0]}, {texts[1]})", kind
+
+
+def _after(texts: Iterable[str], result: str) -> str:
+    """The result after all texts that may be undefined: as in Python, these count even where the result needs none."""
+    evaluated = [f"(void){text}" for text in texts if _UNDEFINED in text]
+    return f"({', '.join([*evaluated, result])})" if evaluated else result
 
 
 def _nested(function: str, texts: list[str]) -> str:

@@ -48,7 +48,7 @@ class CKernel:
                 raise MisuseError(f"{kernel.name}: {parameter.name} mixes words and numbers, which C cannot compare")
             kind = "w" if any(words) else "d" if has_fractions(parameter) else "i"
             bound = float(max(abs(int(value)) for value in parameter.values)) if kind == "i" else 0.0
-            table.add(parameter.name, kind, bound)
+            table.add(parameter.name, kind, bound, never_zero=0 not in parameter.values)
         check, quantities = _Check(kernel, table, read), {}
         columns = resolving_columns(kernel)
         check.write()

@@ -60,7 +60,8 @@ class NameTable:
         """A table that begins with the same names."""
         return NameTable(self.words, self.slots, dict(self.names), dict(self.number))
 
-    def add(self, name: str, kind: str, bound: float = 0.0, wide: bool = False) -> int:
+    def add(self, name: str, kind: str, bound: float = 0.0, wide: bool = False, never_zero: bool = False,
+            undefinable: bool = False) -> int:
         """Give a name a slot; a name that has one keeps it."""
         slot = self.number.get(name)
         if slot is None:
@@ -68,31 +69,49 @@ class NameTable:
         known = self.names.get(name)
         if known is not None and known.kind == "i":
             bound, wide = max(bound, known.bound), wide or bool(known.wide)
+        if known is not None:
+            never_zero, undefinable = never_zero and known.never_zero, undefinable or bool(known.defined)
         self.number[name] = slot
         text = f"s->d[{slot}]" if kind == "d" else f"s->i[{slot}]"
-        self.names[name] = CName(text, kind, bound, f"s->d[{slot}]" if wide else "", f"s->big[{slot}]" if wide else "")
+        self.names[name] = CName(text, kind, bound, f"s->d[{slot}]" if wide else "", f"s->big[{slot}]" if wide else "",
+                                 never_zero, f"s->known[{slot}]" if undefinable else "")
         return slot
 
     def assign(self, name: str, expression: Expression) -> list[str]:
-        """The statements that compute a named value; the name gets a slot. Raises ExpressionError."""
+        """The statements that compute a named value; the name gets a slot. Raises ExpressionError.
+
+        They say whether it is known, where it may be undefined.
+        """
         written = CExpression.of(expression, self.names, self.words)
-        slot = self.add(name, written.kind, written.bound, bool(written.wide) and written.kind == "i")
+        slot = self.add(name, written.kind, written.bound, bool(written.wide) and written.kind == "i",
+                        undefinable=written.undefinable)
+        lines = self._assigned(written, name, slot)
+        if not self.names[name].defined:
+            return lines
+        value = self.names[name]
+        zero = f"{value.text} = 0{f', {value.wide} = 0, {value.over} = 0' if value.wide else ''};"  # as models read it
+        return ["s->undefined = 0;", *lines, f"s->known[{slot}] = !s->undefined;", f"if (s->undefined) {zero}"]
+
+    def _assigned(self, written: CExpression, name: str, slot: int) -> list[str]:
+        anew = ["if (s->over) s->undefined = 0;"] if written.undefinable else []
         target = self.names[name].text
         if not written.wide:
             return [f"{target} = {written.text};"]
         if written.kind == "i":
             return ["s->over = 0;", f"{target} = {written.text};", f"s->big[{slot}] = (unsigned char)s->over;",
-                    f"s->d[{slot}] = s->over ? {written.wide} : (double){target};"]
+                    *anew, f"s->d[{slot}] = s->over ? {written.wide} : (double){target};"]
         kept = f"if (s->over) {target} = {_cast(written)}{written.wide};"
-        return ["s->over = 0;", f"{target} = {written.text};", kept]
+        return ["s->over = 0;", f"{target} = {written.text};", *anew, kept]
 
     def refuse_unless(self, expression: Expression, refusal: str) -> list[str]:
         """The statements that leave a function with `refusal` unless a condition holds. Raises ExpressionError."""
         written = CExpression.of(expression, self.names, self.words)
-        if not written.wide:
+        if not written.wide and not written.undefinable:
             return [f"if (!({written.text})) return {refusal};"]
-        return ["s->over = 0;", f"s->holds = ({written.text}) != 0;",
-                f"if (s->over) s->holds = ({written.wide}) != 0;", f"if (!s->holds) return {refusal};"]
+        lines = ["s->over = s->undefined = 0;", f"s->holds = ({written.text}) != 0;"]
+        if written.wide:
+            lines.append(f"if (s->over) s->undefined = 0, s->holds = ({written.wide}) != 0;")
+        return [*lines, f"if (s->undefined || !s->holds) return {refusal};"]
 
     def known(self, names: Iterable[str]) -> str:
         """The condition that all these names have values."""
@@ -137,7 +156,8 @@ class OperationNames:
         table = device.copy()
         listed: dict[str, None] = {}
         for feature in operation.features:
-            table.add(feature.name, feature_kind(feature), float(max(abs(feature.low), abs(feature.high))))
+            table.add(feature.name, feature_kind(feature), float(max(abs(feature.low), abs(feature.high))),
+                      never_zero=feature.number or feature.low > 0)
             listed[feature.name] = None
         lines: list[str] = []
         for name, expression in operation.derived:
@@ -146,7 +166,8 @@ class OperationNames:
             statements = table.assign(name, expression)
             slot = table.number[name]
             lines += [f"if ({'' if first else f'!s->known[{slot}] && '}{table.known(expression.names)}) {{",
-                      *(f"    {line}" for line in statements), f"    s->known[{slot}] = 1;", "}"]
+                      *(f"    {line}" for line in statements),
+                      *([] if table.names[name].defined else [f"    s->known[{slot}] = 1;"]), "}"]
         rules: list[str] = []
         for expression, reason in operation.rules:
             rules += [f"if ({table.known(expression.names)}) {{ /* {comment(reason)} */",

@@ -131,9 +131,11 @@ def _tensors(work: OperationNames) -> list[str]:
     added: set[int] = set()
     for expression, number in sizes:
         written = CExpression.of(expression, table.names, table.words)
-        lines += ["    s->over = 0;", f"    s->size = (double)({written.text});"]
+        lines += ["    s->over = s->undefined = 0;", f"    s->size = (double)({written.text});"]
         if written.wide:
-            lines.append(f"    if (s->over) s->size = {written.wide};")
+            lines.append(f"    if (s->over) s->undefined = 0, s->size = {written.wide};")
+        if written.undefinable:
+            lines.append("    valid = valid && !s->undefined;")
         if number is None:
             lines.append(f"    valid = valid && s->size > 0 && s->size <= {LARGEST_TENSOR}.0 "
                          "&& s->size == floor(s->size);")

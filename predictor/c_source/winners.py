@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import exp
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..mixture.mixture import FIXED, NEAREST, Mixture, declared_default
 from ..mixture.weights import BEAM, Weights
@@ -27,6 +28,7 @@ from .weights import BASE, bits, digits, floats, string_literal, whole_numbers
 
 # Those that answer in C, in the order of `runtime/order.c`
 EXPERTS = ("trees", "judge", "nearest", "fixed", "gaussian_process")
+LARGEST_FLOAT = np.finfo(np.float32).max
 MOST_ROWS = 10_000  # of all entries of a file: 0.3 MB
 _NO_WEIGHT = -1000.0  # the logit of an expert without weight
 _UNKNOWN, _OTHER = 0, 1  # the numbers of an entry's words: of an unknown one, and of one that no problem in C has
@@ -69,11 +71,12 @@ class CWinners:
     portfolios: int = 1  # of the group that has most
     devices: int = 1
     numbers: int = 1
+    beyond: bool = False  # whether the weights of other devices also count beyond the table's problems
 
     @classmethod
     def of(cls, mixture: Mixture, library: CLibrary) -> CWinners:
         """Write a mixture that C can hold; all words of the library's problems have numbers."""
-        written = cls()
+        written = cls(beyond=mixture.has_weights_beyond)
         rows = ", ".join("{" + ", ".join(_logits(weights, part) for part in ("base", "slope")) + "}"
                          for weights in (mixture.weights, mixture.unseen))
         written.lines.append(f"static const double sq_weights[][2][{len(EXPERTS) + 1}] = {{{rows}}};")
@@ -89,9 +92,9 @@ class CWinners:
     @property
     def sizes(self) -> dict[str, int | str]:
         """The sizes that C code needs as constants, by their names without the prefix."""
-        return {"WINNERS": int(bool(self.proposals)), "NO_WEIGHT": str(_NO_WEIGHT), "PORTFOLIOS": self.portfolios,
-                "NEIGHBOURS": NEIGHBOURS, "TURNS": MOST_TURNS, "NEAREST": NEAREST, "FIXED": FIXED,
-                "DEVICES": self.devices, "NUMBERS_OF_PROBLEM": self.numbers, "REACH": str(REACH),
+        return {"WINNERS": int(bool(self.proposals)), "BEYOND": int(self.beyond), "NO_WEIGHT": str(_NO_WEIGHT),
+                "PORTFOLIOS": self.portfolios, "NEIGHBOURS": NEIGHBOURS, "TURNS": MOST_TURNS, "NEAREST": NEAREST,
+                "FIXED": FIXED, "DEVICES": self.devices, "NUMBERS_OF_PROBLEM": self.numbers, "REACH": str(REACH),
                 "LIKENESS": str(LIKENESS), "WORD_APART": str(WORD),
                 "STRANGER": repr(exp(-STRANGER / LIKENESS))}
 
@@ -121,6 +124,8 @@ class CWinners:
             floats(f"sq_scale{name}", group.scale if group.scale.size else np.ones(1, np.float32)),
             floats(f"sq_deviation{name}", group.fact_scale if facts else np.ones(1, np.float32)),
             floats(f"sq_between{name}", between),
+            _limits(f"sq_least{name}", group.limits[0], -LARGEST_FLOAT),
+            _limits(f"sq_most{name}", group.limits[1], LARGEST_FLOAT),
             f"static const char *const sq_device_facts{name}[] = {{\n" + ",\n".join(
                 string_literal(digits(bits(row), 5)) for row in group.facts) + "\n};",
             f"static const char *const sq_entries{name}[] = {{\n" + ",\n".join(written) + "\n};"]
@@ -130,7 +135,13 @@ class CWinners:
                 f"{np.float32(about.unit)!s}f, "
                 + ", ".join(f"sq_{part}{name}" for part in (
                     "number_slots", "word_slots", "fact_slots", "architectures", "scale", "deviation", "between",
-                    "device_facts", "entries")) + "}")
+                    "least", "most", "device_facts", "entries")) + "}")
+
+
+def _limits(name: str, limits: NDArray[np.float32], infinite: np.float32) -> str:
+    """The extremes of each number; those of a number that is never known are infinite, so that none exceeds them."""
+    known = np.where(np.isnan(limits), infinite, limits)
+    return floats(name, known if known.size else np.zeros(1, np.float32))
 
 
 def words_of(mixture: Mixture) -> list[str]:

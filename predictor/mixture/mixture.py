@@ -128,6 +128,11 @@ class Mixture:
         """Whether it is more than the default mixture."""
         return bool(self.winners.groups)
 
+    @property
+    def has_weights_beyond(self) -> bool:
+        """Whether weights were learned for devices left out: `unseen` is more than the prior, or a part of it."""
+        return not self.unseen.is_part_of(PRIOR)
+
     def neighbours(self, task: Task) -> Neighbours | None:
         """The training problems near a task; None without a table of its operation."""
         group = self.winners.group(task)
@@ -188,10 +193,10 @@ class Mixture:
         """The weights for a task with these neighbours.
 
         The weights that were learned for devices left out also apply beyond the training problems: there a tree
-        returns the value of its outermost leaf, and the same experts generalise best. Without such weights (`unseen`
-        is the prior) the usual ones apply.
+        returns the value of its outermost leaf, and the same experts generalise best. Without such weights the usual
+        ones apply.
         """
-        if neighbours is None or (neighbours.known and (neighbours.covered or self.unseen == PRIOR)):
+        if neighbours is None or (neighbours.known and (neighbours.covered or not self.has_weights_beyond)):
             return self.weights
         return self.unseen
 

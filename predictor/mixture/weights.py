@@ -36,6 +36,10 @@ class Weights(BaseModel):
             raise ValueError(f"experts must be among {', '.join(EXPERTS)}, and {BEAM} one of them")
         return self
 
+    def is_part_of(self, other: Weights) -> bool:
+        """Whether these are the other weights, perhaps without some of its experts."""
+        return self.base.items() <= other.base.items() and self.slope.items() <= other.slope.items()
+
     def of(self, experts: Collection[str], nearness: float) -> dict[str, float]:
         """The weights of those experts that have an opinion; they sum to 1, or there are none."""
         logits = {name: self._logit(name, nearness) for name in experts if name in self.base}

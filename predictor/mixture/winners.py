@@ -137,7 +137,7 @@ class Group:
         return _or_one(self.facts.std(axis=0))
 
     @cached_property
-    def _limits(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[frozenset[int]]]:
+    def limits(self) -> tuple[NDArray[np.float32], NDArray[np.float32], list[frozenset[int]]]:
         """The least and the greatest of each number over the entries, and the set of each word's values."""
         points, words = self.points[~self.is_portfolio], self.words[~self.is_portfolio]
         return (np.fmin.reduce(points, axis=0), np.fmax.reduce(points, axis=0),
@@ -148,7 +148,7 @@ class Group:
 
         A missing number (NaN) counts as within.
         """
-        low, high, values = self._limits
+        low, high, values = self.limits
         return not ((point < low) | (point > high)).any() and all(
             word in known for word, known in zip(words.tolist(), values, strict=True))
 
@@ -157,7 +157,7 @@ class Group:
 
         Derived sizes other than the FLOP are left out where features say the same.
         """
-        most, names, every = self._limits[1], problem.names(), []
+        most, names, every = self.limits[1], problem.names(), []
         for index in np.flatnonzero(_point(problem, self.about)[0] > most).tolist():
             name = self.about.numbers[index]
             value = names[name]

@@ -2,6 +2,7 @@
 
 A derived quantity (a tile's accumulators, the share of a row that it wastes) is resolved by a prefix once every
 parameter in its expression has a value. All rows with that prefix then have the same value, so the first row gives it.
+One that divides by zero counts as 0.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.arithmetic import numbers_of
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 
@@ -66,8 +68,8 @@ class ResolvedByRow:
         known = _programmed(self._space, self._resolving, wanted, rows)
         if known is not None:
             return known
-        columns = {name: column for name, column in self._space.derived_columns(wanted, rows).items()
-                   if column.dtype.kind in "biuf"}
+        columns = {name: numbers for name, column in self._space.derived_columns(wanted, rows).items()
+                   if (numbers := numbers_of(column)) is not None}
         return list(columns), np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
 
 
@@ -131,14 +133,15 @@ class ResolvedQuantities:
         index_of = {name: index for index, name in enumerate(vocabulary.derived)}
         any_known = any(name in index_of for name, _ in space.kernel.derived)
         values = space.columns() if any_known else {}
+        numbers = {name: numbers_of(values[name]) for name, _ in space.kernel.derived if name in index_of}
         resolving = {name: column for name, column in resolving_columns(space.kernel).items()
-                     if name in index_of and values[name].dtype.kind in "biuf"}
+                     if numbers.get(name) is not None}
         self._width = len(index_of)
         self._indices = np.array([index_of[name] for name in resolving], dtype=np.int64)
         self._columns = np.array(list(resolving.values()), dtype=np.int64)
         self._values = np.empty((len(space), len(resolving)), dtype=np.float16)
         for number, name in enumerate(resolving):
-            self._values[:, number] = _rounded_log2(values[name].astype(np.float64))
+            self._values[:, number] = _rounded_log2(np.asarray(numbers[name], np.float64))
 
     def after(self, rows: NDArray[np.int64], column: int) -> Quantities:
         """The quantities resolved by prefixes, (row, derived).

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.arithmetic import numbers_of
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation
@@ -65,7 +66,8 @@ def own_features(space: SearchSpace, columns: Columns) -> Table:
                 numeric.append(table[-1])
         for name, _ in space.kernel.derived:
             values = columns[name]
-            codes = values if values.dtype.kind in "biuf" else word_codes(space.kernel, name, values)
+            codes = numbers_of(values)
+            codes = word_codes(space.kernel, name, values) if codes is None else codes
             table.append(codes.astype(np.float32))
         names = problem.names()
         lengths = np.array(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)

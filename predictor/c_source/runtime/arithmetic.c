@@ -1,5 +1,7 @@
-/* Arithmetic of whole numbers and numbers as Python has it: // and % round down, division by zero gives 0.
- * Functions with `over` set it where a result may exceed 64 bits; then the same expression is computed in doubles. */
+/* Arithmetic of whole numbers and numbers as Python has it: // and % round down.
+ * Functions with `over` set it where a result may exceed 64 bits; then the same expression is computed in doubles.
+ * Functions with `undefined` set it where Python has no value: a divisor is 0, or a name has none for that reason. The
+ * result is then any number, and no condition holds. */
 
 #define SQ_LARGEST 4.0e18 /* below 2^62, so that the sum of two such numbers has 64 bits */
 
@@ -10,6 +12,22 @@ static int64_t sq_bounded(double size, int64_t exact, int *over) {
 }
 SQ_UNUSED static int64_t sq_known(int64_t value, int unknown, int *over) {
     *over |= unknown;
+    return value;
+}
+SQ_UNUSED static int64_t sq_divisor_i(int64_t value, int *undefined) {
+    *undefined |= value == 0;
+    return value;
+}
+SQ_UNUSED static double sq_divisor_d(double value, int *undefined) {
+    *undefined |= value == 0;
+    return value;
+}
+SQ_UNUSED static int64_t sq_defined_i(int64_t value, int known, int *undefined) {
+    *undefined |= !known;
+    return value;
+}
+SQ_UNUSED static double sq_defined_d(double value, int known, int *undefined) {
+    *undefined |= !known;
     return value;
 }
 SQ_UNUSED static int64_t sq_add(int64_t a, int64_t b, int *over) {
@@ -56,6 +74,10 @@ SQ_UNUSED static int64_t sq_power_i(int64_t base, int exponent, int *over) {
 }
 SQ_UNUSED static double sq_power_d(double base, double exponent) {
     return base == 0 && exponent < 0 ? 0 : pow(base, exponent);
+}
+SQ_UNUSED static double sq_power_z(double base, double exponent, int *undefined) {
+    *undefined |= base == 0 && exponent < 0;
+    return sq_power_d(base, exponent);
 }
 SQ_UNUSED static int64_t sq_left_i(int64_t a, int64_t b, int *over) {
     if (b < 0 || b > 62) { *over = 1; return 0; }

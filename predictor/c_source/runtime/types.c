@@ -33,11 +33,12 @@ typedef struct { /* of the table of winners: problems and portfolios of one oper
     const int *number_slots, *word_slots, *fact_slots; /* -1: not known here; numbers have a second one, as `sq_source` */
     const int64_t *architectures;                      /* of the devices */
     const float *scale, *deviation, *between;          /* of numbers, of facts; squared distances of the devices */
+    const float *least, *most;                         /* of each number among the problems */
     const char *const *device_facts, *const *entries;  /* the portfolios come last */
 } sq_group;
 
 typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */
-    int operation, over, fault, holds, completions;
+    int operation, over, undefined, fault, holds, completions;
     long left; /* checks of constraints until the prediction is given up */
     int64_t i[SQ_SLOTS];
     double d[SQ_SLOTS], tensor[3], flop, size;

@@ -55,6 +55,19 @@ static float sq_distance(const sq_state *s, const sq_group *group, const float *
     return sqrtf(sum) / group->unit;
 }
 
+/* Whether a problem of this kind of words is among the entries: each of its words occurs there. */
+static int sq_words_occur(const sq_state *s, const sq_group *group) {
+    int i, entry;
+    for (i = 0; i < group->words; ++i) {
+        int slot = group->word_slots[i];
+        int64_t word = slot >= 0 && s->known[slot] ? s->i[slot] + 2 : 0;
+        for (entry = 0; entry < group->problems; ++entry)
+            if ((int64_t)sq_number(group->entries[entry] + 7 + 5 * group->numbers + 3 * i, 3) == word) break;
+        if (entry == group->problems) return 0;
+    }
+    return 1;
+}
+
 static const sq_group *sq_own_group(const sq_state *s) {
     int number;
     for (number = 0; number < (int)(sizeof sq_groups / sizeof *sq_groups); ++number)
@@ -65,15 +78,18 @@ static const sq_group *sq_own_group(const sq_state *s) {
 
 /* Find the nearest training problems and the portfolio. */
 static void sq_find_neighbours(const sq_state *s, const sq_group *group, sq_neighbours *near) {
+    int covered = sq_words_occur(s, group);
     float point[SQ_NUMBERS_OF_PROBLEM] = {0}, devices[SQ_DEVICES] = {0}, away[SQ_NEIGHBOURS] = {0};
     double total = 0;
     int i, place;
     for (i = 0; i < group->numbers; ++i) {
         int slot = group->number_slots[2 * i];
-        point[i] = slot < 0 || !s->known[slot] ? (float)sq_nan()
-                 : sq_point(sq_source(s, group->number_slots[2 * i + 1])) / group->scale[i];
+        float size = slot < 0 || !s->known[slot] ? (float)sq_nan()
+                   : sq_point(sq_source(s, group->number_slots[2 * i + 1]));
+        if (size < group->least[i] || size > group->most[i]) covered = 0;
+        point[i] = size / group->scale[i];
     }
-    near->known = sq_device_distances(s, group, devices);
+    near->known = sq_device_distances(s, group, devices) && (covered || !SQ_BEYOND);
     for (i = 0; i < group->problems; ++i) {
         float distance = sq_distance(s, group, point, devices, group->entries[i]);
         if (near->count == SQ_NEIGHBOURS && !(distance < away[near->count - 1])) continue;

@@ -16,6 +16,7 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.mixture.weights import Weights
 from tests.support.learning.c_programs import CPU, mixed_checkpoint, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus
@@ -208,6 +209,25 @@ def test_trees_and_winners_in_c_say_what_they_say_in_python(mixed: Checkpoint, m
     asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
              for problem, device in queries(12) for known in (CPU, OTHER)]
     check_proposals(mixed, predictor, asked)
+
+
+@needs_compiler
+def test_beyond_the_problems_of_the_table_the_same_weights_count_in_c_as_in_python(
+        mixed: Checkpoint, mixed_file: CFile, tmp_path: Path) -> None:
+    assert not mixed.mixture.has_weights_beyond
+    assert not mixed_file.checkpoint.mixture.has_weights_beyond  # though it lacks the analytic model
+    unseen = Weights(base={"trees": -1.0, "judge": 1.0, "nearest": -2.0, "fixed": 0.5, "gaussian_process": 0.3,
+                           "beam": 0.4}, slope={"fixed": 1.0})
+    learned = replace(mixed, mixture=replace(mixed.mixture, unseen=unseen))
+    predictor = compiled(c_file(learned), tmp_path, "-O1")
+    sizes = ({"m": 48, "n": 256, "k": 512}, {"m": 48, "n": 3001, "k": 4099}, {"m": 5003, "n": 8192, "k": 257},
+             {"m": 70001, "n": 80003, "k": 64})
+    devices = CPU, OTHER, replace(CPU, threads=7, name="llvm:avx2:7")
+    asked = [(Problem.make("gemm", **size), device) for size in sizes for device in devices]
+    covered = [neighbours.covered for problem, device in asked
+               if (neighbours := learned.mixture.neighbours(Task.of(problem, device))) is not None]
+    assert covered == [True] * 3 + [False] * 9
+    check_proposals(learned, predictor, asked)
 
 
 @needs_compiler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 from dataclasses import replace
@@ -88,7 +89,47 @@ whole = "(d << 2 | d) & 14 ^ c"
 "power * whole > 0.25 and a" = "ten"
 "(c and b) != -2" = "eleven"
 """
+ZEROS = BARE + KERNEL % "a = [0, 1, 2, 3], b = [0, 0.5, 2], c = [false, true], d = [-1, 0, 3, 7]" + """
+[kernels.plain.derived]
+part = "n // a"
+share = "d / b"
+unused = "a / d"
+[kernels.plain.constraints]
+"a == 0 or n % a == 0" = "guarded"
+"d != 0 and 8 // d < 5 or c" = "guarded, too"
+"share > -3 or c" = "not guarded: b is never 0"
+"not (n % (a * 2) == 1 and c)" = "a is never 0"
+"part > 1 or b == 2" = "read from a quantity"
+"""
+
+
+def with_zeros(kernels: int) -> str:
+    """A library whose constraints divide by values that may be 0, at random."""
+    generator, names = random.Random(2), ["a", "b", "c", "d"]
+
+    def condition(depth: int) -> str:
+        one, other, third = generator.choices(names, k=3)
+        quotient = f"({one} {generator.choice(['/', '//', '%'])} {generator.choice([other, f'({other} - {third})'])})"
+        text = generator.choice([f"{quotient} < {third} + 2", f"{quotient} == 0", f"{other} != 0 and {quotient} >= -1",
+                                 f"{other} == 0 or {quotient} <= 3", f"not {quotient} > 2",
+                                 f"({quotient} if {other} else 1) > 0",
+                                 f"({one} and {quotient}) in (0, 1, 2, {third})"])
+        return f"({text}) {generator.choice(['or', 'and'])} ({condition(depth - 1)})" if depth else text
+
+    text = BARE
+    for number in range(kernels):
+        values = [sorted({0, 5, *generator.sample(range(-3, 8), 2)}) for _ in names]
+        parameters = ", ".join(f"{name} = {listed}" for name, listed in zip(names, values, strict=True))
+        constraints = "\n".join(f'"{condition(generator.randrange(3))} or {generator.choice(names)} > 4" = "{reason}"'
+                                for reason in range(2))
+        text += (KERNEL % parameters + f"[kernels.plain.constraints]\n{constraints}\n").replace(
+            "kernels.plain", f"kernels.k{number}")
+    return text
+
+
 LIBRARIES = {
+    "divisions by zero": ZEROS,
+    "random divisions": with_zeros(6),
     "one parameter": BARE + KERNEL % "block = [1, 2, 4, 8, 16, 32]",
     "one value": BARE + KERNEL % "block = [4]",
     "one value among others": BARE + KERNEL % "width = [8], block = [1, 2, 4], depth = [1, 2, 3]",
