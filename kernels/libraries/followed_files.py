@@ -59,6 +59,7 @@ class FollowedFiles:
             self._part(document, part, words)
 
     def _part(self, document: KernelDocument, part: str, words: Sequence[str]) -> None:
+        """Follow the words of one part of a command, `build` or `run`."""
         expanded = [self._forms(document, word, ("command", part, index)) for index, word in enumerate(words)]
         headers = _header_folders(expanded)
         programs = {PurePath(word).name for word in expanded[0]} if words else set[str]()
