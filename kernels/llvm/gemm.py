@@ -29,6 +29,27 @@ from .text.quads import reads_quads
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
 
+_PACK_TEXT = """\
+static void {name}(const int8_t *weights, void *packed)
+{{
+    int8_t *to = packed;
+    for (int64_t block = 0; block < {blocks}; block++) {{
+        const int64_t first = block * {lanes} < {n} - {lanes} ? block * {lanes} : {n} - {lanes};
+        for (int64_t lane = 0; lane < {lanes}; lane++, to += 4) {{
+            int32_t sum = 0;
+            for (int64_t step = 0; step < {k}; step++)
+                sum -= 128 * weights[step * {along} + (first + lane) * {across}];
+            memcpy(to, &sum, 4);
+        }}
+        for (int64_t step = 0; step < {k}; step += 4)
+        for (int64_t lane = 0; lane < {lanes}; lane++)
+        for (int64_t part = 0; part < 4; part++)
+            *to++ = weights[(step + part) * {along} + (first + lane) * {across}];
+    }}
+}}
+"""
+
+
 KERNEL = Kernel.of(
     name="llvm.gemm",
     operation="gemm",
@@ -145,6 +166,14 @@ class LLVMGemm:
         if problem.dtype == "int8":
             return pack_words(np.asarray(rows), lanes, _is_corrected(problem, device))
         return (pack if pair == 1 else pack_pairs)(np.asarray(rows)[:, :, None, None], 1, lanes, True)
+
+    def pack_text(self, problem: Problem, device: Device, configuration: Configuration, name: str) -> str | None:
+        """`pack` in C, where panels begin with sums (`pack_words`)."""
+        if not _is_corrected(problem, device):
+            return None
+        n, k, lanes = problem.size("n"), problem.size("k"), _lanes(configuration)
+        step = (1, k) if problem["trans_b"] == "yes" else (n, 1)
+        return _PACK_TEXT.format(name=name, lanes=lanes, n=n, k=k, blocks=-(-n // lanes), along=step[0], across=step[1])
 
 
 def _tiling(problem: Problem, device: Device, configuration: Configuration) -> Tiling:

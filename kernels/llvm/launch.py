@@ -72,6 +72,15 @@ class LLVMImplementation(Implementation, Protocol):
         return weights
 
 
+@runtime_checkable
+class ComputedPacking(Protocol):
+    """The code of a kernel whose `pack` computes, and does not only copy elements in another order."""
+
+    def pack_text(self, problem: Problem, device: Device, configuration: Configuration, name: str) -> str | None:
+        """The C99 function `static void NAME(const TYPE *weights, void *packed)`; None for an order of elements."""
+        ...
+
+
 def llvm_implementation(kernel: Kernel) -> LLVMImplementation:
     """The code of an llvm kernel. Raises KernelError if it has none."""
     code: object = implementation_of(kernel)

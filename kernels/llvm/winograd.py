@@ -31,6 +31,27 @@ PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few 
 # where it then lacks registers: a body of 12 x 2 vectors and two channels loaded 57 on an Apple M1, instead of 28.
 _IN_ORDER = 'call void asm sideeffect "", "~{memory}"()'
 
+_PACK_TEXT = """\
+static void {name}(const float *weights, void *packed)
+{{
+    static const double transform[{points}][9] = {{
+        {rows}}};
+    float *to = packed;
+    for (int64_t block = 0; block < {blocks}; block++)
+    for (int64_t point = 0; point < {points}; point++)
+    for (int64_t channel = 0; channel < {c}; channel++)
+    for (int64_t lane = 0; lane < {lanes}; lane++) {{
+        const int64_t first = block * {lanes} < {k} - {lanes} ? block * {lanes} : {k} - {lanes};
+        const float *taps = weights + ((first + lane) * {c} + channel) * 9;
+        double sum = 0;
+        for (int tap = 0; tap < 9; tap++)
+            sum += transform[point][tap] * taps[tap];
+        *to++ = (float)sum;
+    }}
+}}
+"""
+
+
 KERNEL = Kernel.of(
     name="llvm.winograd",
     operation="conv2d",
@@ -190,6 +211,15 @@ class Winograd:
             chosen = taps[:, :, first:first + lanes].reshape(9, c * lanes)
             packed[block] = (filter_transform(m) @ chosen).reshape(packed.shape[1:])
         return packed
+
+
+    def pack_text(self, problem: Problem, device: Device, configuration: Configuration, name: str) -> str:
+        """`pack` in C."""
+        m, lanes = self.packing(problem, configuration)
+        transform = filter_transform(m)
+        rows = ",\n        ".join("{" + ", ".join(map(repr, row)) + "}" for row in transform.tolist())
+        return _PACK_TEXT.format(name=name, points=len(transform), rows=rows, lanes=lanes, k=problem.size("k"),
+                                 c=problem.size("c"), blocks=-(-problem.size("k") // lanes))
 
 
 def _lines(floats: int) -> int:
