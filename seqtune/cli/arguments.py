@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import MisuseError, shown
-
-if TYPE_CHECKING:
-    from seqtune.kernels.problem_sets.parse import ProblemLine
 
 
 def parts(text: str | None) -> list[str]:
@@ -48,8 +45,8 @@ def one_problem(words: list[str] | None) -> Any:
 _EITHER = "give either a problem or --problems SET_OR_FILE (an operation before it: only its problems)"
 
 
-def numbered_problems(words: list[str] | None, named: str) -> list[ProblemLine]:
-    """The problems of a named set or a file, all or those of one operation, with their numbers and labels.
+def numbered_problems(words: list[str] | None, named: str) -> dict[Any, int]:
+    """The problems of a named set or a file, all or those of one operation, with their numbers or lines from 1.
 
     Raises MisuseError, ProblemError.
     """
@@ -60,10 +57,10 @@ def numbered_problems(words: list[str] | None, named: str) -> list[ProblemLine]:
         return numbered_set(named)
     if len(words) > 1 or words[0] not in OPERATIONS:
         raise MisuseError(_EITHER)
-    lines = [line for line in numbered_set(named) if line.problem.type == words[0]]
-    if not lines:
+    problems = {problem: number for problem, number in numbered_set(named).items() if problem.type == words[0]}
+    if not problems:
         raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
-    return lines
+    return problems
 
 
 def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
@@ -74,7 +71,7 @@ def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     from seqtune.kernels.problem_sets.parse import parse_problem
 
     if named:
-        return list(dict.fromkeys(line.problem for line in numbered_problems(words, named)))
+        return list(numbered_problems(words, named))
     if not words:
         raise MisuseError(_EITHER)
     refuse_options(words)

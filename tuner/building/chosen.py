@@ -34,7 +34,9 @@ Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
 
 # Backend -> "module:function", a Writer: the files of one folder for some kernels of one device. A backend whose
 # folders hold one kernel raises MisuseError for several.
-WRITERS: dict[str, str] = {}
+WRITERS: dict[str, str] = {
+    "opencl": "seqtune.tuner.building.opencl:write",
+}
 
 
 def files_of(chosen: Sequence[Chosen]) -> Files:

@@ -88,23 +88,20 @@ def _described(chosen: Chosen) -> dict[str, object]:
             "default_seconds": default, "toolchain": device.toolchain}
 
 
-def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str, int]],
-                   tolerance: float | Mapping[str, float]) -> dict[str, object]:
+def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:
     """The part of launch.json about a call. `packed` has the function and the elements of each packed input by name.
-
-    `tolerance` is the largest error that a check accepts, or that of each output.
     """
     arrays, taken = {**tensors.inputs, **tensors.outputs}, call.buffers()
     buffers = {name: _buffer(tensor, taken[name].dtype if name in taken else tensor.dtype, name in tensors.outputs,
                              packed.get(name))
-               for name, tensor in arrays.items() if name in taken or name in tensors.outputs}
+               for name, tensor in arrays.items()}
     workspaces: dict[str, dict[str, object]] = {}
     for workspace in call.workspaces():
         size = max(workspace.size, int(str(workspaces.get(workspace.name, {}).get("bytes", 0))))
         workspaces[workspace.name] = {"type": workspace.dtype, "bytes": size}
     return {"buffers": buffers, "workspaces": workspaces,
             "restored_before_each_launch": list(dict.fromkeys((*tensors.restorable(), *call.rewritten))),
-            "compiler_options": list(call.source.options), "tolerance": tolerance,
+            "compiler_options": list(call.source.options),
             "launches": [_described_step(step) for step in call.steps]}
 
 
@@ -149,8 +146,9 @@ def _described_argument(argument: Argument) -> dict[str, object]:
         case LocalArgument(size):
             return {"kind": "local", "bytes": size}
         case TensorMapArgument(buffer, sizes, steps, box, swizzle):
+            size = ELEMENT_TYPES[buffer.dtype].size
             return {"kind": "tensor map", "name": buffer.name, "type": buffer.dtype, "sizes": list(sizes),
-                    "step_bytes": list(steps), "box": list(box), "swizzle_bytes": swizzle}
+                    "step_bytes": [step * size for step in steps], "box": list(box), "swizzle_bytes": swizzle}
         case ScalarArgument(dtype):
             number = argument.number.item()
             # JSON has neither infinities nor NaN

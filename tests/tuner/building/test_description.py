@@ -49,10 +49,10 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
         ScalarArgument("int32", (7).to_bytes(4, "little")), LocalArgument(32),
         TensorMapArgument(weights, (8, 9), (32,), (8, 1), 64)), (64, 8), (16, 1), 128, 2)
     call = Call(KernelSource("text", ("-D N=1",)), (step,), ("x",))
-    part = described_call(call, operation("gemm").tensors(PROBLEM), {"weights": ("pack_weights", 96)}, 1e-4)
+    part = described_call(call, operation("gemm").tensors(PROBLEM), {"weights": ("pack_weights", 96)})
     content = json.loads(launch_json([(chosen(), part)]))
     kernel, = content["kernels"]
-    assert (kernel["name"], kernel["tolerance"], kernel["restored_before_each_launch"]) == ("product", 1e-4, ["x"])
+    assert (kernel["name"], kernel["restored_before_each_launch"]) == ("product", ["x"])
     assert kernel["buffers"]["weights"] == {"role": "input", "type": "fp32", "shape": [9, 8], "elements": 96,
                                             "bytes": 384, "packed_by": "pack_weights"}
     assert kernel["buffers"]["y"]["role"] == "output"

@@ -1,0 +1,126 @@
+"""Folders of kernels in OpenCL C: their programs run without this package, and find wrong results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.libraries.foreign_code import use_with_modules
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.space import spaces_for
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.building.chosen import Chosen, Files, files_of
+from seqtune.tuner.building.folder import write_folder
+from tests.support.learning.c_programs import needs_compiler
+from tests.support.paths import ROOT
+
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    """The first OpenCL device of this machine."""
+    reason = opencl.unavailable()
+    if reason:
+        pytest.skip(reason)
+    return opencl.devices()[0]
+
+
+def built(text: str, device: Device, kernel: str = "", **settings: int | str) -> Files:
+    """The files for the safe default of the problem's first kernel, or the valid configuration near the settings."""
+    problem = parse_problem(text)
+    space = next(space for space in spaces_for(problem, device) if space.kernel.name.endswith(kernel))
+    configuration = space.nearest(settings) if settings else space.default
+    return files_of([Chosen("product", problem, device, space.kernel, configuration, "the first proposal")])
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the folder with the OpenCL library that pyopencl uses."""
+    import pyopencl
+
+    home = Path(pyopencl.__file__).parent
+    own = {"PYOPENCL_HOME": str(home), "LD_LIBRARY_PATH": str(home / ".libs"), "PYTHONPATH": os.pathsep.join(
+        path for path in sys.path if "site-packages" in path)}
+    library = next(iter((home / ".libs").glob("libOpenCL*")), None)
+    environment = {**os.environ, **own, **({"OPENCL_LIBRARY": str(library)} if library else {})}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def compiled(folder: Path) -> Path:
+    """Compile the host program with all warnings as errors."""
+    done = subprocess.run(["cc", *FLAGS, "-o", "check", "host.c", "-ldl", "-lm"], cwd=folder, capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "check"
+
+
+CASES = (
+    ("conv2d n=2 c=6 h=9 w=11 k=10 r=3 s=3 pad=1 groups=2 bias=yes activation=relu layout=NHWC", "direct"),
+    ("conv2d c=5 h=8 w=9 k=7 r=3 s=2 stride=2", "implicit_gemm"),
+    ("gemm m=9 n=21 k=13 trans_a=yes trans_b=yes", "gemm"))
+
+
+@needs_compiler
+@pytest.mark.device
+@pytest.mark.parametrize(("text", "kernel"), CASES)
+def test_the_programs_of_a_folder_are_right(text: str, kernel: str, device: Device, tmp_path: Path) -> None:
+    write_folder(built(text, device, kernel), tmp_path / "out")
+    for done in (run(tmp_path / "out", str(compiled(tmp_path / "out"))),
+                 run(tmp_path / "out", sys.executable, "-P", "-c", "import sys; sys.path.insert(0, '.'); "
+                     "import run; assert 'seqtune' not in sys.modules; sys.exit(run.main())")):
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("product on ")
+        assert ": right, largest error " in done.stdout
+        assert "median of 20 runs" in done.stdout
+    assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "out").iterdir() if path.is_file()
+                                    and path.name != "check")
+
+
+@needs_compiler
+@pytest.mark.device
+def test_wrong_results_are_found(device: Device, tmp_path: Path) -> None:
+    files = built("gemm m=9 n=21 k=13", device)
+    right, wrong = b"= a0_1_0;", b"= 1.01f * a0_1_0;"
+    assert right in files["product.cl"]
+    files["product.cl"] = files["product.cl"].replace(right, wrong)
+    write_folder(files, tmp_path / "out")
+    for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
+        done = run(tmp_path / "out", *words)
+        assert (done.returncode, done.stdout.count("WRONG")) == (1, 1), done.stderr
+
+
+@needs_compiler
+def test_a_machine_without_opencl_gets_one_line(device: Device, tmp_path: Path) -> None:
+    write_folder(built("gemm m=9 n=21 k=13", device), tmp_path / "out")
+    done = subprocess.run([compiled(tmp_path / "out")], cwd=tmp_path / "out", env={"OPENCL_LIBRARY": "missing.so"},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "OpenCL: libOpenCL.so.1 is not installed; OPENCL_LIBRARY names another file\n"
+
+
+@needs_compiler
+@pytest.mark.device
+def test_a_library_of_ones_own_is_compared_with_its_reference(device: Device, tmp_path: Path) -> None:
+    use_with_modules(read_library(ROOT / "examples" / "stencil", True))
+    files = built("heat rows=20 columns=35 steps=4", device, depth=2)
+    assert files["product.cl"].startswith(b"#define depth 2\n")
+    assert "with the reference reference:heat of heat" in files["README.md"].decode()
+    write_folder(files, tmp_path / "out")
+    for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
+        done = run(tmp_path / "out", *words)
+        assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stderr
+
+
+def test_several_kernels_have_a_folder_each(device: Device) -> None:
+    problem = parse_problem("gemm m=9 n=21 k=13")
+    space = spaces_for(problem, device)[0]
+    files = files_of([Chosen(name, problem, device, space.kernel, space.default, "the default") for name in "ab"])
+    assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/host.c"} <= set(files)
+    assert json.loads(files["b/launch.json"])["kernels"][0]["name"] == "b"

@@ -1,0 +1,1 @@
+"""Files that all folders of a language share, as they are copied into them."""

@@ -1,0 +1,99 @@
+"""Arrays of a check: what they hold before a run, and how far outputs are from what they should be.
+
+`launch.json` describes both under "check". bf16 numbers are the upper halves of fp32 numbers, as uint16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TYPES = {"fp16": "f2", "bf16": "u2", "fp32": "f4", "fp64": "f8", "int8": "i1", "uint8": "u1", "int16": "i2",
+         "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8"}
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def draw(seed: int, count: int) -> NDArray[np.float64]:
+    """Numbers in 0..1 that the seed determines (splitmix64)."""
+    with np.errstate(over="ignore"):
+        bits = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + (
+            np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return ((bits ^ bits >> np.uint64(31)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def stored(numbers: NDArray[np.float64], dtype: str) -> NDArray[Any]:
+    """Numbers as elements of a type; whole ones are rounded down."""
+    if dtype == "bf16":
+        bits = numbers.astype(np.float32).view(np.uint32)
+        return ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return (np.floor(numbers) if "int" in dtype else numbers).astype(TYPES[dtype])
+
+
+def decoded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Elements as numbers: bf16 as fp32, others as they are."""
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
+
+
+def make_array(content: Mapping[str, Any], dtype: str, count: int, folder: Path, others: Arrays) -> NDArray[Any]:
+    """An array by its description in "contents", flat."""
+    if content["kind"] == "file":
+        return np.fromfile(folder / content["file"], TYPES[dtype])
+    if content["kind"] == "copy":
+        return others[content["of"]].reshape(-1)
+    if content["kind"] == "index":
+        return stored(np.arange(count, dtype=np.float64), dtype)
+    width = content["high"] - content["low"] + ("int" in dtype)  # whole numbers include both ends
+    return stored(width * draw(content["seed"], count) + content["low"], dtype)
+
+
+def make_arrays(about: Mapping[str, Any], folder: Path) -> dict[str, NDArray[Any]]:
+    """The inputs, and the outputs that have contents, by name."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, content in about["check"]["contents"].items():
+        buffer = about["buffers"][name]
+        count = math.prod(buffer["shape"])
+        arrays[name] = make_array(content, buffer["type"], count, folder, arrays).reshape(buffer["shape"])
+    return arrays
+
+
+def verdict(about: Mapping[str, Any], outputs: Arrays, references: Arrays, folder: Path) -> tuple[float, float]:
+    """The largest error and the allowed one, of the first wrong output or else of the worst one.
+
+    `references` has the expected outputs that stand in no file.
+    """
+    worst = 0.0, 0.0
+    for name, rule in about["check"]["outputs"].items():
+        dtype, sizes = about["buffers"][name]["type"], None
+        if name in references:
+            expected = references[name].reshape(-1)[::rule["step"]]
+        else:
+            expected = np.fromfile(folder / rule["expected"], TYPES[rule["type"]])
+            sizes = np.fromfile(folder / rule["sizes"])
+        error = largest_error(decoded(outputs[name].reshape(-1), dtype), expected, sizes, rule["step"])
+        worst = max(worst, (error, rule["allowed"]))
+        if not error <= rule["allowed"]:
+            return error, rule["allowed"]
+    return worst
+
+
+def largest_error(output: NDArray[Any], expected: NDArray[Any], sizes: NDArray[np.float64] | None,
+                  step: int) -> float:
+    """The largest error, each relative to its size: of `sizes`, else the largest expected number.
+
+    Element i * step should be expected[i]; a step of 0 compares the sum of all finite elements. A NaN is infinitely
+    wrong unless it is expected.
+    """
+    compared = output[::step] if step else np.array([output.sum(dtype=np.float64, where=np.isfinite(output))])
+    size = np.asarray(np.abs(expected).max(initial=0.0) or 1.0) if sizes is None else sizes
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(np.subtract(compared, expected, dtype=np.float64)) / size
+        equal = (compared == expected) | (np.isnan(compared) & np.isnan(expected))
+    errors = np.where(equal, 0.0, np.where(np.isnan(errors), np.inf, np.maximum(errors, 1e-300)))
+    return float(errors.max(initial=0.0))

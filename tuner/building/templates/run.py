@@ -1,0 +1,94 @@
+"""Runs the kernel of this folder: `python run.py` compares its results with a reference and times it.
+
+`Kernel` runs it from other programs:
+
+    from run import Kernel
+    kernel = Kernel()
+    outputs = kernel(x=x, weights=weights)  # NumPy arrays by name; outputs by name
+
+launch.json says what the kernel takes, and kernel.py packs its inputs and computes the reference. Exit status: 0 right,
+1 wrong, 2 not possible on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import arrays
+import device
+import kernel as texts
+import numpy as np
+from numpy.typing import NDArray
+
+FOLDER = Path(__file__).resolve().parent
+RUNS = 20
+
+
+class Kernel:
+    """The kernel on a device, with its memory there. Not to be called by two threads at once."""
+
+    def __init__(self) -> None:
+        """Open the device and build the kernel. Exits with status 2 where that is not possible."""
+        about = json.loads((FOLDER / "launch.json").read_text())
+        self.about: dict[str, Any] = about["kernels"][0]
+        self.buffers: dict[str, dict[str, Any]] = self.about["buffers"]
+        self.device = device.Device(FOLDER, self.about)
+        for name, buffer in {**self.buffers, **self.about["workspaces"]}.items():
+            self.device.allocate(name, buffer["bytes"])
+        self.device.prepare(self.about["launches"])
+
+    def load(self, **given: NDArray[Any]) -> None:
+        """Copy the inputs, and contents of outputs, to the device; other outputs and workspaces are filled with 0xFF.
+        """
+        for name, buffer in {**self.buffers, **self.about["workspaces"]}.items():
+            self.device.write(name, self.stored(name, given[name]) if name in given else
+                              np.full(buffer["bytes"], 0xFF, np.uint8))
+
+    def stored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """An array as the kernel takes it: of its type, packed. A caller may keep it for later runs."""
+        buffer = self.buffers[name]
+        dtype = np.dtype(arrays.TYPES[buffer["type"]])
+        if list(array.shape) != buffer["shape"] or array.dtype != dtype:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}; {dtype} {tuple(buffer['shape'])} is needed")
+        packed: NDArray[Any] = getattr(texts, buffer["packed_by"])(array) if "packed_by" in buffer else array
+        return np.ascontiguousarray(packed)
+
+    def outputs(self) -> dict[str, NDArray[Any]]:
+        """The outputs of the last run by name."""
+        return {name: self.device.read(name, np.empty(buffer["shape"], arrays.TYPES[buffer["type"]]))
+                for name, buffer in self.buffers.items() if buffer["role"] == "output"}
+
+    def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The outputs for these inputs, by name."""
+        self.load(**inputs)
+        self.device.run()
+        return self.outputs()
+
+
+def main() -> int:
+    """Check and time the kernel; prints one line."""
+    kernel = Kernel()
+    given = arrays.make_arrays(kernel.about, FOLDER)
+    outputs = kernel(**given)
+    error, allowed = arrays.verdict(kernel.about, outputs, texts.references(given), FOLDER)
+    wrong = not error <= allowed
+    line = (f"{kernel.about['name']} on {kernel.device.name}: {'WRONG' if wrong else 'right'}, largest error "
+            f"{error:.2e} (allowed {allowed:.1e}){texts.CHECKED}")
+    if not wrong:
+        restored = {name: kernel.stored(name, given[name]) for name in kernel.about["restored_before_each_launch"]}
+        times = []
+        for _ in range(RUNS):
+            for name, array in restored.items():
+                kernel.device.write(name, array)
+            times.append(kernel.device.run())
+        line += f", median of {RUNS} runs {1e6 * statistics.median(times):.1f} us"
+    print(line)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
