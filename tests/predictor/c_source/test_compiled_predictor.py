@@ -224,10 +224,16 @@ def test_beyond_the_problems_of_the_table_the_same_weights_count_in_c_as_in_pyth
              {"m": 70001, "n": 80003, "k": 64})
     devices = CPU, OTHER, replace(CPU, threads=7, name="llvm:avx2:7")
     asked = [(Problem.make("gemm", **size), device) for size in sizes for device in devices]
+    large = (Problem.make("gemm", m=1 << 20, n=1 << 20, k=1 << 20),
+             Problem.make("conv2d", n=512, c=256, h=224, w=224, k=256, r=3, s=3, pad_h=1, pad_w=1),
+             Problem.make("conv2d", n=1 << 20, c=1 << 20, h=1000, w=1000, k=1 << 20, r=3, s=3))
     covered = [neighbours.covered for problem, device in asked
                if (neighbours := learned.mixture.neighbours(Task.of(problem, device))) is not None]
     assert covered == [True] * 3 + [False] * 9
     check_proposals(learned, predictor, asked)
+    for problem in large:  # their log-probabilities differ in the third digit
+        expected = learned.propose([Task.of(problem, CPU)], 5)[0]
+        assert predictor.propose(problem, CPU, 5) == [candidate.configuration for candidate in expected]
 
 
 @needs_compiler
