@@ -35,6 +35,7 @@ Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
 # Backend -> "module:function", a Writer: the files of one folder for some kernels of one device. A backend whose
 # folders hold one kernel raises MisuseError for several.
 WRITERS: dict[str, str] = {
+    "llvm": "seqtune.tuner.building.llvm:folder",
     "opencl": "seqtune.tuner.building.opencl:write",
 }
 
@@ -52,6 +53,5 @@ def files_of(chosen: Sequence[Chosen]) -> Files:
 
 
 def function_name(problem: Problem) -> str:
-    """A name for a problem's functions in C: conv2d_n1_c64_h56_w56_k64_r3_s3_pad_h1_pad_w1."""
-    words = [problem.type, *(f"{name}{value}" for name, value in problem if value is not None)]
-    return re.sub(r"\W", "_", "_".join(words))
+    """A name for a problem's functions in C, of the features that are not defaults: conv2d_c64_h56_w56_k64_r3_s3."""
+    return re.sub(r"\W+", "_", problem.key.replace("=", ""))

@@ -5,7 +5,7 @@ The C function computes one element, so that a check can look at all elements, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from seqtune.errors import MisuseError
@@ -19,6 +19,7 @@ class ReferenceText:
     """The reference of a problem as text. Operands are in the operation's order."""
 
     c: str  # static double expected(const TYPE *operand, ..., int64_t place), after stdint.h, string.h and math.h
+    dtypes: frozenset[str]  # whose functions value_TYPE (`c_values`) the C text calls
     python: str  # def reference(operand, ...): the output in float64, of numbers as `decoded` makes them; in NumPy
     work: float  # multiply-adds of one element in C
 
@@ -134,11 +135,15 @@ def reference_text(problem: Problem, types: Mapping[str, str]) -> ReferenceText:
     if problem.type not in _REFERENCES or problem.names().get("direction", "forward") != "forward":
         raise MisuseError(f"{problem.type} has no reference that is written as text")
     body, python, work = _REFERENCES[problem.type](problem, {name: f"value_{dtype}" for name, dtype in types.items()})
-    values = "".join(_C_VALUES[dtype] for dtype in sorted(set(types.values())))
     operands = "".join(f"const {C_TYPES[dtype]} *{name}, " for name, dtype in types.items())
     relu = "sum > 0 ? sum : 0" if problem.names().get("activation") == "relu" else "sum"
-    return ReferenceText(f"{values}static double expected({operands}int64_t place)\n{{\n{body}    return {relu};\n}}\n",
-                         python, work)
+    return ReferenceText(f"static double expected({operands}int64_t place)\n{{\n{body}    return {relu};\n}}\n",
+                         frozenset(types[name] for name in types if name != "mask"), python, work)
+
+
+def c_values(dtypes: Iterable[str]) -> str:
+    """The functions value_TYPE of these element types: stored numbers in double."""
+    return "".join(_C_VALUES[dtype] for dtype in sorted(set(dtypes)))
 
 
 Values = Mapping[str, str]  # operand -> the function that reads its numbers

@@ -13,7 +13,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.building.inputs import PYTHON_INPUTS, c_inputs
 from seqtune.tuner.building.packing import C_TYPES
-from seqtune.tuner.building.reference import PYTHON_VALUES, reference_text
+from seqtune.tuner.building.reference import PYTHON_VALUES, c_values, reference_text
 from tests.support.compiled_c import POINTER, compiled
 from tests.support.learning.c_programs import needs_compiler
 
@@ -37,7 +37,7 @@ def test_the_reference_is_that_of_the_operation(text: str) -> None:
     operands = ", ".join(f"const {C_TYPES[dtype]} *{name}" for name, dtype in types.items())
     fills = "".join(f"void set_{name}({C_TYPES[dtype]} *array, int64_t count, uint64_t seed)\n"
                     f"{{ fill_{dtype}(array, count, seed); }}\n" for name, dtype in types.items())
-    program = compiled(f"{c_inputs(set(types.values()))}{reference.c}{fills}"
+    program = compiled(f"{c_inputs(set(types.values()))}{c_values(reference.dtypes)}{reference.c}{fills}"
                        f"void all({operands}, double *y, int64_t count)\n"
                        f"{{ for (int64_t i = 0; i < count; i++) y[i] = expected({', '.join(types)}, i); }}\n")
     names: dict[str, Any] = {"np": np}

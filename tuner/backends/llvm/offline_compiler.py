@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import llvmlite.binding as llvm
 
@@ -38,6 +38,7 @@ class LLVMOfflineCompiler:
             flags = flags_for(device.instruction_set, host_features())
         else:
             raise MisuseError(f"no CPU {device.architecture!r:.40} is described; there are {', '.join(PROCESSORS)}")
+        self.triple, self._flags = triple, flags
         try:
             llvm.initialize_all_targets()
             llvm.initialize_all_asmprinters()
@@ -54,6 +55,33 @@ class LLVMOfflineCompiler:
     def objects(self, source: KernelSource) -> list[bytes]:
         """The object files of a source and of the modules that it calls. Raises BuildError."""
         return [self._emitted(text, assembly=False) for text in _texts(source)]
+
+    def library(self, source: KernelSource, names: Mapping[str, str]) -> tuple[bytes, str]:
+        """One object file of a source with the modules that it calls, and its text.
+
+        Its functions with these names get others; no other function can be seen from outside. Raises BuildError.
+        """
+        context = llvm.create_context()
+        try:
+            first, *further = (llvm.parse_assembly(text_for(self.device.instruction_set, text), context)
+                               for text in _texts(source))
+            for module in further:
+                first.link_in(module)
+            with first as module:
+                for function in module.functions:
+                    if function.name in names:
+                        function.name = names[function.name]
+                    elif not function.is_declaration:
+                        function.linkage = llvm.Linkage.internal
+                module.verify()
+                return self._machine.emit_object(module), str(module)
+        except RuntimeError as error:
+            raise BuildError(one_line(error)) from None
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features of a CPU, by LLVM's names, that its programs may use."""
+        return frozenset(flag[1:] for flag in self._flags if flag.startswith("+"))
 
     def assembly(self, source: KernelSource) -> str:
         """The assembly of a source and the modules that it calls. Raises BuildError."""

@@ -1,0 +1,97 @@
+"""Folders of llvm kernels: they compile without warnings, their check is right, and it finds what is wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import KernelError
+from seqtune.kernels.devices.processors import described
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.space import spaces_for
+from seqtune.tuner.backends.llvm.discovery import devices
+from seqtune.tuner.building.chosen import Chosen, Files, files_of, function_name
+from seqtune.tuner.building.folder import write_folder
+from tests.support.learning.c_programs import needs_compiler
+from tests.support.learning.compiled_predictor import STRICT
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+PROBLEMS = (
+    "conv2d c=5 h=9 w=7 k=18 r=3 s=3 pad=1 bias=yes activation=relu", "conv2d c=8 h=9 w=9 k=8 r=3 s=3 groups=8",
+    "conv2d c=16 h=8 w=9 k=16 r=3 s=3 groups=4 layout=NHWC", "gemm m=17 n=34 k=20 trans_b=yes bias=yes",
+    "gemm m=17 n=34 k=20 dtype=bf16", "gemm m=17 n=34 k=20 dtype=int8",
+    "attention heads=4 group=2 q_len=9 kv_len=9 head_dim=8 value_dim=8 mask=scores causal=yes layout=tokens")
+
+
+def built(*texts: str) -> Files:
+    """The files of kernels for these problems, one configuration of every family that solves one."""
+    device, chosen = devices()[0], []
+    for text in texts:
+        problem = parse_problem(text)
+        for number, space in enumerate(spaces_for(problem, device)):
+            chosen.append(Chosen(f"{function_name(problem)}_{number}", problem, device, space.kernel,
+                                 space[len(space) // 2], "a test"))
+    return files_of(chosen)
+
+
+def checked(files: Files, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The result of `make check` in a folder of these files, in an environment of its own."""
+    write_folder(files, folder)
+    return subprocess.run(["make", "-s", f"CFLAGS={' '.join(STRICT)} -O2", "check"], cwd=folder, capture_output=True,
+                          text=True, check=False, env={"PATH": os.environ["PATH"]})
+
+
+@needs_compiler
+@needs_make
+def test_one_library_of_many_kernels_is_right(tmp_path: Path) -> None:
+    solvable = []
+    for text in PROBLEMS:
+        try:
+            spaces_for(parse_problem(text), devices()[0])
+        except KernelError:  # a CPU without instructions for it
+            continue
+        solvable.append(text)
+    result = checked(built(*solvable), tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert len(lines) >= len(solvable)
+    assert all(line.startswith("right: ") for line in lines)
+
+
+@needs_compiler
+@needs_make
+@pytest.mark.parametrize(("old", "new", "status", "words"), [
+    (b"run_share(phases + phase, operands, y, workspace, arguments, index, shares);",
+     b"run_share(phases + phase, operands, y, workspace, arguments, 0, 2);", 1, "wrong: gemm_m17_n34_k20_0: "),
+    (b"    return __builtin_cpu_supports", b"    return 0 && __builtin_cpu_supports", 2, "this CPU lacks "),
+])
+def test_a_check_finds_a_wrong_result_and_a_cpu_that_lacks_something(
+        old: bytes, new: bytes, status: int, words: str, tmp_path: Path) -> None:
+    files = built("gemm m=17 n=34 k=20")
+    name = next(path for path in files if path.endswith(".c") and path != "check.c")
+    if old not in files[name]:
+        pytest.skip("another kind of CPU")
+    files[name] = files[name].replace(old, new)
+    if status == 1:
+        files[name] = files[name].replace(b"operands, y, workspace, arguments, 0, 1);",
+                                          b"operands, y, workspace, arguments, 0, 2);")
+    result = checked(files, tmp_path / "out")
+    found = subprocess.run([tmp_path / "out" / "run_check"], capture_output=True, text=True, check=False)
+    assert found.returncode == status, result.stderr
+    assert words in found.stdout + found.stderr
+    assert len((found.stdout + found.stderr).splitlines()) == 1
+
+
+def test_a_cpu_that_is_not_here_gets_its_files() -> None:
+    problem, device = parse_problem("gemm m=17 n=34 k=20"), described("neoverse-v1")
+    assert device is not None
+    space = spaces_for(problem, device)[0]
+    files = files_of([Chosen("product", problem, device, space.kernel, space[0], "the first proposal")])
+    assert {"README.md", "launch.json", "Makefile", "check.c", "product.c", "product.h", "product.o",
+            "product.ll"} <= files.keys()
+    assert b"getauxval(AT_HWCAP) >> 22" in files["product.c"]

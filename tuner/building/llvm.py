@@ -1,0 +1,131 @@
+"""The folder of llvm kernels: a static library for C99 with its header, made of an object file for each source.
+
+The functions need no runtime. Kernels with equal sources share an object file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from seqtune.kernels.launches.call import BufferArgument
+from seqtune.kernels.launches.implementation import KernelSource
+from seqtune.kernels.llvm.launch import ComputedPacking, LLVMImplementation, WeightsPacking, llvm_implementation
+from seqtune.kernels.operations.table import operation
+
+from ..backends.llvm.arm_features import is_arm
+from ..backends.llvm.backend import operand_types
+from ..backends.llvm.compiler import INSTRUCTION_SETS
+from ..backends.llvm.offline_compiler import LLVMOfflineCompiler
+from ..backends.stored_operands import stored
+from .chosen import Chosen, Files
+from .cpu_support import support_text
+from .cpu_text import CpuKernel, check_source, library_header, library_source
+from .description import LAUNCH_JSON, README, described_launch, launch_json, problem_text, readme
+from .packing import packing_text
+from .reference import reference_text
+
+LIBRARY = "kernels"  # the name of a library of several kernels
+
+_MAKEFILE = """\
+# make: the static library lib{library}.a    make check: compares its kernels with references, and times them
+# OPENMP= compiles for one thread.
+CC = cc
+CFLAGS = -std=c99 -O2
+OPENMP := $(shell echo 'int main(void) {{ return 0; }}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null \\
+\t&& echo -fopenmp)
+
+lib{library}.a: {library}.c {library}.h {objects}
+\t$(CC) $(CFLAGS) $(OPENMP) -c {library}.c -o {library}_functions.o
+\trm -f $@
+\tar rcs $@ {library}_functions.o {objects}
+
+check: run_check
+\t./run_check
+
+%.o: %.c    # the object files of the kernels are there already
+
+run_check: check.c lib{library}.a
+\t$(CC) $(CFLAGS) $(OPENMP) -o $@ check.c lib{library}.a -lm
+
+.PHONY: check
+"""
+_HOW = """Compile the library, compare its kernels with references and time them:
+
+    make && make check
+
+A program includes `{library}.h`, where the functions are described, and is linked with `lib{library}.a -lm` (and \
+`-fopenmp` where the compiler has it): `{name}` takes plain arrays; `{name}_run` allocates nothing; `{name}_share` \
+runs a part of the work for threads of your own. The object files need {needs}; elsewhere the functions return a code \
+that `{library}_error` explains. `*.ll` are their texts, for LLVM."""
+
+
+def folder(chosen: Sequence[Chosen]) -> Files:
+    """The files of a library of kernels of one device. Raises BuildError, KernelError, MisuseError, UnavailableError.
+    """
+    device, library = chosen[0].device, chosen[0].name if len(chosen) == 1 else LIBRARY
+    compiler = LLVMOfflineCompiler(device)
+    files: Files = {}
+    names: dict[KernelSource, dict[str, str]] = {}  # source -> entry -> its name in the object file
+    objects: dict[KernelSource, str] = {}
+    for one in chosen:
+        code = llvm_implementation(one.kernel)
+        source, launch = code.source(one.problem, device, one.configuration), code.launch(
+            one.problem, device, one.configuration)
+        known = names.setdefault(source, {})
+        objects.setdefault(source, one.name)
+        known |= {phase.entry: f"{objects[source]}_{phase.entry}" for phase in launch.phases}
+    for source, name in objects.items():
+        files[f"{name}.o"], text = compiler.library(source, names[source])
+        files[f"{name}.ll"] = text.encode()
+    kernels = [_kernel(one, names) for one in chosen]
+    arm, entry = is_arm(compiler.triple.partition("-")[0]), INSTRUCTION_SETS[device.instruction_set]
+    headers, supported = support_text(compiler.features, arm, entry.vector_bits if entry.scalable else 0)
+    needs = f"{device.instruction_set} as {device.architecture} has it"
+    about = problem_text(chosen[0].problem) if len(chosen) == 1 else f"{len(chosen)} kernels for {device.name}"
+    parts = [(one, described_launch(
+        kernel.launch, one.problem, operation(one.problem.type).tensors(one.problem),
+        {} if kernel.constant is None else {kernel.constant: (f"{kernel.name}_pack", kernel.packed_bytes)},
+        kernel.tolerance)) for one, kernel in zip(chosen, kernels, strict=True)]
+    return {
+        README: readme(chosen, [_HOW.format(library=library, name=chosen[0].name, needs=needs)]),
+        LAUNCH_JSON: launch_json(parts), f"{library}.h": library_header(library, kernels, about).encode(),
+        f"{library}.c": library_source(library, kernels, needs, headers, supported).encode(),
+        "check.c": check_source(library, kernels).encode(),
+        "Makefile": _MAKEFILE.format(library=library, objects=" ".join(f"{name}.o" for name in objects.values())
+                                     ).encode(), **files}
+
+
+def _kernel(chosen: Chosen, names: Mapping[KernelSource, Mapping[str, str]]) -> CpuKernel:
+    """What the texts say of a kernel."""
+    problem, work, code = chosen.problem, operation(chosen.problem.type), llvm_implementation(chosen.kernel)
+    shapes, stored_types = work.operands(problem), operand_types(problem)
+    types = {name: problem.dtype if name == work.constant else stored_types[name] for name in shapes}
+    pack, packed_bytes = _packing(chosen, code)
+    return CpuKernel(
+        name=chosen.name, problem=problem, configuration=f"{chosen.kernel.name} {chosen.configuration.brief()}",
+        shapes=shapes, types=types, output=work.output(problem), constant=work.constant, pack=pack,
+        packed_bytes=packed_bytes, launch=code.launch(problem, chosen.device, chosen.configuration),
+        shares=chosen.device.threads, entries=names[code.source(problem, chosen.device, chosen.configuration)],
+        reference=reference_text(problem, types), tolerance=problem.element.tolerance)
+
+
+def _packing(chosen: Chosen, code: LLVMImplementation) -> tuple[str, int]:
+    """The function NAME_order, and the bytes of the packed constant."""
+    problem, work = chosen.problem, operation(chosen.problem.type)
+    if work.constant is None:
+        return "", 0
+    shape = work.operands(problem)[work.constant]
+    packing = WeightsPacking.of(code, problem, chosen.device, chosen.configuration)
+    argument = BufferArgument(work.constant, operand_types(problem)[work.constant], packing)
+    zeros = np.zeros(shape, problem.element.host)
+    packed_bytes = stored(zeros, argument).nbytes
+    if isinstance(code, ComputedPacking):
+        text = code.pack_text(problem, chosen.device, chosen.configuration, f"{chosen.name}_order")
+        if text is not None:
+            return text, packed_bytes
+    groups = problem.names().get("groups", 1)
+    packed = packing_text(f"{chosen.name}_order", lambda array: stored(array, argument), shape, problem.dtype,
+                          int(str(groups)))
+    return packed.c, packed_bytes
