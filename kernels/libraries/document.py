@@ -46,11 +46,13 @@ def _reasons(value: Any) -> Any:
 
 def _parameter_value(value: Any) -> Setting:
     """Check a value of a parameter, which may be the empty word where `declared_kernel` allows that."""
-    if isinstance(value, bool | float):
-        if not is_setting(value):
-            raise ValueError(f"{shown(value)} is not a finite number")
-        return value
-    return "" if value == "" else _number_or_word(value)
+    if value == "":
+        return ""
+    if isinstance(value, str):
+        return _WORD(value)
+    if not is_setting(value):
+        raise ValueError(f"{shown(value)} is no value of a parameter: a number of at most 64 bits, a boolean or a word")
+    return value
 
 
 NumberOrWord: TypeAlias = Annotated[int | str, PlainValidator(_number_or_word)]

@@ -29,6 +29,9 @@ def exported(model: nn.Module, examples: tuple[Any, ...], composites: Composites
     with warnings.catch_warnings(), _no_stack_traces():
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # PyTorch 2.13 warns about its own code
         program: ExportedProgram = torch.export.export(model, examples)
+        kept = [given.arg.name for given in program.graph_signature.input_specs if given.kind is InputKind.CUSTOM_OBJ]
+        if kept:  # such as a generator of random numbers that each call of the model makes anew
+            raise ValueError(f"it has an object of Python in its graph: {kept[0]}")
         if make_functional(program.graph, composites):
             return program
         program = program.run_decompositions({})

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.hooks.pytorch.optimization import optimize
 from tests.support.llvm import needs_llvm
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -41,3 +42,23 @@ def test_random_numbers_are_new_at_every_call_and_with_a_seed_those_of_pytorch(c
             torch.manual_seed(seed)
             torch.testing.assert_close([fast(x) for _ in range(2)], expected)
             assert not any(torch.equal(*pair) for pair in zip(*expected, strict=True))
+
+
+class Seeded(nn.Module):
+    """A linear layer, and numbers of a generator that each call makes anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.inner(x) + torch.rand(8, generator=torch.Generator().manual_seed(3))
+        return result
+
+
+def test_a_generator_that_each_call_makes_anew_draws_the_same_numbers(checkpoint: Path) -> None:
+    model, x = Seeded().eval(), torch.randn(4, 8)
+    fast = optimize(model, x, verify=False, checkpoint=checkpoint)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), model(x))
