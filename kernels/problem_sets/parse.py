@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +164,22 @@ def _yes_no(value: Value) -> Value:
     return value if value is None else _YES_NO.get(str(value).lower(), str(value))
 
 
-def read_problems(path: str | Path) -> dict[Problem, int]:
-    """Read the problems of a file in order, each with the number of the line that it stands in first, from 1.
+@dataclass(frozen=True, slots=True)
+class ProblemLine:
+    """A problem of a set, where it stands, and what the set calls it."""
 
-    Raises FormatError, which names the line.
+    problem: Problem
+    number: int  # of its line, or in a named set of the problem, from 1
+    labels: Mapping[str, str] = field(default_factory=dict)  # by the names of their columns
+
+
+def read_problems(path: str | Path) -> list[Problem]:
+    """Read the distinct problems of a file in order. Raises FormatError, which names the line."""
+    return _problems(read_lines(path))
+
+
+def read_lines(path: str | Path) -> list[ProblemLine]:
+    """Read the lines of a file of problems: of equal problems with equal labels the first. Raises FormatError.
 
     A `.csv` file is a table of problems (`problem_table`). In other files each line is a problem that `parse_problem`
     reads; # begins a comment.
@@ -176,14 +190,14 @@ def read_problems(path: str | Path) -> dict[Problem, int]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    problems = _read_table(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
-    if not problems:
+    lines = _read_table(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
+    if not lines:
         raise FormatError(f"{path} holds no problem")
-    return problems
+    return lines
 
 
-def parse_lines(path: str | Path, text: str) -> dict[Problem, int]:
-    """The problems of a text with one on each line, in order, each with its first line's number; # begins a comment.
+def parse_lines(path: str | Path, text: str) -> list[ProblemLine]:
+    """The distinct problems of a text with one on each line, in order; # begins a comment.
 
     Raises FormatError, which names the line and the path that the text comes from.
     """
@@ -197,40 +211,46 @@ def parse_lines(path: str | Path, text: str) -> dict[Problem, int]:
         except ProblemError as error:
             raise FormatError(f"{path}:{number}: {error}") from None
         _bound(path, problems)
-    return problems
+    return list(starmap(ProblemLine, problems.items()))
 
 
-def _read_table(path: Path, text: str) -> dict[Problem, int]:
-    problems: dict[Problem, int] = {}
-    for number, kind, cells in table_rows(path, text):
+def _read_table(path: Path, text: str) -> list[ProblemLine]:
+    lines: dict[object, ProblemLine] = {}
+    for row in table_rows(path, text):
         try:
-            problems.setdefault(make_problem(kind, cells), number)
+            problem = make_problem(row.type, row.features)
         except ProblemError as error:
-            raise FormatError(f"{path}:{number}: {error}") from None
-        _bound(path, problems)
-    return problems
+            raise FormatError(f"{path}:{row.number}: {error}") from None
+        lines.setdefault((problem, *row.labels.items()), ProblemLine(problem, row.number, row.labels))
+        _bound(path, lines)
+    return list(lines.values())
 
 
-def _bound(path: str | Path, problems: Mapping[Problem, int]) -> None:
+def _problems(lines: Iterable[ProblemLine]) -> list[Problem]:
+    """The distinct problems of lines."""
+    return list(dict.fromkeys(line.problem for line in lines))
+
+
+def _bound(path: str | Path, problems: Sized) -> None:
     if len(problems) > MOST_PROBLEMS:
         raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems; split it")
 
 
 def problem_set(name_or_path: str | Path) -> list[Problem]:
     """The problems of a named network (`resnet18`, or `resnet18:8` for batch 8) or of a file. See `numbered_set`."""
-    return list(numbered_set(name_or_path))
+    return _problems(numbered_set(name_or_path))
 
 
-def numbered_set(name_or_path: str | Path) -> dict[Problem, int]:
-    """The problems of a named network with their numbers from 1, or those of a file with the numbers of their lines.
+def numbered_set(name_or_path: str | Path) -> list[ProblemLine]:
+    """The problems of a named network with their numbers, or the lines of a file, which may repeat a problem.
 
-    Raises ProblemError if there is no such network and no such file, FormatError as `read_problems` does.
+    Raises ProblemError if there is no such network and no such file, FormatError as `read_lines` does.
     """
     name, _, batch = str(name_or_path).partition(":")
     if name.lower() in NETWORKS:
         if batch and not re.fullmatch(r"[1-9][0-9]{0,4}", batch):
             raise ProblemError(f"{batch[:40]!r} is no batch; write {name}:8, for example")
-        return {problem: number for number, problem in enumerate(network(name, int(batch or 1)), 1)}
+        return [ProblemLine(problem, number) for number, problem in enumerate(network(name, int(batch or 1)), 1)]
     try:
         exists = Path(name_or_path).exists()
     except (OSError, ValueError):  # a name too long for a file, or with a NUL
@@ -238,4 +258,4 @@ def numbered_set(name_or_path: str | Path) -> dict[Problem, int]:
     if not exists:
         text = str(name_or_path)[:200]
         raise ProblemError(f"no problem set and no file {text!r}; the sets are {', '.join(NETWORKS)}")
-    return read_problems(name_or_path)
+    return read_lines(name_or_path)

@@ -1,7 +1,8 @@
 """ProblemTable: problems as a CSV file has them, a row each under the features' names.
 
 Columns are separated by commas, semicolons, tabs or bars, as spreadsheets of all languages write them. A column that
-names no feature holds labels: it is left out, with a warning, unless its name or its numbers look like a feature's.
+names no feature holds labels, which a warning says, unless its name or its numbers look like a feature's. Labels are no
+part of a problem: they stand beside the answer to it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from seqtune.errors import FormatError, ProblemError, shown, warned
 
@@ -19,33 +21,42 @@ from ..operations.table import operation, operations
 
 SEPARATORS = (",", ";", "\t", "|")
 LABELS = ("layer", "id", "index", "label", "model", "network", "comment", "note", "time", "seconds")  # may be numbers
-UNREAD = ("name", "count")  # columns of data sets of problems, which are left out without a warning
+NAME, COUNT = "name", "count"  # columns of data sets of problems: a label, and one that is left out
 # A number with a decimal comma. One with three digits behind it is not known to have any: it may be in thousands.
 _DECIMAL_COMMA = re.compile(r"([+-]?[0-9]+),([0-9]+)([eE][+-]?[0-9]{1,3})?")
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _NUMBER = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?")
 
 
-def table_rows(path: Path, text: str) -> Iterator[tuple[int, str | None, dict[str, object]]]:
-    """The rows of a table of problems: the number of each line, from 1, the type if it is told, and the features.
+class TableRow(NamedTuple):
+    """A row of a table of problems."""
 
-    Empty cells are left out, so that they take the defaults; `type` is the column of types. Raises FormatError, which
-    names the line.
+    number: int  # of its line, from 1
+    type: str | None  # of its problem, if the table has a column of types
+    features: Mapping[str, object]
+    labels: Mapping[str, str]
+
+
+def table_rows(path: Path, text: str) -> Iterator[TableRow]:
+    """The rows of a table of problems. Empty cells are left out, so that features take the defaults.
+
+    Raises FormatError, which names the line.
     """
     header, rows = _cells(path, text)
     labels = {name: _is_label(name, [row[column] for _, row in rows]) for column, name in enumerate(header)}
-    left_out = ", ".join(shown(name) for name in header if name and labels[name])
-    if left_out:
-        warned(f"{path}: columns that name no feature are left out as labels: {left_out}")
+    told = ", ".join(shown(name) for name in header if name not in ("", NAME) and labels[name])
+    if told:
+        warned(f"{path}: columns that name no feature are labels: {told}")
     for number, row in rows:
-        cells = {name: cell for name, cell in zip(header, row, strict=True) if cell and name not in UNREAD}
+        cells = {name: cell for name, cell in zip(header, row, strict=True) if cell and name != COUNT}
         kind = cells.pop("type", None)
         try:
             wide = kind is not None and operation(kind).is_open  # its problems have any features
-            values: dict[str, object] = {name: _plain(cell) for name, cell in cells.items() if wide or not labels[name]}
+            told_apart = {name for name in cells if labels[name] and (name == NAME or not wide)}
+            values = {name: _plain(cell) for name, cell in cells.items() if name not in told_apart}
         except ProblemError as error:
             raise FormatError(f"{path}:{number}: {error}") from None
-        yield number, kind, values
+        yield TableRow(number, kind, values, {name: cells[name] for name in cells if name and name in told_apart})
 
 
 def _cells(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -91,8 +102,10 @@ def _check_separator(path: Path, number: int, header: Sequence[str]) -> None:
 
 def _is_label(name: str, cells: Sequence[str]) -> bool:
     """Whether a column holds labels: its name is near no feature's, and it is a label's or there are words in it."""
-    if name == "type" or name in UNREAD:
+    if name in ("type", COUNT):
         return False
+    if name == NAME:
+        return True
     features = _features()
     if name in features:
         return False

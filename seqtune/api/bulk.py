@@ -7,11 +7,12 @@ import io
 import json
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from seqtune.kernels.devices.device import Device
@@ -36,6 +37,7 @@ FORMATS = ("csv", "jsonl")
 COLUMNS = ("line", "problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high",
            "status", "seconds", "winner_kernel", "winner_configuration", "winner_seconds", "speedup", "reason",
            "predictor")
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +78,17 @@ class BulkAnswer:
             fields["confidence"] = self.winner.confidence.to_json()
         return {**fields, "note": self.note} if self.note else fields
 
-    def json_line(self, number: int) -> str:
-        """The answer as a line of JSON, with the number of the input's line."""
-        return json.dumps({"line": number, **self.to_json()}, allow_nan=False) + "\n"
+    def json_line(self, number: int, labels: Mapping[str, str] = NO_LABELS) -> str:
+        """The answer as a line of JSON, with the number and the labels of the input's line."""
+        told = {"labels": dict(labels)} if labels else {}
+        return json.dumps({"line": number, **told, **self.to_json()}, allow_nan=False) + "\n"
 
-    def rows(self, number: int) -> str:
-        """The answer as rows of CSV under COLUMNS, one for each candidate, with the input's line and the winner."""
+    def rows(self, number: int, labels: Mapping[str, str] = NO_LABELS) -> str:
+        """The answer as rows of CSV under `csv_header`, one for each candidate, with the input's line and the winner.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        about = (number, self.problem.key, self.device)
+        about = (number, *labels.values(), self.problem.key, self.device)
         winner = self.winner
         if winner is None:
             writer.writerow((*about, *[""] * (len(COLUMNS) - 5), self.shortfall, self.predictor))
@@ -96,6 +100,14 @@ class BulkAnswer:
             writer.writerow((*about, rank, *_words(candidate), candidate.probability, *expected, *_times(candidate),
                              *_words(winner), _times(winner)[1], speedup, self.shortfall, self.predictor))
         return text.getvalue()
+
+
+def csv_header(labels: Iterable[str] = ()) -> str:
+    """The first row of CSV: COLUMNS, behind the first the labels, by other names where COLUMNS has theirs."""
+    text = io.StringIO()
+    named = [f"label_{name}" if name in COLUMNS else name for name in labels]
+    csv.writer(text, lineterminator="\n").writerow((COLUMNS[0], *named, *COLUMNS[1:]))
+    return text.getvalue()
 
 
 def _words(proposal: Proposal) -> tuple[str, str]:

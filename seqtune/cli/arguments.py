@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MisuseError, shown
+
+if TYPE_CHECKING:
+    from seqtune.kernels.problem_sets.parse import ProblemLine
 
 
 def parts(text: str | None) -> list[str]:
@@ -45,8 +48,8 @@ def one_problem(words: list[str] | None) -> Any:
 _EITHER = "give either a problem or --problems SET_OR_FILE (an operation before it: only its problems)"
 
 
-def numbered_problems(words: list[str] | None, named: str) -> dict[Any, int]:
-    """The problems of a named set or a file, all or those of one operation, with their numbers or lines from 1.
+def numbered_problems(words: list[str] | None, named: str) -> list[ProblemLine]:
+    """The problems of a named set or a file, all or those of one operation, with their numbers and labels.
 
     Raises MisuseError, ProblemError.
     """
@@ -57,10 +60,10 @@ def numbered_problems(words: list[str] | None, named: str) -> dict[Any, int]:
         return numbered_set(named)
     if len(words) > 1 or words[0] not in OPERATIONS:
         raise MisuseError(_EITHER)
-    problems = {problem: number for problem, number in numbered_set(named).items() if problem.type == words[0]}
-    if not problems:
+    lines = [line for line in numbered_set(named) if line.problem.type == words[0]]
+    if not lines:
         raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
-    return problems
+    return lines
 
 
 def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
@@ -71,7 +74,7 @@ def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     from seqtune.kernels.problem_sets.parse import parse_problem
 
     if named:
-        return list(numbered_problems(words, named))
+        return list(dict.fromkeys(line.problem for line in numbered_problems(words, named)))
     if not words:
         raise MisuseError(_EITHER)
     refuse_options(words)

@@ -71,6 +71,23 @@ def test_a_table_has_a_row_for_each_candidate(problems: Path, tmp_path: Path) ->
     assert json.loads(rows[0]["configuration"])
 
 
+def test_labels_of_a_csv_file_stand_beside_the_answers(tmp_path: Path) -> None:
+    path = tmp_path / "layers.csv"
+    path.write_text("layer,seconds,m,n,k\nfirst,1,8,16,32\nsecond,,8,16,32\n,,4,16,32\nfirst,1,8,16,32\n")
+    ask = ["predict", "--problems", str(path), "--top", "2", "--jobs", "1", "--out"]
+    assert main([*ask, str(tmp_path / "answers.csv")]) == main([*ask, str(tmp_path / "answers.jsonl")]) == 0
+    with (tmp_path / "answers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [*rows[0]][:4] == ["line", "layer", "label_seconds", "problem"]
+    assert [(row["line"], row["layer"], row["label_seconds"]) for row in rows[::2]] == [
+        ("2", "first", "1"), ("3", "second", ""), ("4", "", "")]
+    assert rows[0]["configuration"] == rows[2]["configuration"]  # two layers of one problem
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [answer.get("labels") for answer in answers] == [
+        {"layer": "first", "seconds": "1"}, {"layer": "second"}, None]
+    assert answers[0]["problem"] == answers[1]["problem"] != answers[2]["problem"]
+
+
 def test_a_bad_line_is_named_and_nothing_is_written(problems: Path, tmp_path: Path, refused: Refused) -> None:
     problems.write_text(TEXT + "gemm m=8 n=sixteen k=32\n")
     out = tmp_path / "answers.jsonl"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -19,7 +17,7 @@ from ..application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, 
 from ..arguments import input_sizes, numbered_problems, one_problem, refuse_options
 
 if TYPE_CHECKING:
-    from seqtune.kernels.problem import Problem
+    from seqtune.kernels.problem_sets.parse import ProblemLine
 
     from ...api.bulk import BulkAnswer
 
@@ -140,27 +138,27 @@ def _predict_set(words: list[str] | None, problems: str, answered: Callable[...,
         check_free(out, force)
     wanted = _from_stdin() if problems == "-" and not words else numbered_problems(words, problems)
     with progress.spinner() as say:
-        missing = _write(answered(list(wanted), progress=say), wanted, out, form)
+        missing = _write(answered([line.problem for line in wanted], progress=say), wanted, out, form)
     if missing:
         progress.note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
     return 1 if missing else 0
 
 
-def _from_stdin() -> dict[Problem, int]:
+def _from_stdin() -> list[ProblemLine]:
     """The problems of stdin, each with the number of its line."""
     from seqtune.kernels.problem_sets.parse import parse_lines
 
     text = sys.stdin.read(LARGEST_INPUT + 1)
     if len(text) > LARGEST_INPUT:
         raise FormatError(f"stdin has more than {LARGEST_INPUT // 1_000_000} MB; split it")
-    problems = parse_lines("stdin", text)
-    if not problems:
+    lines = parse_lines("stdin", text)
+    if not lines:
         raise FormatError("stdin holds no problem")
-    return problems
+    return lines
 
 
-def _write(answers: Iterable[BulkAnswer], lines: Mapping[Problem, int], out: Path | None, form: str) -> int:
-    """Write the answers with the numbers of their lines; return the number of problems without candidates."""
+def _write(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], out: Path | None, form: str) -> int:
+    """Write the answer to each line with its number and labels; return the number of answers without candidates."""
     from seqtune.kernels.files import replacing
 
     if out is None:
@@ -169,17 +167,18 @@ def _write(answers: Iterable[BulkAnswer], lines: Mapping[Problem, int], out: Pat
         return _write_lines(answers, lines, file, form)
 
 
-def _write_lines(answers: Iterable[BulkAnswer], lines: Mapping[Problem, int], file: TextIO, form: str) -> int:
-    from ...api.bulk import COLUMNS
+def _write_lines(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], file: TextIO, form: str) -> int:
+    from ...api.bulk import csv_header
 
     missing = 0
+    labels = dict.fromkeys(name for line in lines for name in line.labels)
     if form == "csv":
-        header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(COLUMNS)
-        file.write(header.getvalue())
-    for answered in answers:
-        number = lines[answered.problem]
-        file.write(answered.rows(number) if form == "csv" else answered.json_line(number))
+        file.write(csv_header(labels))
+    for answered, line in zip(answers, lines, strict=True):
+        if form == "csv":
+            file.write(answered.rows(line.number, {name: line.labels.get(name, "") for name in labels}))
+        else:
+            file.write(answered.json_line(line.number, line.labels))
         file.flush()
         missing += not answered.candidates
     return missing

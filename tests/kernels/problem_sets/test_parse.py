@@ -10,7 +10,14 @@ from seqtune.errors import FormatError, ProblemError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.problem_sets.parse import LARGEST_FILE, parse_problem, problem_set, read_problems
+from seqtune.kernels.problem_sets.parse import (
+    LARGEST_FILE,
+    ProblemLine,
+    parse_problem,
+    problem_set,
+    read_lines,
+    read_problems,
+)
 
 C2 = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
 MIOPEN = "conv -n 128 -c 1024 -H 14 -W 14 -k 2048 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1"
@@ -184,10 +191,24 @@ def test_a_decimal_comma_is_read_where_it_cannot_divide_thousands(tmp_path: Path
         read_problems(write(tmp_path, "a.csv", "m;n;k\n1,024;128;32\n"))
 
 
-def test_columns_of_labels_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    table = write(tmp_path, "a.csv", "name,layer,where,m,n,k\nfirst,3,front,64,128,32\n")
-    with pytest.warns(SeqtuneWarning, match="columns that name no feature are left out as labels: 'layer', 'where'"):
-        assert list(read_problems(table)) == [Problem.make("gemm", m=64, n=128, k=32)]
+def test_columns_of_labels_stand_beside_the_problems_and_a_warning_names_them(tmp_path: Path) -> None:
+    table = write(tmp_path, "a.csv", "name,layer,where,m,n,k,count\nfirst,3,front,64,128,32,7\nfirst,,,64,128,32,7\n"
+                                     "first,3,front,64,128,32,9\n")
+    with pytest.warns(SeqtuneWarning, match="columns that name no feature are labels: 'layer', 'where'"):
+        lines = read_lines(table)
+    product = Problem.make("gemm", m=64, n=128, k=32)
+    assert lines == [ProblemLine(product, 2, {"name": "first", "layer": "3", "where": "front"}),
+                     ProblemLine(product, 3, {"name": "first"})]  # the last line says what the first one says
+    with pytest.warns(SeqtuneWarning):
+        assert read_problems(table) == problem_set(table) == [product]
+
+
+def test_a_name_is_a_label_of_any_problem_and_other_columns_are_features_of_recorded_ones(tmp_path: Path) -> None:
+    table = write(tmp_path, "a.csv", "type,name,layer,m,n,k\nrecorded,a,stem,1,,\ngemm,b,,1,2,3\n")
+    with pytest.warns(SeqtuneWarning, match="are labels: 'layer'"):
+        first, second = read_lines(table)
+    assert (first.problem, first.labels) == (Problem.make("recorded", layer="stem", m=1), {"name": "a"})
+    assert (second.problem, second.labels) == (Problem.make("gemm", m=1, n=2, k=3), {"name": "b"})
 
 
 @pytest.mark.parametrize(("header", "cell", "near"), [
