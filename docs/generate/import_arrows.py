@@ -28,9 +28,9 @@ PUBLIC = {
         "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "labels",
         "machines", "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
     "tuner": (
-        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "compile_check",
-        "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes", "run",
-        "machine_state", "stop_request", "strategies", "task_verdict"),
+        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton",
+        "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
+        "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "checkpoint_parts", "confidence",
         "correction", "learning/times", "model", "pretrained", "say", "sequence", "training", "translator", "trees"),

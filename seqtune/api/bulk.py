@@ -19,16 +19,18 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
+from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.measured_rates import warn_of_doubt
 from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.processes import one_thread_each, usable_jobs
+from seqtune.tuner.remembered import Remembered, remembered_winners
 
 from ..errors import KernelError, MisuseError, SeqtuneError, UnpreparedError, shown
 from .inputs import as_device, as_problems, check_positive
-from .predicting import check_verifiable, predict
+from .predicting import check_verifiable, predict, remembered_proposal
 from .results import Prediction, Proposal, finite
 
 BATCH = 32  # problems that a process answers at once; one beam search answers them, with the same numbers
@@ -51,6 +53,7 @@ class BulkAnswer:
     verification: Prediction | None = None  # the answer with what was measured, where that was asked for
     predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
     note: str = ""  # what to know about an answer that rests on no measurement
+    remembered: Remembered | None = None  # the comparison in the journal that the first candidate won
 
     @property
     def winner(self) -> Proposal | None:
@@ -76,6 +79,8 @@ class BulkAnswer:
         fields |= {"winner": self.winner.to_json(), "predictor": self.predictor}
         if self.winner.confidence is not None:
             fields["confidence"] = self.winner.confidence.to_json()
+        if self.remembered is not None:
+            fields["remembered"] = self.remembered.to_json()
         return {**fields, "note": self.note} if self.note else fields
 
     def json_line(self, number: int, labels: Mapping[str, str] = NO_LABELS) -> str:
@@ -93,7 +98,8 @@ class BulkAnswer:
         if winner is None:
             writer.writerow((*about, *[""] * (len(COLUMNS) - 5), self.shortfall, self.predictor))
             return text.getvalue()
-        speedup = None if self.verification is None else self.verification.speedup
+        verdict = self.verification if self.remembered is None else self.remembered.verdict
+        speedup = None if verdict is None else verdict.speedup
         for rank, candidate in enumerate(self.candidates, 1):
             confidence = candidate.confidence
             expected = (None,) * 3 if confidence is None else (confidence.share, confidence.low, confidence.high)
@@ -227,9 +233,18 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path | None
     """The answers to one batch."""
     answered, unsolved = answering_many(problems, device, name)
     proposed = propose_many(list(answered.values()), top, journal, evidence)
+    winners = remembered_winners(answered, device, journal) if evidence else {}
     answers = {problem: BulkAnswer(problem, device.name, (), str(error)) for problem, error in unsolved.items()}
-    answers |= {problem: BulkAnswer(problem, device.name, tuple(
-        Proposal.of(candidate.configuration, candidate) for candidate in candidates), predictor=str(asked.name),
-        note=asked.note)
+    answers |= {problem: BulkAnswer(problem, device.name, _proposals(candidates, winners.get(problem), top),
+                                    predictor=str(asked.name), note=asked.note, remembered=winners.get(problem))
                 for (problem, asked), candidates in zip(answered.items(), proposed, strict=True)}
     return [answers[problem] for problem in problems]
+
+
+def _proposals(candidates: Sequence[Candidate], winner: Remembered | None, top: int) -> tuple[Proposal, ...]:
+    """The candidates of one problem, with the journal's winner, if there is one, as the first."""
+    if winner is None:
+        return tuple(Proposal.of(candidate.configuration, candidate) for candidate in candidates)
+    by_configuration = {candidate.configuration: candidate for candidate in candidates}
+    first = remembered_proposal(winner, by_configuration.pop(winner.configuration, None))
+    return (first, *(Proposal.of(*each) for each in by_configuration.items()))[:top]

@@ -15,6 +15,7 @@ from seqtune.predictor.candidate import Candidate, doubt_about
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import SECONDS
+from seqtune.tuner.remembered import Remembered, remembered_winners
 
 from ..errors import CheckpointError, MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
@@ -35,8 +36,10 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     the analytic model on GPUs and the safe default on CPUs). `seconds` is the time budget of the verification; if it
     cannot suffice, the answer is not verified and says why. With `cache`, an earlier verification in the journal
     answers, unless the machine was loaded then. With `evidence`, the measurements of the device in the journal correct
-    the proposals. If the first proposal is not expected to reach the share `min_confidence` of the best speed, the
-    better of it and the safe default answers, by their expected shares; with `verify`, only then is measured.
+    the proposals, and the configuration that won a comparison there is the first candidate and answers, unless
+    `verify` measures again. If the first proposal is not expected to reach the share `min_confidence` of the best
+    speed, the better of it and the safe default answers, by their expected shares; with `verify`, only then is
+    measured.
     `explain` adds why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no
     kernel solves the problem, SeqtuneError where nothing runs.
     """
@@ -65,11 +68,15 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     except CheckpointError as error:
         raise CheckpointError("; ".join([str(error), *outdated])) from None
     note = "; ".join(filter(None, (note, *outdated)))
-    why = asked.explanation(list(proposals)) if explain else None
+    winner = remembered_winners([problem], device, journal).get(problem) if evidence and not verify else None
+    order = list(proposals) if winner is None else list(dict.fromkeys([winner.configuration, *proposals]))
+    why = asked.explanation(order) if explain else None
     proposals = dict(islice(proposals.items(), top))
     first = next(iter(proposals.values()))
     doubt = "" if min_confidence is None else doubt_about(first, min_confidence)
-    if verify and (min_confidence is None or doubt):
+    if winner is not None:
+        prediction = _remembered(task, proposals, winner, top)
+    elif verify and (min_confidence is None or doubt):
         prediction = _verify(task, proposals, seconds, cache, journal, progress)
         note = "" if prediction.verified else note
     else:
@@ -130,6 +137,26 @@ def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Pre
     return Prediction(task.problem, task.device, candidates, default, candidates[0])
 
 
+def _remembered(task: Task, proposals: Mapping[Configuration, Candidate], winner: Remembered, top: int) -> Prediction:
+    """The answer with the journal's winner as the first candidate."""
+    verdict = winner.verdict
+    first = remembered_proposal(winner, proposals.get(winner.configuration))
+    default = first if winner.configuration == task.default else Proposal.of(
+        task.default, proposals.get(task.default), verdict.measurements.get(task.default),
+        verdict.typical.get(task.default))
+    others = starmap(Proposal.of, ((configuration, candidate) for configuration, candidate in proposals.items()
+                                   if configuration != winner.configuration))
+    return Prediction(task.problem, task.device, (first, *others)[:top], default, first, speedup=verdict.speedup,
+                      significant=verdict.significant, loaded=verdict.loaded, remembered=winner)
+
+
+def remembered_proposal(winner: Remembered, candidate: Candidate | None) -> Proposal:
+    """The journal's winner as a proposal; the probability is 0 if the predictor has not proposed it, too."""
+    proposal = Proposal.of(winner.configuration, candidate, winner.measurement,
+                           winner.verdict.typical.get(winner.configuration))
+    return proposal if candidate is not None else replace(proposal, probability=0.0)
+
+
 def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: float, cache: bool,
             journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.tuner.task_verdict import UnverifiedError, verdict_on
@@ -138,12 +165,14 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
         verification = verdict_on(task, list(proposals), seconds, journal, cache, progress)
     except UnverifiedError as reason:
         return replace(_unverified(task, proposals), unverified=str(reason))
-    verdict = verification.verdict
+    verdict, second = verification.verdict, verification.verdict.second
+    seconds_of = verdict.typical
     measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
-                                           verdict.measurements.get(configuration))
+                                           verdict.measurements.get(configuration), seconds_of.get(configuration))
                 for configuration in (*proposals, verdict.default)}
     return Prediction(
         task.problem, task.device, tuple(measured[configuration] for configuration in proposals),
         measured[verdict.default], measured[verification.winner], True, verdict.speedup, verdict.significant,
         verification.elapsed is None, seconds, verification.elapsed, loaded=verdict.loaded,
-        failed_default=verification.failed_default)
+        failed_default=verification.failed_default, second=None if second is None else measured[second],
+        leads_second=None if second is None else verdict.leads_second)

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.compile_check import FamilyCheck
+    from seqtune.tuner.remembered import Remembered
 
 NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `seqtune "
            "collect` measures data to train from (guide: New hardware)")
-
-ALIKE = 1.1  # factor between two speed-ups of one kernel that look the same beside its times
 
 
 def duration(seconds: float | None) -> str:
@@ -53,14 +52,22 @@ class Proposal:
     probability: float | None = None  # None where it was not proposed
     measurement: Measurement | None = None
     confidence: Confidence | None = None  # None where it was not proposed, or the predictor does not estimate it
+    typical_seconds: float | None = None  # median of the levelled rounds of a comparison; None where it was in none
 
     @classmethod
-    def of(cls, configuration: Configuration, candidate: Candidate | None,
-           measurement: Measurement | None = None) -> Proposal:
+    def of(cls, configuration: Configuration, candidate: Candidate | None, measurement: Measurement | None = None,
+           typical_seconds: float | None = None) -> Proposal:
         """The proposal of a configuration, of which the predictor's candidate may be known."""
         if candidate is None:
-            return cls(configuration, None, measurement)
-        return cls(configuration, candidate.probability, measurement, candidate.confidence)
+            return cls(configuration, None, measurement, None, typical_seconds)
+        return cls(configuration, candidate.probability, measurement, candidate.confidence, typical_seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that decide: typical ones, else the least that was measured alone; None without a measurement."""
+        if self.typical_seconds is not None:
+            return self.typical_seconds
+        return None if self.measurement is None else finite(self.measurement.seconds)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured.
@@ -75,6 +82,7 @@ class Proposal:
         measurement = self.measurement
         if measurement is not None:
             fields |= {"status": measurement.status.value, "seconds": finite(measurement.seconds),
+                       "typical_seconds": self.typical_seconds,
                        "spread": measurement.spread, "error": finite(measurement.error)}
             if measurement.resources is not None:
                 fields["resources"] = measurement.resources.to_json()
@@ -88,6 +96,7 @@ class Prediction:
     """The answer to one problem.
 
     Without verification nothing was measured, and `winner` is the first candidate, or the safe default (`fell_back`).
+    If the journal has a comparison that a configuration won (`remembered`), that one is the first candidate.
     """
 
     problem: Problem
@@ -109,35 +118,30 @@ class Prediction:
     fell_back: bool = False  # whether the safe default answers: the first candidate was below `min_confidence`
     evidence: int = 0  # measurements of this device in the journal that corrected the proposals
     failed_default: str = ""  # why the safe default did not run, and what was compared with instead
+    second: Proposal | None = None  # the fastest one beside the winner in the comparison; None without one
+    leads_second: bool | None = None  # whether the winner is clearly faster than the second
+    remembered: Remembered | None = None  # the comparison in the journal that the winner won, if nothing was measured
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
 
     def conclusion(self) -> str:
         """One line about the winner."""
-        measurement, winner = self.winner.measurement, self.configuration
+        winner, seconds = self.configuration, self.winner.seconds
         text = f"{winner.kernel} {winner.brief()}"
-        if measurement is not None:
-            text += f", {duration(measurement.seconds)}"
+        if seconds is not None:
+            text += f", {duration(seconds)}"
         if self.speedup is not None:
-            text += (f", {self.speedup:.2f}x the default's speed{self.speedup_by_times()}" if self.significant else
+            text += (f", {self.speedup:.2f}x the default's speed" if self.significant else
                      ", the default: no candidate is significantly faster")
+        second = None if self.second is None else self.second.seconds
+        if self.significant and seconds and second is not None and self.second != self.default:
+            text += f", {second / seconds:.2f}x the second's" + ("" if self.leads_second else " (not significant)")
         if self.loaded:
             text += " (measured while other work had much of the machine; measure again when it is quiet)"
+        if self.remembered is not None:
+            return f"{text} ({self.remembered.origin})"
         return text + (" (from the journal)" if self.cached else "")
-
-    def speedup_by_times(self) -> str:
-        """The speed-up by the times that are shown, in brackets, where it differs from `speedup` by more than ALIKE.
-
-        The times are the shortest samples; the speed-up compares typical samples of the same rounds.
-        """
-        default, winner = self.default.measurement, self.winner.measurement
-        if self.speedup is None or default is None or winner is None or not winner.seconds:
-            return ""
-        by_times = default.seconds / winner.seconds
-        if not math.isfinite(by_times) or 1 / ALIKE <= self.speedup / by_times <= ALIKE:
-            return ""
-        return f" (median of the rounds; {by_times:.2f}x by the shortest times)"
 
     def remarks(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""
@@ -181,6 +185,10 @@ class Prediction:
             fields["unverified"] = self.unverified
         if self.evidence:
             fields["evidence"] = self.evidence
+        if self.remembered is not None:
+            fields["remembered"] = self.remembered.to_json()
+        if self.second is not None:
+            fields |= {"second": self.second.to_json(), "leads_second": self.leads_second}
         if self.verified:
             fields |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
                        "loaded": self.loaded, "budget_seconds": self.budget_seconds,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.api.results import Prediction, Proposal
+from seqtune.cli.tables.predicting import prediction as table
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import Configuration
@@ -39,7 +39,7 @@ def test_a_verified_prediction_says_what_was_measured(run: Run, checkpoint: Path
         assert one["spread"] >= 0
         assert 0 <= one["error"] < 1e-4
     assert found["winner"] in [*found["candidates"], found["default"]]
-    assert found["speedup"] == pytest.approx(found["default"]["seconds"] / found["winner"]["seconds"])
+    assert found["speedup"] == pytest.approx(found["default"]["typical_seconds"] / found["winner"]["typical_seconds"])
     assert found["significant"] == (found["winner"]["configuration"] != found["default"]["configuration"])
     assert found["cached"] is False
     with Journal(journal) as kept:
@@ -47,17 +47,26 @@ def test_a_verified_prediction_says_what_was_measured(run: Run, checkpoint: Path
     assert len(measured) == len({json.dumps(one["configuration"]) for one in [*found["candidates"], found["default"]]})
 
 
-def test_a_speed_up_that_the_shown_times_contradict_names_both() -> None:
+def test_the_table_of_a_verification_shows_the_times_that_decide(capsys: pytest.CaptureFixture[str]) -> None:
     device, problem = find("llvm:0"), Problem.make("gemm", m=64, n=64, k=64)
-    default, winner = islice(SearchSpace(kernel("llvm.gemm"), problem, device), 2)
-    slow = Proposal(default, measurement=Measurement(Status.CORRECT, (31e-3, 57e-3, 57e-3)))
-    fast = Proposal(winner, measurement=Measurement(Status.CORRECT, (1e-3, 1e-3, 1e-3)))
-    answer = Prediction(problem, device, (fast,), slow, fast, True, 57.0, True)
-    assert answer.conclusion().endswith(
-        ", 57.00x the default's speed (median of the rounds; 31.00x by the shortest times)")
-    alike = replace(answer, speedup=33.0)
-    assert alike.conclusion().endswith(", 33.00x the default's speed")
-    assert not replace(answer, default=Proposal(slow.configuration)).speedup_by_times()
+    default, winner, second, hopeless = islice(SearchSpace(kernel("llvm.gemm"), problem, device), 4)
+    samples = {default: (30e-3,) * 18, winner: (9e-3,) * 18, second: (1e-3, *(10e-3,) * 17), hopeless: (20e-3,)}
+    verdict = decide({configuration: Measurement(Status.CORRECT, taken) for configuration, taken in samples.items()},
+                     default, [default, winner, second])
+    assert (verdict.winner, verdict.second, verdict.leads_second) == (winner, second, False), "the least time lies"
+    proposals = {configuration: Proposal.of(configuration, None, measurement, verdict.typical.get(configuration))
+                 for configuration, measurement in verdict.measurements.items()}
+    answer = Prediction(problem, device, tuple(proposals[each] for each in (second, hopeless, winner)),
+                        proposals[default], proposals[winner], True, verdict.speedup, verdict.significant,
+                        second=proposals[second], leads_second=verdict.leads_second)
+    table(answer)
+    shown = capsys.readouterr().out
+    assert {"9 ms", "10 ms", "20 ms", "30 ms"} <= set(re.findall(r"[0-9]+ ms", shown))
+    assert "correct, alone" in shown
+    assert ", 9 ms, 3.33x the default's speed, 1.11x the second's (not significant)\n" in shown
+    assert "time: median of the rounds; alone: the least time, too long for the rounds" in shown
+    assert answer.to_json()["leads_second"] is False
+    assert json.loads(json.dumps(answer.to_json()))["winner"]["typical_seconds"] == pytest.approx(9e-3)
 
 
 def test_a_verified_prediction_is_remembered(run: Run, checkpoint: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
     for record in journal.records(problem, device.key, run=VERIFIED):
-        if _is_of_machine(record, device) and not record.loaded and record.budget >= seconds and record.is_todays(
+        if is_of_machine(record, device) and not record.loaded and record.budget >= seconds and record.is_todays(
                 device.toolchain, versions):
             sessions.setdefault(record.session, []).append(record)
     for records in sorted(sessions.values(), key=lambda records: records[-1].when, reverse=True):
@@ -55,7 +55,8 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
     return None
 
 
-def _is_of_machine(record: Record, device: Device) -> bool:
+def is_of_machine(record: Record, device: Device) -> bool:
+    """Whether a record belongs to a comparison that was made on this host and machine."""
     return bool(record.session) and record.host == platform.node() and record.machine == device.fingerprint
 
 

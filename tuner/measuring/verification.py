@@ -79,6 +79,27 @@ class Verdict:
     loaded: bool = False  # whether other work had much of the machine meanwhile
     rebuilt: tuple[Configuration, ...] = ()  # the candidates that were timed alone in two builds
 
+    @property
+    def typical(self) -> dict[Configuration, float]:
+        """The seconds that decide, of the configurations that ran in rounds: medians of the levelled rounds."""
+        return typical({configuration: self.measurements[configuration].samples for configuration in self.paired
+                        if self.measurements[configuration].status is Status.CORRECT})
+
+    @property
+    def second(self) -> Configuration | None:
+        """The fastest one beside the winner among those that ran in rounds; None if there is none."""
+        seconds = self.typical
+        others = (configuration for configuration in seconds if configuration != self.winner)
+        return min(others, key=seconds.__getitem__, default=None) if self.winner in seconds else None
+
+    @property
+    def leads_second(self) -> bool:
+        """Whether the winner is clearly faster than the second, by the rule that holds for the default."""
+        winner, second = self.winner, self.second
+        if winner is None or second is None:
+            return False
+        return bool(faster_than(second, {each: self.measurements[each].samples for each in (winner, second)}, RULE))
+
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
            seconds: float = SECONDS, progress: Callable[[str], None] = lambda text: None,

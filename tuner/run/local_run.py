@@ -7,6 +7,7 @@ in seconds includes the finals, so the search ends earlier by their expected tim
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -192,8 +193,9 @@ class MeasuredSearch:
                                     options.measuring, self.deadline)
             if not finals:
                 return search.so_far()
+            session = uuid.uuid4().hex
             for configuration, measurement in finals.items():
-                search.journal.add(search.record_of(configuration, measurement, "final"))
+                search.journal.add(replace(search.record_of(configuration, measurement, "final"), session=session))
             measured = finals if search.accept_finals(finals) else None
         return search.result_of(measured)
 

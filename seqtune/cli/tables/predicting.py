@@ -36,26 +36,36 @@ def prediction(answer: Prediction) -> None:
             expected = candidate.confidence
             cells += ["-", "-"] if expected is None else [
                 f"{expected.share:.2f}", f"{expected.low:.2f} to {expected.high:.2f}"]
-        if measured and candidate.measurement is None:  # there was no time for it
+        measurement = candidate.measurement if measured else None
+        if measured and measurement is None:  # there was no time for it
             cells += ["-"] * 4
-        elif candidate.measurement is not None:
-            measurement = candidate.measurement
-            cells += [duration(measurement.seconds), f"{100 * measurement.spread:.1f} %",
+        elif measurement is not None:
+            alone = measured_alone(candidate)
+            cells += [duration(candidate.seconds), f"{100 * measurement.spread:.1f} %",
                       "-" if measurement.error is None else f"{measurement.error:.1e}",
-                      measurement.status.value + (f": {measurement.message}" if measurement.message else "")]
+                      measurement.status.value + (f": {measurement.message}" if measurement.message else "") + (
+                          ", alone" if alone else "")]
         table.add_row(*cells)
+
+    def measured_alone(candidate: Proposal) -> bool:
+        return with_rounds and candidate.seconds is not None and candidate.typical_seconds is None
+
+    with_rounds = any(each.typical_seconds is not None for each in (*answer.candidates, answer.default))
 
     for number, candidate in enumerate(answer.candidates, start=1):
         add(str(number), candidate)
     add("default", answer.default)
     show(table)
     if answer.confidence is not None:
-        answering = "the first proposal" if answer.winner == answer.candidates[0] else (
+        answering = "the first proposal" if answer.winner == answer.candidates[0] and not answer.remembered else (
             "the safe default" if answer.winner == answer.default else "the winner, before it was measured")
         out.print(f"{answering}: {answer.confidence}")
     for remark in answer.remarks():
         out.print(remark, markup=False, soft_wrap=True)
-    if measured:
+    if measured and with_rounds:
+        alone = any(map(measured_alone, answer.candidates))
+        out.print("time: median of the rounds" + ("; alone: the least time, too long for the rounds" if alone else ""))
+    if measured or answer.remembered is not None:
         out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
         took, given = answer.elapsed_seconds, answer.budget_seconds
         if took is not None and given is not None:
@@ -117,17 +127,15 @@ def demo(demonstration: Demonstration) -> None:
                    right=("default", "best", "speed-up", "GFLOP/s"))
     for answer in demonstration.predictions:
         winner = answer.winner
-        seconds = None if winner.measurement is None else winner.measurement.seconds
+        seconds = winner.seconds
         flop = answer.problem.names().get("flop")
         table.add_row(
             answer.problem.brief(), answer.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
-            duration(answer.default.measurement.seconds if answer.default.measurement else None), duration(seconds),
+            duration(answer.default.seconds), duration(seconds),
             "-" if answer.speedup is None else f"{answer.speedup:.2f}x",
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
             "yes" if answer.significant else "no")
     show(table)
-    if any(answer.speedup_by_times() for answer in demonstration.predictions):
-        out.print("default, best: shortest times; speed-up: median of the rounds", markup=False, soft_wrap=True)
     for answer in demonstration.predictions:
         if answer.unverified:
             out.print(f"{answer.problem.brief()} on {answer.device.name} is not verified: {answer.unverified}",

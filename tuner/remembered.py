@@ -1,0 +1,124 @@
+"""Remembered: the configuration that won the comparisons of a problem on this device, as a journal has them.
+
+Verifications and the finals of searches are comparisons: they run configurations and the safe default in rounds. Each
+configuration's newest comparison counts, so that a later one can take a victory back. The winner leads its default by
+most. Its comparison decided by the rule of verifications (`measuring.verification.decide`): a trial alone, whose time
+may be lucky, makes no winner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seqtune.data.journal.journal import Journal, default_path
+from seqtune.data.record import TOGETHER, VERIFIED, Measurement, Record, Status
+from seqtune.errors import KernelError, SeqtuneError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+
+from .measuring.verdicts import is_of_machine
+from .measuring.verification import Verdict, decide
+from .stand_ins import default_and_stand_ins
+
+FINAL = "final"  # Record.run of a search's finals, whose records have the session of their comparison
+RUNS = {VERIFIED: "verified", FINAL: "won the finals"}  # runs that compare, and what they did to a winner
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The winner of a problem on a device in a journal, with the comparison that it won."""
+
+    configuration: Configuration
+    verdict: Verdict
+    when: float  # seconds since 1970
+    run: str  # VERIFIED or FINAL
+
+    @property
+    def date(self) -> str:
+        """The day of the comparison, as in 2026-11-20 (UTC)."""
+        return datetime.fromtimestamp(self.when, UTC).date().isoformat()
+
+    @property
+    def origin(self) -> str:
+        """How and when it won: verified on 2026-11-20."""
+        return f"{RUNS[self.run]} on {self.date}"
+
+    @property
+    def measurement(self) -> Measurement:
+        """The measurement of the winner."""
+        return self.verdict.measurements[self.configuration]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object: the comparison, and the winner's lead over the default."""
+        verdict = self.verdict
+        return {"run": self.run, "when": self.when, "date": self.date, "speedup": verdict.speedup,
+                "significant": verdict.significant, "loaded": verdict.loaded}
+
+
+def remembered_winners(problems: Iterable[Problem], device: Device,
+                       journal: str | Path | None = None) -> dict[Problem, Remembered]:
+    """The winners of those problems that have one in a journal (None: the user's own, if there is one).
+
+    Records of this host and machine count, with the present version of their kernels and this toolchain. A journal that
+    cannot be read raises FormatError or SeqtuneError if it was named; the user's own then has no winner.
+    """
+    path = default_path() if journal is None else Path(journal)
+    if not (path.is_file() and path.stat().st_size):
+        return {}
+    try:
+        with Journal(path) as records:
+            measured = records.measured(device.key)
+            winners = {problem: _winner(records, problem, device) for problem in problems if problem.key in measured}
+    except SeqtuneError:
+        if journal is not None:
+            raise
+        return {}
+    return {problem: winner for problem, winner in winners.items() if winner is not None}
+
+
+def _winner(journal: Journal, problem: Problem, device: Device) -> Remembered | None:
+    """The winner of a problem's comparisons, or None."""
+    sessions: dict[str, list[Record]] = {}
+    for run in RUNS:
+        for record in journal.records(problem, device.key, run):
+            if is_of_machine(record, device):
+                sessions.setdefault(record.session, []).append(record)
+    if not sessions:
+        return None
+    try:
+        task = Task.of(problem, device)
+    except KernelError:
+        return None
+    versions = {kernel.name: kernel.version for kernel in task.kernels}
+    newest: dict[Configuration, Remembered | None] = {}  # a comparison of each configuration if it won, else None
+    for session in sorted(sessions.values(), key=lambda records: records[-1].when):
+        if all(record.is_todays(device.toolchain, versions) for record in session):
+            winner = _of_session(session, task)
+            for record in session:
+                newest[record.configuration] = winner if winner and winner.configuration == record.configuration else (
+                    None)
+    winners = [winner for winner in newest.values() if winner is not None and task.find(winner.configuration)
+               is not None]
+    return max(winners, key=lambda winner: (winner.verdict.speedup or 0.0, winner.when), default=None)
+
+
+def _of_session(records: Sequence[Record], task: Task) -> Remembered | None:
+    """The winner of the records of one comparison; None if nothing was compared."""
+    measurements = {record.configuration: record.measurement for record in records}
+    run = records[-1].run
+    paired = [record.configuration for record in records if run == FINAL or record.stage == TOGETHER]
+    verdict = decide(measurements, _default(measurements, task), paired, any(record.loaded for record in records))
+    return None if verdict.winner is None else Remembered(verdict.winner, verdict, records[-1].when, run)
+
+
+def _default(measurements: Mapping[Configuration, Measurement], task: Task) -> Configuration:
+    """The safe default if it was measured and ran, else the first of its stand-ins that ran, else the default."""
+    for configuration in default_and_stand_ins(task):
+        if configuration in measurements and measurements[configuration].status is Status.CORRECT:
+            return configuration
+    return task.default
