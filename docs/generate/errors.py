@@ -64,6 +64,7 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
          "smaller problems; the problem's other kernels and the other problems of a set go on"),
     ),
     errors.UnpreparedMisuseError: (
+        ("a tensor has more than 2^31 elements", "`seqtune predict` without `--verify` answers, since it makes none"),
         ("a library's reference, expected file or default configuration fails",
          "mend it; [How results are checked](library-file.md#how-results-are-checked) has the rules"),
     ),

@@ -13,6 +13,8 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 
+from ..measuring.tensor_limit import check_measurable
+
 Files: TypeAlias = dict[str, bytes]  # path in the folder, with / -> contents
 
 
@@ -43,12 +45,14 @@ WRITERS: dict[str, str] = {
 def files_of(chosen: Sequence[Chosen]) -> Files:
     """The files of a folder for kernels of one device.
 
-    Raises MisuseError where the backend has none, BuildError where the compiler refuses a source, UnavailableError
-    where the backend's compiler is not installed.
+    Raises MisuseError where the backend has none or a problem is too large for the folder's check, BuildError where the
+    compiler refuses a source, UnavailableError where the backend's compiler is not installed.
     """
     backend = chosen[0].device.backend
     if backend not in WRITERS:
         raise MisuseError(f"kernels of {backend} cannot be built to files; those of {', '.join(WRITERS)} can")
+    for one in chosen:
+        check_measurable(one.problem)
     return cast(Writer, resolve(WRITERS[backend]))(chosen)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, UnpreparedMisuseError
 from seqtune.kernels.linting.kernel import typical_device
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
@@ -23,4 +25,12 @@ def test_a_backend_without_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     space = spaces_for(problem, device)[0]
     chosen = Chosen("product", problem, device, space.kernel, space[0], "the first proposal")
     with pytest.raises(MisuseError, match="kernels of opencl cannot be built to files; those of other can"):
+        files_of([chosen])
+
+
+def test_a_problem_that_is_too_large_for_the_check_is_refused() -> None:
+    problem, device = parse_problem("gemm m=100000 n=100000 k=64"), typical_device("llvm")
+    space = spaces_for(problem, device)[0]
+    chosen = Chosen("product", problem, replace(device, backend="opencl"), space.kernel, space[0], "the first proposal")
+    with pytest.raises(UnpreparedMisuseError, match="y has 10000000000 elements"):
         files_of([chosen])
