@@ -26,7 +26,7 @@ from ..backends.backend import open_backend
 from ..measuring.expected_outputs import ExpectedOutputs, prepare_outputs
 from ..measuring.tensor_limit import check_measurable
 from .chosen import Chosen, Files
-from .reference import reference_text
+from .reference import c_values, reference_text
 from .templates.arrays import make_array
 
 MOST_WORK = 1e9  # multiply-adds of a reference: some seconds in one thread
@@ -118,7 +118,7 @@ def _by_reference(chosen: Chosen, tensors: Tensors, contents: Mapping[str, Check
     step, allowed = _step(tensor.size, MOST_WORK / reference.work), _allowed(chosen.problem)
     operands = "".join(f"arrays[{index}], " for index in range(number))
     count = -(-tensor.size // step)
-    c = f"""{reference.c}
+    c = f"""{c_values(reference.dtypes)}{reference.c}
 static struct verdict check(void *const *arrays)
 {{
     double *wanted = memory({count}, sizeof *wanted);

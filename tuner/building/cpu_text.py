@@ -238,7 +238,7 @@ static int check_{name}(void)
         const int64_t place = {place};
         const double wanted = expected_{name}({names}, place), error = fabs({value}(y[place]) - wanted);
         largest = fmax(largest, fabs(wanted));
-        difference = error <= difference ? difference : error;
+        difference = error <= difference || difference != difference ? difference : error;  /* NaN stays */
     }}
     for (int run = 0; run < RUNS; run++) {{
         const double begin = now();

@@ -87,6 +87,18 @@ def test_a_check_finds_a_wrong_result_and_a_cpu_that_lacks_something(
     assert len((found.stdout + found.stderr).splitlines()) == 1
 
 
+@needs_compiler
+@needs_make
+def test_one_output_that_was_never_written_is_found(tmp_path: Path) -> None:
+    files = built("gemm m=17 n=34 k=20")
+    written = b"    stop(gemm_m17_n34_k20_0(x, weights, y));\n"
+    assert written in files["check.c"]
+    files["check.c"] = files["check.c"].replace(written, written + b"    memset(y, 0xff, sizeof *y);\n")
+    result = checked(files, tmp_path / "out")
+    assert result.returncode != 0
+    assert "wrong: gemm_m17_n34_k20_0: largest error" in result.stdout
+
+
 def test_a_cpu_that_is_not_here_gets_its_files() -> None:
     problem, device = parse_problem("gemm m=17 n=34 k=20"), described("neoverse-v1")
     assert device is not None
