@@ -50,8 +50,8 @@ def call_for(chosen: Chosen) -> Call:
 
 
 def called_folder(chosen: Chosen, call: Call, language: Language, *, images: Files | None = None,
-                  remarks: Sequence[str] = (), words: dict[str, str] | None = None) -> Files:
-    """The files of a folder. `images` are those that a compiler made, `words` further macros of kernel.h.
+                  remarks: Sequence[str] = (), code: str = "") -> Files:
+    """The files of a folder. `images` are those that a compiler made, `code` are further lines of kernel.h.
 
     Raises SeqtuneErrors.
     """
@@ -62,9 +62,9 @@ def called_folder(chosen: Chosen, call: Call, language: Language, *, images: Fil
     restored = tuple(dict.fromkeys((*tensors.restorable(), *call.rewritten)))
     source = f"{chosen.name}{language.suffix}"
     macros = {"NAME": chosen.name, "SOURCE": source, "OPTIONS": " ".join(call.source.options),
-              "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark, **(words or {})}
+              "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark}
     header = (f"/* What host.c and device.h have to know of {source}; launch.json says the same. */\n\n"
-              f"{defines(macros)}\n{tables(call, tensors, packings, check.contents, restored)}{check.c}")
+              f"{defines(macros)}{code}\n{tables(call, tensors, packings, check.contents, restored)}{check.c}")
     module = (f'"""The packings and the reference of {chosen.name}."""\n\n'
               "import numpy as np\nfrom arrays import decoded\n\n"
               f"CHECKED = {check.remark!r}\n\n\n"

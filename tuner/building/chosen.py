@@ -39,6 +39,7 @@ Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
 WRITERS: dict[str, str] = {
     "llvm": "seqtune.tuner.building.llvm:folder",
     "opencl": "seqtune.tuner.building.opencl:write",
+    "cuda": "seqtune.tuner.building.cuda:write",
 }
 
 

@@ -103,6 +103,17 @@ def target(device: Device) -> str:
 
 def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
     """Compile a text to a cubin; returns it and the compiler's messages. Raises BuildError."""
+    return _result(text, options, "CUBIN")
+
+
+def ptx_of(source: KernelSource, device: Device) -> bytes:
+    """The text in PTX of a source, for the device's architecture. Raises BuildError, UnavailableError."""
+    ptx, _ = _result(source.text, (f"--gpu-architecture={target(device)}", *source.options), "PTX")
+    return ptx.rstrip(b"\0")
+
+
+def _result(text: str, options: tuple[str, ...], kind: str) -> tuple[bytes, str]:
+    """Compile a text to a CUBIN or PTX; returns it and the compiler's messages. Raises BuildError."""
     nvrtc = load()
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
     try:
@@ -112,9 +123,9 @@ def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
         messages = log.rstrip(b"\0 ").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise BuildError(error_line(messages) or f"NVRTC failed: {status.name}")
-        cubin = b" " * _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin, messages
+        result = b" " * _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}Size")(program))
+        _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{kind}")(program, result))
+        return result, messages
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum type { INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, FP16, BF16, FP32, FP64 };
 enum role { INPUT, OUTPUT, WORKSPACE };
@@ -107,13 +106,6 @@ static void *file_content(const char *name, size_t *size)
     fclose(file);
     content[*size] = 0;
     return content;
-}
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 static size_t size_of(enum type type)

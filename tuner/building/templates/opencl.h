@@ -2,6 +2,8 @@
    to compile. OPENCL_LIBRARY in the environment names another library than libOpenCL.so.1, OPENCL_DEVICE a part of the
    name of another device. */
 
+#include <time.h>
+
 typedef void *handle;
 
 #define FUNCTIONS(each) \
@@ -54,6 +56,13 @@ static void succeeded(int32_t status, const char *what)
         snprintf(why, sizeof why, "OpenCL's error %d", (int)status);
         stop(what, why);
     }
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* The device that the kernel was chosen for, by its name, or else the first one. */

@@ -1,0 +1,45 @@
+"""Kernels in CUDA C++ as folders: the kernel, its PTX and cubin, a host program in C99, and one with pycuda."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqtune.errors import UnavailableError, one_line
+from seqtune.kernels.launches.call import Call
+
+from ..backends.cuda.compiler import CubinCompiler, ptx_of
+from .called_folder import Language, call_for, called_folder, folders
+from .chosen import Chosen, Files
+
+LANGUAGE = Language("cuda", ".cu", """\
+The programs need a GPU of NVIDIA with the architecture {target} and its driver; `CUDA_VISIBLE_DEVICES` chooses one. \
+`run.py` needs NumPy and pycuda. They load `{name}.cubin`{ptx}.""")
+
+
+def write(chosen: Sequence[Chosen]) -> Files:
+    """The files of a folder; of several kernels each has a folder of its own. See `WRITERS`."""
+    return folders(chosen, {one.name: _folder(one) for one in chosen})
+
+
+def _folder(chosen: Chosen) -> Files:
+    """The files of one kernel. Raises BuildError, SeqtuneErrors."""
+    call, name = call_for(chosen), chosen.name
+    target = chosen.device.architecture.replace("sm_90", "sm_90a")  # see `seqtune.tuner.backends.cuda.compiler.target`
+    images: Files = {}
+    remarks = []
+    try:
+        compiler = CubinCompiler(chosen.device)
+        image = compiler.compile(call.source)
+        call = Call(call.source, tuple(replace(step, entry=image.symbol(step.entry)) for step in call.steps),
+                    call.rewritten)
+        images = {f"{name}.cubin": image.cubin, f"{name}.ptx": ptx_of(call.source, chosen.device)}
+    except UnavailableError as error:
+        options = " ".join(("nvcc -cubin", f"-arch={target}", *call.source.options))
+        remarks = [f"The kernel was not compiled, because here {one_line(error, 200)}. Compile it before:\n\n"
+                   f"    {options} -o {name}.cubin {name}.cu"]
+    language = replace(LANGUAGE, needs=LANGUAGE.needs.format(
+        target=target, name=name, ptx=", or else the driver compiles the PTX" if images else ""))
+    listed = ", ".join(f'"{path}"' for path in images) or f'"{name}.cubin"'
+    return called_folder(chosen, call, language, images=images, remarks=remarks,
+                         code=f'#define TARGET "{target}"\n#define IMAGES {listed}\n')
