@@ -179,8 +179,8 @@ class FollowedFiles:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._remark(key, f"{path:.60} is no Python that can be read here, so its imports are not followed")
             return []
-        for call in imports.calls:
-            self._remark(key, f"{path:.60} calls {call}, which may import files that the version does not cover")
+        for name in imports.dynamic:
+            self._remark(key, f"{path:.60} uses {name}, which may import files that the version does not cover")
         return list(imports.paths)
 
     def _is_file(self, path: str) -> bool:

@@ -19,10 +19,10 @@ _DYNAMIC = (*_IMPORTING, "run_path", "run_module", "exec", "spec_from_file_locat
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """The paths in the folder that a Python file imports, and the calls that import what only running tells."""
+    """The paths in the folder that a Python file imports, and the functions and lists by which only running tells."""
 
     paths: tuple[str, ...]
-    calls: tuple[str, ...] = ()
+    dynamic: tuple[str, ...] = ()
 
 
 def imports_of(text: str, path: str, folder: Path, roots: tuple[str, ...]) -> Imports:
@@ -31,14 +31,16 @@ def imports_of(text: str, path: str, folder: Path, roots: tuple[str, ...]) -> Im
     Raises SyntaxError, ValueError, RecursionError, MemoryError, as `ast.parse` does.
     """
     paths: dict[str, None] = {}
-    calls: dict[str, None] = {}
+    dynamic: dict[str, None] = {}
     for node in ast.walk(ast.parse(text)):
         modules = _imported_modules(node)
         for module in modules:
             paths.update(dict.fromkeys(_files_of(module, path, folder, roots)))
         if not modules and _is_dynamic(node):
-            calls[_called(node)] = None
-    return Imports(tuple(paths), tuple(calls))
+            dynamic[_called(node)] = None
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
+            dynamic["sys.path"] = None
+    return Imports(tuple(paths), tuple(dynamic))
 
 
 def _imported_modules(node: ast.AST) -> list[str]:

@@ -164,6 +164,15 @@ def test_modules_that_a_program_imports_are_in_the_version_of_a_command(run: str
     assert changes(dict(first.parts), kernel(tmp_path, text)) == f"{edited} has changed"
 
 
+@pytest.mark.parametrize(("line", "name"), [
+    ('sys.path.insert(0, "lib")', "sys.path"), ("importlib.import_module(name)", "import_module")])
+def test_an_import_that_only_running_tells_is_remarked(line: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(f"import importlib, sys\n{line}\nimport helper\n")
+    library = read_library(write(tmp_path, COMMAND + 'run = ["python3", "prog.py", "{n}"]\n'))
+    ((_, message),) = library.unfollowed["stale.k"]
+    assert message == f"prog.py uses {name}, which may import files that the version does not cover"
+
+
 @pytest.mark.parametrize(("name", "line"), [("prog.py", "x = 1\n"), ("prog.c", "int x;\n")])
 def test_a_file_that_is_too_large_to_follow_is_read_once_and_named(
         name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
