@@ -232,13 +232,24 @@ static int check_{name}(void)
 {arrays}    {y} *y = memory({count} * sizeof *y);
     void *workspace = memory({name_upper}_WORKSPACE_BYTES);
     double largest = 0, difference = 0, times[RUNS];
-{packed}    memset(y, 0xff, {count} * sizeof *y);
-    stop({name}({names}, y));
-    for (int64_t turn = 0; turn < {compared}; turn++) {{
-        const int64_t place = {place};
-        const double wanted = expected_{name}({names}, place), error = fabs({value}(y[place]) - wanted);
-        largest = fmax(largest, fabs(wanted));
-        difference = error <= difference || difference != difference ? difference : error;  /* NaN stays */
+    double *wanted = memory({compared} * sizeof *wanted);
+{packed}    for (int64_t turn = 0; turn < {compared}; turn++) {{
+        wanted[turn] = expected_{name}({names}, {place});
+        largest = fmax(largest, fabs(wanted[turn]));
+    }}
+    for (int way = 0; way < 3; way++) {{     /* the three functions */
+        memset(y, 0xff, {count} * sizeof *y);
+        if (way < 2)
+            stop(way ? {name}_run({packed_names}, y, workspace) : {name}({names}, y));
+        else
+            for (int share = 0; share < {name_upper}_PHASES * {name_upper}_SHARES; share++)
+                stop({name}_share({packed_names}, y, workspace, share / {name_upper}_SHARES,
+                                  share % {name_upper}_SHARES));
+        for (int64_t turn = 0; turn < {compared}; turn++) {{
+            const double error = fabs({value}(y[{place}]) - wanted[turn]);
+            if (!(error <= difference))
+                difference = isnan(error) ? HUGE_VAL : error;
+        }}
     }}
     for (int run = 0; run < RUNS; run++) {{
         const double begin = now();
@@ -249,7 +260,8 @@ static int check_{name}(void)
     difference /= largest > 0 ? largest : 1;
     printf("%s: {name}: largest error %.1e, allowed {tolerance!r}{sampled}; %.1f us\\n",
            difference <= {tolerance!r} ? "right" : "wrong", difference, 5e5 * (times[RUNS / 2 - 1] + times[RUNS / 2]));
-{freed}    free(y);
+{freed}    free(wanted);
+    free(y);
     free(workspace);
     return difference <= {tolerance!r} ? 0 : 1;
 }}
