@@ -74,14 +74,15 @@ def called_folder(chosen: Chosen, call: Call, language: Language, *, images: Fil
     part["check"] = check.to_json()
     return {README: readme([chosen], [_HOW.format(words=check.words), language.needs, *remarks]),
             LAUNCH_JSON: launch_json([(chosen, part)]), source: call.source.text.encode(), **(images or {}),
-            "host.c": _template("host.c"), "device.h": _template(f"{language.name}.h"), "kernel.h": header.encode(),
-            "run.py": _template("run.py"), "device.py": _template(f"{language.name}.py"),
-            "arrays.py": _template("arrays.py"), "kernel.py": module.encode(), **check.files}
+            "kernel.h": header.encode(), "kernel.py": module.encode(), **check.files,
+            **{path: template(shared).encode() for path, shared in (
+                ("host.c", "host.c"), ("device.h", f"{language.name}.h"), ("run.py", "run.py"),
+                ("device.py", f"{language.name}.py"), ("arrays.py", "arrays.py"))}}
 
 
-def _template(name: str) -> bytes:
+def template(name: str) -> str:
     """A file that all folders share."""
-    return (_TEMPLATES / name).read_bytes()
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _packing(argument: BufferArgument, tensors: Tensors, problem: Problem) -> PackedText:

@@ -115,7 +115,7 @@ def _by_reference(chosen: Chosen, tensors: Tensors, contents: Mapping[str, Check
     (output, tensor), = tensors.outputs.items()
     types, number = {name: each.dtype for name, each in tensors.inputs.items()}, len(tensors.inputs)
     reference = reference_text(chosen.problem, types)
-    step, allowed = _step(tensor.size, MOST_WORK / reference.work), _allowed(chosen.problem)
+    step, allowed = _step(tensor.size, MOST_WORK / reference.work), allowed_error(chosen.problem)
     operands = "".join(f"arrays[{index}], " for index in range(number))
     count = -(-tensor.size // step)
     c = f"""{c_values(reference.dtypes)}{reference.c}
@@ -139,7 +139,7 @@ def references(arrays):
                  "a reference in double precision", remark=_SAMPLED if step > 1 else "")
 
 
-def _allowed(problem: Problem) -> float:
+def allowed_error(problem: Problem) -> float:
     """The largest error that a measurement accepts: see `seqtune.tuner.measuring.timing.prepare`."""
     if not problem.element.is_float:
         return 0.0

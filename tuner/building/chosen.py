@@ -40,6 +40,8 @@ WRITERS: dict[str, str] = {
     "llvm": "seqtune.tuner.building.llvm:folder",
     "opencl": "seqtune.tuner.building.opencl:write",
     "cuda": "seqtune.tuner.building.cuda:write",
+    "triton": "seqtune.tuner.building.triton:write",
+    "command": "seqtune.tuner.building.command:write",
 }
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seqtune.kernels.clblast.implementation import CLBlastImplementation
+from seqtune.kernels.launches.call_declaration import code_for
+
 from .called_folder import Language, call_for, called_folder, folders
 from .chosen import Chosen, Files
+from .clblast import clblast_folder
 
 LANGUAGE = Language("opencl", ".cl", """\
 The programs need an OpenCL driver and its loader, libOpenCL.so.1; `OPENCL_LIBRARY` names another file,
@@ -18,4 +22,11 @@ that pip installs with `pyopencl[pocl]` are found so:
 
 def write(chosen: Sequence[Chosen]) -> Files:
     """The files of a folder; of several kernels each has a folder of its own. See `WRITERS`."""
-    return folders(chosen, {one.name: called_folder(one, call_for(one), LANGUAGE) for one in chosen})
+    return folders(chosen, {one.name: _folder(one) for one in chosen})
+
+
+def _folder(chosen: Chosen) -> Files:
+    """The files of one kernel. Raises SeqtuneErrors."""
+    if isinstance(code_for(chosen.kernel, chosen.device.backend), CLBlastImplementation):
+        return clblast_folder(chosen)
+    return called_folder(chosen, call_for(chosen), LANGUAGE)
