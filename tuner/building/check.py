@@ -20,7 +20,6 @@ from seqtune.kernels.devices.element_types import ELEMENT_TYPES, element_type
 from seqtune.kernels.launches.contents import RandomNumbers, copied_input, read_array
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
-from seqtune.kernels.problem import Problem
 
 from ..backends.backend import open_backend
 from ..measuring.expected_outputs import ExpectedOutputs, prepare_outputs
@@ -115,7 +114,7 @@ def _by_reference(chosen: Chosen, tensors: Tensors, contents: Mapping[str, Check
     (output, tensor), = tensors.outputs.items()
     types, number = {name: each.dtype for name, each in tensors.inputs.items()}, len(tensors.inputs)
     reference = reference_text(chosen.problem, types)
-    step, allowed = _step(tensor.size, MOST_WORK / reference.work), allowed_error(chosen.problem)
+    step, allowed = _step(tensor.size, MOST_WORK / reference.work), reference.tolerance
     operands = "".join(f"arrays[{index}], " for index in range(number))
     count = -(-tensor.size // step)
     c = f"""{c_values(reference.dtypes)}{reference.c}
@@ -137,14 +136,6 @@ def references(arrays):
 """
     return Check(contents, c, python, {output: {"allowed": allowed, "step": step}},
                  "a reference in double precision", remark=_SAMPLED if step > 1 else "")
-
-
-def allowed_error(problem: Problem) -> float:
-    """The largest error that a measurement accepts: see `seqtune.tuner.measuring.timing.prepare`."""
-    if not problem.element.is_float:
-        return 0.0
-    tolerance = dict(problem).get("tolerance")
-    return (tolerance if isinstance(tolerance, float) else 1e-4) + problem.element.rounding
 
 
 def _step(count: int, most: float) -> int:

@@ -285,7 +285,6 @@ class CpuKernel:
     shares: int
     entries: Mapping[str, str]  # entry of a phase -> its name in the object
     reference: ReferenceText
-    tolerance: float
 
     def words(self) -> dict[str, object]:
         """The words of the templates."""
@@ -358,7 +357,7 @@ class CpuKernel:
             arrays=arrays, packed=f"{packed}{fills}{order}", count=count, compared=compared,
             place="turn" if compared == count else f"(int64_t)(drawn((uint64_t)turn) % {count})",
             sampled="" if compared == count else f" (of {compared} of {count} elements)", value=f"value_{y}",
-            tolerance=self.tolerance,
+            tolerance=self.reference.tolerance,
             freed="".join(f"    free({name});\n" for name in (*self.shapes, *(["packed"] if packed else []))))
 
 

@@ -87,7 +87,7 @@ def folder(chosen: Sequence[Chosen]) -> Files:
     parts = [(one, described_launch(
         kernel.launch, one.problem, operation(one.problem.type).tensors(one.problem),
         {} if kernel.constant is None else {kernel.constant: (f"{kernel.name}_pack", kernel.packed_bytes)},
-        kernel.tolerance)) for one, kernel in zip(chosen, kernels, strict=True)]
+        kernel.reference.tolerance)) for one, kernel in zip(chosen, kernels, strict=True)]
     return {
         README: readme(chosen, [_HOW.format(library=library, name=chosen[0].name, needs=needs)]),
         LAUNCH_JSON: launch_json(parts), f"{library}.h": library_header(library, kernels, about).encode(),
@@ -108,7 +108,7 @@ def _kernel(chosen: Chosen, names: Mapping[KernelSource, Mapping[str, str]]) -> 
         shapes=shapes, types=types, output=work.output(problem), constant=work.constant, pack=pack,
         packed_bytes=packed_bytes, launch=code.launch(problem, chosen.device, chosen.configuration),
         shares=chosen.device.threads, entries=names[code.source(problem, chosen.device, chosen.configuration)],
-        reference=reference_text(problem, types), tolerance=problem.element.tolerance)
+        reference=reference_text(problem, types))
 
 
 def _packing(chosen: Chosen, code: LLVMImplementation) -> tuple[str, int]:

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.devices.element_types import decode, element_type
+from seqtune.kernels.devices.element_types import ELEMENT_TYPES, ElementType, decode, element_type, encode
 
 Pack = Callable[[NDArray[np.generic]], NDArray[np.generic]]  # an operand -> the packed array, in its stored form
 Indices = NDArray[np.int64]
 
-_EXACT = {"fp32": 1 << 20, "fp16": 1 << 10, "bf16": 1 << 7, "int8": 100}  # largest number that survives a packing
 _PADDED = -1
-C_TYPES = {"fp32": "float", "fp16": "uint16_t", "bf16": "uint16_t", "int8": "int8_t", "int32": "int32_t"}  # in C99
+_C_FLOATS = {"float32": "float", "float64": "double", "float16": "uint16_t"}
+C_TYPES = {name: _C_FLOATS.get(element.numpy, f"{element.numpy}_t") for name, element in ELEMENT_TYPES.items()}  # C99
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ def packing_text(name: str, pack: Pack, shape: Sequence[int], dtype: str, groups
         for axes in _axes(split):
             sizes, places = [axis.size for axis in axes], _renumbered(wanted, axes)
             digits = _digits(places, sizes)
-            if digits is not None and np.array_equal(_places(digits, sizes), places):
+            if digits is not None and np.array_equal(_places(digits, sizes), places) and _copies(
+                    pack, wanted, shape, dtype, packed):
                 text = _Text(name, digits, axes, dtype, packed, int(wanted.min()) == _PADDED)
                 return PackedText(text.c(), text.python(), packed, len(wanted))
     raise KernelError(f"the packing of {name} is no order of loops over an operand of shape {tuple(shape)}")
@@ -103,7 +104,7 @@ def index_map(pack: Pack, shape: Sequence[int], dtype: str, packed_dtype: str) -
     Indices are packed as several digits, because the packing may round them to the element type. None if the packed
     array does not hold such elements, or others than the operand's.
     """
-    count, base, element = math.prod(shape), _EXACT[dtype], element_type(packed_dtype)
+    count, base, element = math.prod(shape), _largest(element_type(dtype)), element_type(packed_dtype)
     numbers, result, scale = np.arange(count), np.zeros(0, np.int64), 1
     while scale == 1 or scale < count:
         digits = (numbers // scale) % base + 1
@@ -115,6 +116,21 @@ def index_map(pack: Pack, shape: Sequence[int], dtype: str, packed_dtype: str) -
         result = found - 1 if scale == 1 else np.where(result == _PADDED, _PADDED, result + (found - 1) * scale)
         scale *= base
     return result if (result < count).all() else None
+
+
+def _copies(pack: Pack, wanted: Indices, shape: Sequence[int], dtype: str, packed_dtype: str) -> bool:
+    """Whether the packing copies all bits of other numbers, too: negative ones, and fractions."""
+    element, unit = element_type(dtype), _largest(element_type(dtype))
+    numbers = np.random.default_rng(0).integers(-unit, unit + 1, shape)
+    array = (numbers / unit if element.is_float else numbers).astype(element.host)
+    elements = encode(array, packed_dtype).reshape(-1)
+    packed = np.ascontiguousarray(pack(array)).reshape(-1).view(elements.dtype)
+    return np.array_equal(packed, np.where(wanted == _PADDED, elements.dtype.type(0), elements[wanted]))
+
+
+def _largest(element: ElementType) -> int:
+    """A number up to which the type holds all whole ones."""
+    return round(0.5 / element.rounding) if element.rounding else 1 << min(20, 8 * element.size - 2)
 
 
 def _axes(split: Sequence[int]) -> Iterator[list[Axis]]:
@@ -161,18 +177,19 @@ def _divisors(number: int) -> list[int]:
 def _innermost(axes: Indices, known: NDArray[np.bool_], count: int) -> Digit | None:
     """The innermost loop, if it can have this number of turns; None if not."""
     rows, there = axes.reshape(-1, count, axes.shape[1]), known.reshape(-1, count)
-    fullest = int(np.argmax(there.sum(axis=1)))
-    moved = rows[fullest, there[fullest]] - rows[fullest, 0]  # what is known of them, from the first on
-    if not there[fullest, 0] or not there[fullest, :len(moved)].all():
+    fullest = 0 if there[0].all() else int(np.argmax(np.count_nonzero(there, axis=1)))
+    length = int(np.count_nonzero(there[fullest]))
+    moved, middle = rows[fullest, :length] - rows[fullest, 0], length // 2  # what is known of them, from the first on
+    step, last = moved[min(1, middle)], moved[-1]
+    if not there[fullest, :length].all() or not ((moved[middle] == middle * step) | (moved[middle] == last)).all():
         return None
     moves, numbers = [], np.arange(count)
     steps = np.zeros((count, axes.shape[1]), np.int64)
-    for axis in np.flatnonzero(moved.any(axis=0)).tolist():
-        step, last = int(moved[1, axis]), int(moved[-1, axis])
-        most = None if last == step * (len(moved) - 1) else last
-        steps[:, axis] = numbers * step if most is None else np.minimum(numbers * step, most)
-        moves.append((axis, step, most))
-    if not moves or (moved != steps[:len(moved)]).any():
+    for axis in np.flatnonzero(step).tolist():
+        most = None if last[axis] == step[axis] * (length - 1) else int(last[axis])
+        steps[:, axis] = numbers * step[axis] if most is None else np.minimum(numbers * step[axis], most)
+        moves.append((axis, int(step[axis]), most))
+    if not moves or (moved != steps[:length]).any():
         return None
     same = (rows == rows[:, :1] + steps).all(axis=2) | ~there
     starts = there[:, 0] | ~there.any(axis=1)

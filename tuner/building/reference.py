@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 
+from ..measuring.timing import allowed_error
 from .packing import C_TYPES
 
 
@@ -22,6 +23,7 @@ class ReferenceText:
     dtypes: frozenset[str]  # whose functions value_TYPE (`c_values`) the C text calls
     python: str  # def reference(operand, ...): the output in float64, of numbers as `decoded` makes them; in NumPy
     work: float  # multiply-adds of one element in C
+    tolerance: float  # the largest error of an output, relative to the largest number of the reference
 
 
 # Element type -> the function value_TYPE: a stored number in double.
@@ -127,6 +129,18 @@ def reference(x, weights, bias=None):
 """
 
 
+_ATTENTION_PYTHON = """\
+def reference(q, k, v, mask=None):
+    q, k, v = (array.astype(np.float64){heads_first} for array in (q, k, v))
+    k, v = (np.repeat(array, {group}, axis=1) for array in (k, v))
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]) + {mask}
+    scores = np.where({hidden}, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=3, keepdims=True))
+    y = weights @ v / weights.sum(axis=3, keepdims=True)
+    return np.ascontiguousarray(y{heads_first})
+"""
+
+
 def reference_text(problem: Problem, types: Mapping[str, str]) -> ReferenceText:
     """The reference of a problem. `types` are the element types of its operands, in their order.
 
@@ -138,7 +152,7 @@ def reference_text(problem: Problem, types: Mapping[str, str]) -> ReferenceText:
     operands = "".join(f"const {C_TYPES[dtype]} *{name}, " for name, dtype in types.items())
     relu = "sum > 0 ? sum : 0" if problem.names().get("activation") == "relu" else "sum"
     return ReferenceText(f"static double expected({operands}int64_t place)\n{{\n{body}    return {relu};\n}}\n",
-                         frozenset(types[name] for name in types if name != "mask"), python, work)
+                         frozenset(types.values()), python, work, allowed_error(problem))
 
 
 def c_values(dtypes: Iterable[str]) -> str:
@@ -194,11 +208,16 @@ def _attention(problem: Problem, values: Values) -> tuple[str, str, float]:
                   "q_place": f"((image * {q_len} + query) * {heads} + head) * {dim} + i",
                   "k_place": f"((image * {kv_len} + key) * {shared} + shared) * {dim} + i",
                   "v_place": f"((image * {kv_len} + key) * {shared} + shared) * {value_dim} + number"}
-    masks = {"none": "", "keys": f" + mask[image * {kv_len} + key]",
-             "scores": f" + mask[(head * {q_len} + query) * {kv_len} + key]"}
+    rows = {"keys": "image", "scores": f"(head * {q_len} + query)"}
+    mask = f" + {values['mask']}(mask[{rows[str(problem['mask'])]} * {kv_len} + key])" if "mask" in values else ""
     body = _ATTENTION.format(**{**names, **values, **places, "causal": int(problem["causal"] == "yes"),
-                                "mask": masks[str(problem["mask"])]})
-    return body, "", float(2 * kv_len * dim)
+                                "mask": mask})
+    heads_first = ".transpose(0, 2, 1, 3)" if problem["layout"] == "tokens" else ""
+    python = _ATTENTION_PYTHON.format(
+        group=names["group"], heads_first=heads_first,
+        mask={"none": "0", "keys": "mask[:, None, None]", "scores": "mask"}[str(problem["mask"])],
+        hidden=f"~np.tri({q_len}, {kv_len}, dtype=bool)" if problem["causal"] == "yes" else "False")
+    return body, python, float(2 * kv_len * dim)
 
 
 def _bias(values: Values, index: str) -> str:

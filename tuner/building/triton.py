@@ -11,7 +11,6 @@ from seqtune.kernels.triton.text import constants_of
 
 from ..backends.triton.compiler import compile_call
 from .called_folder import call_for, folders, template
-from .check import allowed_error
 from .chosen import Chosen, Files
 from .description import LAUNCH_JSON, README, described_call, launch_json, problem_text, readme
 from .reference import reference_text
@@ -39,9 +38,9 @@ def _folder(chosen: Chosen) -> Files:
         remarks = [f"The kernel was not compiled here: {one_line(error, 200)}."]
     tensors = operation(chosen.problem.type).tensors(chosen.problem)
     part = described_call(call, tensors, {})
-    about = {"name": chosen.name, "allowed": allowed_error(chosen.problem), "constants": constants_of(call.source)[1],
-             **{name: part[name] for name in ("buffers", "workspaces", "launches")}}
     reference = reference_text(chosen.problem, {name: tensor.dtype for name, tensor in tensors.inputs.items()})
+    about = {"name": chosen.name, "allowed": reference.tolerance, "constants": constants_of(call.source)[1],
+             **{name: part[name] for name in ("buffers", "workspaces", "launches")}}
     text = (f"{call.source.text}\n\n# {chosen.name}: {problem_text(chosen.problem)}\n"
             f"ABOUT = {pformat(about, width=110, sort_dicts=False)}\n\n\n"
             f"import numpy as np\n\n\n{reference.python}\n\n{template('triton.py').partition(_END)[2]}")

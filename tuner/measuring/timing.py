@@ -102,21 +102,26 @@ class Expected:
         return math.nan if math.isnan(high) or math.isnan(low) else max(high, -low) / self.scale
 
 
-def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
-    """Make the operands, read-only so that backends can keep packed copies, and the expected result.
+def allowed_error(problem: Problem) -> float:
+    """The largest error max|output - reference| / max|reference| of a right output of a built-in operation.
 
-    The allowed error is the problem's tolerance and the rounding of its element type, in which the output is stored.
-    Results of whole numbers must be exact.
+    It is the problem's tolerance and the rounding of its element type, in which the output is stored. Results of whole
+    numbers must be exact.
     """
+    tolerance, element = dict(problem).get("tolerance"), problem.element
+    return (tolerance if isinstance(tolerance, float) else 1e-4) + element.rounding if element.is_float else 0.0
+
+
+def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
+    """Make the operands, read-only so that backends can keep packed copies, and the expected result."""
     operands = make_operands(problem, seed)
     for array in operands.values():
         array.setflags(write=False)
     element = problem.element
     y = np.ascontiguousarray(reference(problem, operands).astype(element.result.host))
-    tolerance = dict(problem).get("tolerance")
-    allowed = (tolerance if isinstance(tolerance, float) else 1e-4) + element.rounding if element.is_float else 0.0
     scratch = np.empty(y.shape, y.dtype if element.is_float else np.float64)
-    return operands, Expected(y, float(np.abs(y.astype(scratch.dtype, copy=False)).max()) or 1.0, allowed, scratch)
+    scale = float(np.abs(y.astype(scratch.dtype, copy=False)).max()) or 1.0
+    return operands, Expected(y, scale, allowed_error(problem), scratch)
 
 
 def measured(executable: Executable, status: Status, samples: tuple[float, ...] = (), error: float | None = None,

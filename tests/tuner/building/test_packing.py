@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.devices.element_types import encode
+from seqtune.kernels.devices.element_types import decode, encode
 from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.linting.kernel import typical_device
@@ -20,7 +20,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
 from seqtune.tuner.backends.llvm.backend import operand_types
 from seqtune.tuner.backends.stored_operands import stored
-from seqtune.tuner.building.packing import PackedText, packing_text
+from seqtune.tuner.building.packing import Pack, PackedText, packing_text
 from tests.support.compiled_c import POINTER, compiled
 from tests.support.learning.c_programs import needs_compiler
 
@@ -123,9 +123,12 @@ def test_packings_that_compute_are_functions_of_their_own(text: str) -> None:
                     assert np.abs(result - wanted).max() <= 1e-6 * np.abs(wanted).max()
 
 
-def test_a_packing_that_computes_is_refused() -> None:
-    with pytest.raises(KernelError, match="the packing of doubled is no order of loops"):
-        packing_text("doubled", lambda array: np.asarray(array * 2), (4, 5), "fp32")
+@pytest.mark.parametrize("pack", [
+    lambda array: array * 2, np.abs, np.rint, lambda array: decode(encode(array, "bf16"), "bf16"),
+    lambda array: np.maximum(array, 0)])
+def test_a_packing_that_computes_is_refused(pack: Pack) -> None:
+    with pytest.raises(KernelError, match="the packing of computed is no order of loops"):
+        packing_text("computed", pack, (4, 5), "fp32")
 
 
 def test_a_packing_in_no_order_is_refused() -> None:
