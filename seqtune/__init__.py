@@ -21,19 +21,34 @@ if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
+    from seqtune.tuner.building.built_kernel import BuiltKernel
 
-    from .api import Prediction, calibrate, collect, devices, evaluate, export, predict, replay, retrain, train, tune
+    from .api import (
+        Prediction,
+        build,
+        calibrate,
+        collect,
+        devices,
+        evaluate,
+        export,
+        predict,
+        replay,
+        retrain,
+        train,
+        tune,
+    )
     from .api import Proposal as Candidate
     from .api.library import use_library
     from .reporting.report import report
 
 __all__ = [
-    "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",
-    "collect", "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train", "tune",
-    "use_library",
+    "BuiltKernel", "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__",
+    "build", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train",
+    "tune", "use_library",
 ]
 
 _REFERENCES = {
+    "BuiltKernel": "seqtune.tuner.building.built_kernel:BuiltKernel",
     "Candidate": "seqtune.api:Proposal",
     "Configuration": "seqtune.kernels.kernel:Configuration",
     "Device": "seqtune.kernels.devices.device:Device",
@@ -41,8 +56,8 @@ _REFERENCES = {
     "report": "seqtune.reporting.report:report",
     "use_library": "seqtune.api.library:use_library",
     **{name: f"seqtune.api:{name}" for name in (
-        "Prediction", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay", "retrain", "train",
-        "tune")},
+        "Prediction", "build", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay", "retrain",
+        "train", "tune")},
 }
 
 __getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

@@ -28,7 +28,7 @@ PUBLIC = {
         "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "labels",
         "machines", "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
     "tuner": (
-        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton",
+        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -17,6 +16,7 @@ from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
+from seqtune.tuner.backends.llvm.turn import Turn
 
 from .bound_kernels import KernelBinder, ThreadPool
 from .openmp import OpenMP, loaded_runtime
@@ -24,27 +24,6 @@ from .openmp import OpenMP, loaded_runtime
 _COMPILING = threading.RLock()
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Turn:
-    """A lock that a thread may take several times. A forked process does not wait for threads that it does not have."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget_others)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-    def _forget_others(self) -> None:
-        if self._lock.acquire(blocking=False):  # it is free, or the forking thread has it
-            self._lock.release()
-        else:
-            self._lock = threading.RLock()
 
 
 TURN = Turn()  # one program runs at a time: those of a device share a workspace

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.lookup import lazily
 
 if TYPE_CHECKING:
+    from .building import BuiltFolder, build, build_folder
     from .bulk import BulkAnswer, predict_many
     from .calibrating import calibrate
     from .checking import check_memory, compile_check, lint_library
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .tuning.run import tune
 
 _MODULES = {
+    "building": ("BuiltFolder", "build", "build_folder"),
     "bulk": ("BulkAnswer", "predict_many"),
     "calibrating": ("calibrate",),
     "checking": ("check_memory", "compile_check", "lint_library"),
@@ -51,11 +53,11 @@ _MODULES = {
 _REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport", "Demonstration",
-    "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Proposal", "Tuned", "TuningReport",
-    "calibrate", "check_memory", "collect", "compile_check", "demo", "devices", "doctor", "evaluate", "export",
-    "import_data", "kernel_json", "kernels", "libraries", "lint_library", "predict", "predict_many", "predict_onnx",
-    "replay", "retrain", "train", "tune",
+    "BuiltFolder", "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport",
+    "Demonstration", "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Proposal", "Tuned",
+    "TuningReport", "build", "build_folder", "calibrate", "check_memory", "collect", "compile_check", "demo",
+    "devices", "doctor", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library",
+    "predict", "predict_many", "predict_onnx", "replay", "retrain", "train", "tune",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

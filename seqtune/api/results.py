@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,13 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.candidate import Candidate, Confidence
 
+from ..errors import MisuseError
+from .question import Question, built
+
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.predictor.model import ResultRow
+    from seqtune.tuner.building.built_kernel import BuiltKernel
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.remembered import Remembered
 
@@ -53,6 +57,7 @@ class Proposal:
     measurement: Measurement | None = None
     confidence: Confidence | None = None  # None where it was not proposed, or the predictor does not estimate it
     typical_seconds: float | None = None  # median of the levelled rounds of a comparison; None where it was in none
+    question: Question | None = field(default=None, compare=False, repr=False)  # None outside of an answer
 
     @classmethod
     def of(cls, configuration: Configuration, candidate: Candidate | None, measurement: Measurement | None = None,
@@ -68,6 +73,12 @@ class Proposal:
         if self.typical_seconds is not None:
             return self.typical_seconds
         return None if self.measurement is None else finite(self.measurement.seconds)
+
+    def build(self) -> BuiltKernel:
+        """Build the kernel with this configuration; see `seqtune.build`."""
+        if self.question is None:
+            raise MisuseError("this candidate belongs to no answer, so its problem is not known; use seqtune.build")
+        return built(self.question.chosen(self.configuration, self.seconds))
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured.
@@ -89,6 +100,11 @@ class Proposal:
             if measurement.message:
                 fields["message"] = measurement.message
         return fields
+
+
+def _ordinal(number: int) -> str:
+    """An ordinal: first, second, third, 4th."""
+    return ("first", "second", "third")[number - 1] if number <= 3 else f"{number}th"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,24 @@ class Prediction:
     second: Proposal | None = None  # the fastest one beside the winner in the comparison; None without one
     leads_second: bool | None = None  # whether the winner is clearly faster than the second
     remembered: Remembered | None = None  # the comparison in the journal that the winner won, if nothing was measured
+
+    def __post_init__(self) -> None:
+        origins = {self.default.configuration: "the safe default", **{
+            candidate.configuration: f"the {_ordinal(number)} proposal"
+            for number, candidate in enumerate(self.candidates, 1)}}
+        if self.verified or self.remembered is not None:
+            origins[self.configuration] = f"the winner {self.remembered.origin if self.remembered else 'now verified'}"
+
+        def asked(proposal: Proposal) -> Proposal:
+            measured = proposal.typical_seconds is not None
+            return replace(proposal, question=Question(self.problem, self.device,
+                                                       origins.get(proposal.configuration, "a candidate"),
+                                                       self.default.seconds if measured else None))
+
+        for name in ("default", "winner", "second"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, asked(getattr(self, name)))
+        object.__setattr__(self, "candidates", tuple(map(asked, self.candidates)))
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"

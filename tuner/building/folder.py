@@ -12,15 +12,26 @@ from seqtune.errors import MisuseError, one_line
 from .chosen import Files
 
 
+def check_free(folder: Path) -> None:
+    """Check that a folder does not exist yet, or is empty. Raises MisuseError."""
+    try:
+        taken = folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir())))
+    except (OSError, ValueError) as error:  # a name too long, or with a NUL
+        raise MisuseError(f"{str(folder)!r:.100} cannot be written: {one_line(error)}") from None
+    if taken:
+        raise MisuseError(f"{folder} exists and is not an empty folder; choose another one")
+    if folder.name in ("", ".."):
+        raise MisuseError(f"{folder} cannot be written: the folder is made beside its place; name another one")
+
+
 def write_folder(files: Files, folder: Path) -> None:
     """Write the files to a folder that does not exist yet, or is empty.
 
     They are written to a folder beside it, which then takes its name, so that nothing is ever half-written. Raises
     MisuseError if the folder holds files or cannot be written.
     """
+    check_free(folder)
     try:
-        if folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))):
-            raise MisuseError(f"{folder} exists and is not an empty folder; choose another one")
         folder.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:

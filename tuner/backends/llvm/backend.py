@@ -16,7 +16,7 @@ from seqtune.kernels.devices.element_types import decode, element_type
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.llvm.launch import LLVMImplementation, WeightsPacking, llvm_implementation
-from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
+from seqtune.kernels.operations.operation import Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
@@ -28,8 +28,9 @@ from ..stored_operands import StoredOperands
 from .compiler import CompiledModule, Compiler, capabilities, instruction_sets
 from .cores import usable_cpus
 from .discovery import devices, unavailable
+from .kernel_job import KernelJob
 from .reference_work import LLVMReferenceWork
-from .threads import Threads, make_job, phases_of
+from .threads import Threads
 
 __all__ = ["LLVMBackend", "devices", "unavailable"]
 
@@ -50,6 +51,19 @@ def operand_types(problem: Problem) -> dict[str, str]:
     return {name: "fp32" if name in wide else problem.dtype for name in shapes}
 
 
+def check_here(device: Device) -> None:
+    """Check that this machine can run an llvm device's kernels. Raises DeviceError."""
+    if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
+        listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"
+        raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
+                          f"{len(usable_cpus())} threads (seqtune devices lists them)")
+    own = dict(capabilities(device.instruction_set))
+    for fact, words in CAPABILITIES.items():
+        if device.names()[fact] and not own.get(fact):
+            raise DeviceError(f"this machine's CPU has no {words}, which {device.name} has on "
+                              "another machine; choose a device of this machine (seqtune devices lists them)")
+
+
 class LLVMBackend:
     """Builds and runs configurations of llvm kernels in this process. Use it from the thread that created it.
 
@@ -60,15 +74,7 @@ class LLVMBackend:
     checks_itself = False
 
     def __init__(self, device: Device) -> None:
-        if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
-            listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"
-            raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
-                              f"{len(usable_cpus())} threads (seqtune devices lists them)")
-        own = dict(capabilities(device.instruction_set))
-        for fact, words in CAPABILITIES.items():
-            if device.names()[fact] and not own.get(fact):
-                raise DeviceError(f"this machine's CPU has no {words}, which {device.name} has on "
-                                  "another machine; choose a device of this machine (seqtune devices lists them)")
+        check_here(device)
         self.device = device
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
@@ -108,10 +114,10 @@ class LLVMExecutable:
                  implementation: LLVMImplementation, configuration: Configuration) -> None:
         self.build_seconds = build_seconds
         self.resources: ResourceUsage | None = None
-        self._backend, self._module, self._problem = backend, module, problem
+        self._backend = backend
         self._packing = WeightsPacking.of(implementation, problem, backend.device, configuration)
         launch = implementation.launch(problem, backend.device, configuration)
-        self._phases = phases_of(launch, module.address)
+        self._job = KernelJob(module, launch)
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
@@ -120,8 +126,7 @@ class LLVMExecutable:
         sizes |= {"y": _bytes(output, self._result), "workspace": _bytes((launch.workspace,), "fp32")}
         self._buffers = GuardedBuffers(backend.memory, sizes, ["y", "workspace"], cleared=False,
                                        types={**self._types, "y": self._result})
-        self._launch_arguments = np.array(launch.arguments, np.int64)
-        self._job: NDArray[np.int64] | None = None
+        self._address: int | None = None  # of the job, when operands are loaded
 
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
@@ -132,13 +137,8 @@ class LLVMExecutable:
                 self._buffers.add(name, stored.nbytes)
             self._buffers.write(name, stored)
         addresses = self._buffers.addresses
-        operands_at = [addresses[name] for name in self._order]
-        unused = [0] * (MOST_OPERANDS - len(operands_at))
-        inputs, further = operands_at[:MOST_OPERANDS], operands_at[MOST_OPERANDS:]
-        self._arguments = self._launch_arguments.copy()
-        self._arguments[len(self._arguments) - len(further):] = further
-        self._job = make_job((*inputs, *unused, addresses["y"], addresses["workspace"]), self._arguments, self._phases)
-        self._address = int(self._job.ctypes.data)
+        self._job.bind([addresses[name] for name in self._order], addresses["y"], addresses["workspace"])
+        self._address = self._job.address
 
     def poison(self) -> None:
         """Poison output and workspace, and reset the canaries around every buffer."""
@@ -146,7 +146,7 @@ class LLVMExecutable:
 
     def run(self) -> None:
         """Launch once and wait until it has finished. Raises LaunchError before `load` and after `close`."""
-        if self._job is None:
+        if self._address is None:
             raise LaunchError("no operands are loaded")
         self._backend.threads.run(self._address)
 
@@ -166,7 +166,7 @@ class LLVMExecutable:
 
     def close(self) -> None:
         """Give the buffers back to the backend."""
-        self._job = None
+        self._address = None
         self._buffers.close()
 
 

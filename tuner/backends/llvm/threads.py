@@ -191,16 +191,20 @@ out:
 
 
 class Threads:
-    """A pool of `count` threads, one of which is the thread that creates it; only that thread may call it.
+    """A pool of `count` threads, one of which is the thread that calls it; one thread may call it at a time.
 
-    The pool pins that thread until `close`. A forked process has none of the other threads: its own one runs all.
+    The pool pins the thread that creates it, which then is the only one that calls it, until `close`; or, with
+    `pins_calls`, any caller during its call. A forked process has none of the other threads: its own one runs all.
     """
 
-    def __init__(self, compiler: Compiler, count: int) -> None:
+    def __init__(self, compiler: Compiler, count: int, pins_calls: bool = False) -> None:
         global _pins
         self.count = count
         cpus = usable_cpus()
-        if hasattr(os, "sched_setaffinity"):
+        can_pin = hasattr(os, "sched_setaffinity")
+        self._pins_caller = can_pin and not pins_calls
+        self._caller = {cpus[0]} if can_pin and pins_calls and count > 1 else None  # CPUs of a caller during its call
+        if self._pins_caller:
             if not _pins:
                 unpinned.update(os.sched_getaffinity(0))
             _pins += 1
@@ -231,7 +235,15 @@ class Threads:
         """Run the job at this address (see `make_job`) and wait until it has finished."""
         if os.getpid() != self._process:
             self._state[_THREADS] = 1
-        self._launch(self._address, job)
+        if self._caller is None:
+            self._launch(self._address, job)
+            return
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._caller)
+        try:
+            self._launch(self._address, job)
+        finally:
+            os.sched_setaffinity(0, allowed)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
         """Run the jobs at these addresses, one after the other."""
@@ -248,7 +260,7 @@ class Threads:
         self._wake(self._address)
         for worker in self._workers:
             worker.join()
-        if hasattr(os, "sched_setaffinity"):
+        if self._pins_caller:
             _pins -= 1
             if not _pins:
                 os.sched_setaffinity(0, unpinned)

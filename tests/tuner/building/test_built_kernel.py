@@ -1,0 +1,153 @@
+"""Built kernels: functions of arrays and tensors, in place, checked, and right from several threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import seqtune
+from seqtune.errors import DeviceError, MisuseError
+from seqtune.kernels.devices.element_types import decode, encode
+from seqtune.kernels.operations.table import operation
+from seqtune.tuner.building.built_kernel import BuiltKernel
+
+CONV = "conv2d c=8 h=9 w=7 k=16 r=3 pad=1"
+Arrays = dict[str, NDArray[Any]]
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> BuiltKernel:
+    return seqtune.build(CONV, "llvm:0", journal=tmp_path_factory.mktemp("journal") / "none.sqlite")
+
+
+def operands(kernel: BuiltKernel, seed: int = 0) -> Arrays:
+    generator = np.random.default_rng(seed)
+    return {place.name: generator.integers(-8, 9, place.shape).astype(np.int8) if place.dtype == "int8" else encode(
+        generator.uniform(-1, 1, place.shape).astype(np.float32), place.dtype) for place in kernel.inputs}
+
+
+def expected(kernel: BuiltKernel, arrays: Arrays) -> NDArray[np.float64]:
+    types = {place.name: place.dtype for place in kernel.inputs}
+    return operation(kernel.chosen.problem.type).reference(
+        kernel.chosen.problem, {name: decode(array, types[name]) for name, array in arrays.items()})
+
+
+def error(kernel: BuiltKernel, y: NDArray[Any], arrays: Arrays) -> float:
+    reference = expected(kernel, arrays)
+    return float(abs(decode(y, kernel.outputs[0].dtype) - reference).max() / abs(reference).max())
+
+
+@pytest.mark.parametrize(("problem", "device"), [
+    (CONV, "llvm:1"), ("gemm m=13 n=17 k=11 bias=yes activation=relu", "llvm:0"),
+    ("gemm m=12 n=16 k=8 dtype=int8", "llvm:0"), ("gemm m=12 n=16 k=8 dtype=bf16", "llvm:0"),
+    ("gemm m=13 n=17 k=11", "opencl:0"), ("conv2d c=8 h=9 w=7 k=16 r=3 pad=1 bias=yes", "opencl:0")])
+def test_a_kernel_computes_from_arrays_and_from_packed_constants(problem: str, device: str, tmp_path: Path) -> None:
+    try:
+        built = seqtune.build(problem, device, journal=tmp_path / "none.sqlite")
+    except (DeviceError, seqtune.errors.KernelError) as reason:  # the CPU has no products of bf16 or int8, no OpenCL
+        pytest.skip(str(reason))
+    arrays = operands(built)
+    y = built(*arrays.values())
+    assert error(built, y, arrays) < 1e-2
+    out = np.empty_like(y)
+    constant = list(arrays)[1]
+    for seed in (1, 2):
+        arrays |= {"x": operands(built, seed)["x"]}
+        assert built(**{**arrays, constant: built.pack(arrays[constant])}, out=out) is out
+        assert error(built, out, arrays) < 1e-2
+
+
+def test_tensors_are_taken_in_place_and_answered_with_tensors(kernel: BuiltKernel) -> None:
+    torch = pytest.importorskip("torch")
+    arrays = operands(kernel)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    y = kernel(**tensors)
+    assert error(kernel, y.numpy(), arrays) < 1e-4
+    out = torch.empty_like(y)
+    assert kernel(tensors["x"], kernel.pack(tensors["weights"]), out=out) is out
+    assert torch.equal(out, y)
+    with pytest.raises(MisuseError, match=r"x needs gradients, .* give `x\.detach\(\)`"):
+        kernel(tensors["x"].clone().requires_grad_(), tensors["weights"])
+    with pytest.raises(MisuseError, match="x is not contiguous; its `contiguous"):
+        kernel(tensors["x"].transpose(2, 3).contiguous().transpose(2, 3), tensors["weights"])
+
+
+def test_operands_that_do_not_suit_are_refused_in_a_line(kernel: BuiltKernel) -> None:
+    x, weights = operands(kernel).values()
+    unaligned = np.zeros(x.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(x.shape)
+    y = np.zeros((2 * 16 * 9 * 7,), np.float32)
+    for given, named, message in (
+            ((x,), {}, "the kernel takes x, weights; 1 are given"), ((x, weights, x), {}, "3 are given"),
+            ((x,), {"filter": weights}, "filter is none of them"), ((x, weights), {"x": x}, "x is given twice"),
+            ((x.astype(np.float64), weights), {}, "x is float64 of the shape .*; the kernel takes float32"),
+            ((x[:, :4], weights), {}, "x is float32 of the"), ((x[..., ::-1], weights), {}, "x is not contiguous"),
+            ((unaligned, weights), {}, "x is not aligned"), ((x.tolist(), weights), {}, "x is a list; give"),
+            ((x, weights), {"out": {"z": y}}, "out has z; the outputs are y"),
+            ((y[:x.size].reshape(x.shape), weights), {"out": y[8:8 + 16 * 63].reshape(1, 16, 9, 7)}, "overlaps x"),
+            ((x, seqtune.build("gemm m=4 n=4 k=4", "llvm:0").pack(np.zeros((4, 4), np.float32))), {},
+             "packed for another kernel")):
+        with pytest.raises(MisuseError, match=message):
+            kernel(*given, **named)
+    frozen = kernel(x, weights)
+    frozen.flags.writeable = False
+    with pytest.raises(MisuseError, match="y is read-only"):
+        kernel(x, weights, out=frozen)
+
+
+def test_calls_from_several_threads_are_right(kernel: BuiltKernel) -> None:
+    errors: list[float] = []
+    weights = operands(kernel)["weights"]
+    packed = kernel.pack(weights)
+
+    def work(seed: int) -> None:
+        arrays = {"x": operands(kernel, seed)["x"], "weights": weights}
+        reference = expected(kernel, arrays)
+        errors.extend(float(abs(kernel(arrays["x"], packed) - reference).max()) for _ in range(40))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 120
+    assert max(errors) < 1e-3
+
+
+def test_threads_and_code_are_freed_with_the_object(tmp_path: Path) -> None:
+    before = threading.active_count()
+    try:
+        built = seqtune.build("gemm m=4 n=4 k=4", "llvm:sse:2", journal=tmp_path / "none.sqlite")
+    except DeviceError as reason:
+        pytest.skip(str(reason))
+    assert threading.active_count() == before + 1
+    runner = weakref.ref(built._runner)
+    del built
+    gc.collect()
+    assert runner() is None
+    assert threading.active_count() == before
+
+
+def test_a_device_that_is_not_here_has_the_source_alone(tmp_path: Path) -> None:
+    built = seqtune.build("gemm m=64 n=64 k=64 dtype=fp16", "cuda:h100", journal=tmp_path / "none.sqlite")
+    assert "__global__" in built.source
+    assert str(built.launches[0]["entry"]) in built.source
+    with pytest.raises(DeviceError, match="cuda:h100 is not here, so the kernel can be read and saved, and not be run"):
+        built(*(np.zeros((64, 64), np.float16) for _ in built.inputs))
+
+
+def test_candidates_of_an_answer_are_built(tmp_path: Path) -> None:
+    answer = seqtune.predict("gemm m=13 n=17 k=11", "llvm:0", journal=tmp_path / "none.sqlite")
+    built = answer.candidates[1].build()
+    assert built.chosen.configuration == answer.candidates[1].configuration
+    assert built.chosen.origin == "the second proposal"
+    arrays = operands(built)
+    assert error(built, built(**arrays), arrays) < 1e-4
+    built.save(tmp_path / "kernel")
+    assert {"README.md", "launch.json"} <= {path.name for path in (tmp_path / "kernel").iterdir()}

@@ -1,0 +1,120 @@
+"""Operands: the arrays that a caller gives to a built kernel, checked and read in place.
+
+NumPy arrays, everything with `__array_interface__`, and PyTorch's CPU tensors are taken; PyTorch is never imported.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.devices.element_types import element_type
+from seqtune.kernels.llvm.aligned import aligned
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A constant operand in the order in which a kernel reads it. It serves every kernel with an equal `form`."""
+
+    name: str
+    form: Hashable
+    array: NDArray[Any]  # as the kernel reads it
+    original: NDArray[Any]  # read-only, numbers as on the host
+
+    @property
+    def address(self) -> int:
+        """The address of the packed elements."""
+        return int(self.array.ctypes.data)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The shape and the element type of an operand or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @cached_property
+    def stored(self) -> np.dtype[Any]:
+        """The NumPy type of its elements."""
+        return element_type(self.dtype).stored
+
+    @cached_property
+    def bytes(self) -> int:
+        """The bytes of its elements."""
+        return self.stored.itemsize * math.prod(self.shape)
+
+    @cached_property
+    def torch_type(self) -> Any:
+        """PyTorch's element type; None where PyTorch is not loaded."""
+        torch = sys.modules.get("torch")
+        return None if torch is None else getattr(torch, element_type(self.dtype).torch, None)
+
+    def address(self, value: Any, written: bool = False) -> int:
+        """The address of an array's elements. Raises MisuseError, with the reason, if kernels cannot use it in place.
+
+        `written`: the kernel writes it.
+        """
+        if isinstance(value, np.ndarray):
+            if value.shape != self.shape or value.dtype != self.stored:
+                raise self._unlike(value.shape, value.dtype)
+            flags = value.flags
+            if not flags.c_contiguous:
+                raise MisuseError(f"{self.name} is not contiguous; numpy.ascontiguousarray copies it")
+            if written and not flags.writeable:
+                raise MisuseError(f"{self.name} is read-only, and the kernel writes it")
+            if not flags.aligned:
+                raise MisuseError(f"{self.name} is not aligned: its address is no multiple of {self.stored.itemsize} "
+                                  "bytes; copy it")
+            return int(value.__array_interface__["data"][0])
+        if hasattr(value, "data_ptr"):
+            return self._address_of_tensor(value)
+        if hasattr(value, "__array_interface__"):
+            return self.address(np.asarray(value), written)
+        raise MisuseError(f"{self.name} is a {type(value).__name__}; give a NumPy array or a PyTorch CPU tensor")
+
+    def _address_of_tensor(self, tensor: Any) -> int:
+        if tensor.device.type != "cpu":
+            raise MisuseError(f"{self.name} is on {tensor.device}; the kernel takes tensors of the CPU")
+        if tuple(tensor.shape) != self.shape or tensor.dtype != self.torch_type:
+            raise self._unlike(tuple(tensor.shape), tensor.dtype)
+        if not tensor.is_contiguous():
+            raise MisuseError(f"{self.name} is not contiguous; its `contiguous()` copies it")
+        if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+            raise MisuseError(f"{self.name} needs gradients, which the kernel does not compute; give `{self.name}"
+                              ".detach()`")
+        address = int(tensor.data_ptr())
+        if address % self.stored.itemsize:
+            raise MisuseError(f"{self.name} is not aligned: its address is no multiple of {self.stored.itemsize} "
+                              "bytes; copy it")
+        return address
+
+    def view(self, value: Any, written: bool = False) -> NDArray[Any]:
+        """A checked array or tensor as a NumPy array on the same memory, of the stored type. Raises MisuseError."""
+        address = self.address(value, written)
+        if isinstance(value, np.ndarray):
+            return value
+        if hasattr(value, "data_ptr"):
+            interface = {"shape": self.shape, "typestr": self.stored.str, "data": (address, False), "version": 3}
+            return np.asarray(type("Memory", (), {"__array_interface__": interface, "owner": value})())
+        return np.asarray(value)
+
+    def new(self, as_tensor: bool) -> Any:
+        """A new, uninitialised array, or PyTorch tensor."""
+        if as_tensor:
+            return sys.modules["torch"].empty(self.shape, dtype=self.torch_type)
+        return aligned(self.shape, self.stored)
+
+    def _unlike(self, shape: tuple[int, ...], dtype: object) -> MisuseError:
+        kind = "bf16 (uint16 in NumPy, torch.bfloat16)" if self.dtype == "bf16" else str(self.stored)
+        return MisuseError(f"{self.name} is {dtype} of the shape {tuple(shape)}; the kernel takes {kind} of the shape "
+                           f"{self.shape}")
