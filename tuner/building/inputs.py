@@ -1,4 +1,4 @@
-"""Inputs: text in C and in NumPy that fills arrays with the same numbers from a seed.
+"""Inputs: text in C that fills arrays with numbers from a seed.
 
 Numbers are those of SplitMix64 [G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", 2014] at
 the places seed + 1, seed + 2, ..., from -1 to 1 in steps that every type of 16 bits holds; int8 are from -8 to 7.
@@ -55,22 +55,6 @@ static void fill_int8(int8_t *array, int64_t count, uint64_t seed)
 }
 """,
 }
-
-PYTHON_INPUTS = """\
-def fill(shape, dtype, seed):
-    places = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64) + np.uint64(seed)
-    with np.errstate(over="ignore"):
-        z = places * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    if dtype == "int8":
-        return ((z >> np.uint64(60)).astype(np.int64) - 8).astype(np.int8).reshape(shape)
-    if dtype == "fp32":
-        return (((z >> np.uint64(40)).astype(np.int64) - 8388608) / 8388608).astype(np.float32).reshape(shape)
-    numbers = (((z >> np.uint64(56)).astype(np.int64) - 128) / 128).astype(np.float32).reshape(shape)
-    return numbers.astype(np.float16) if dtype == "fp16" else (numbers.view(np.uint32) >> 16).astype(np.uint16)
-"""
 
 
 def c_inputs(dtypes: set[str]) -> str:

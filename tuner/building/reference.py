@@ -52,11 +52,6 @@ static double value_fp16(uint16_t number)
 """,
 }
 
-PYTHON_VALUES = """\
-def decoded(array, dtype):
-    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
-"""
-
 _CONV2D = """\
     const int64_t image = {image}, channel = {channel}, row = {row}, column = {column}, group = channel / {kg};
     double sum = {bias};
