@@ -1,5 +1,5 @@
 # Needs Python 3.11 or newer, and make. Everything lands in .venv; a target that is up to date costs nothing.
-#   make demo         predict and verify two ResNet-18 layers on every device found
+#   make demo         predict and verify two ResNet-18 layers on every device found; build/demo has the first one's kernel
 #   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
 #   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
 #   make test-peers   other people's tests and models, against ours: PyTorch, timm, transformers, ONNX, Kernel Tuner, Helion
@@ -40,7 +40,8 @@ GPU_ARGUMENTS ?=
 .PHONY: demo test test-anywhere test-peers test-arm check docs dist gpu install develop clean
 
 demo: install
-	@$(BIN)/seqtune demo
+	@rm -rf build/demo
+	@$(BIN)/seqtune demo --out build/demo
 
 # Without compiled files each process of tests would take 8 s of CPU to compile them, in every run.
 test: $(VENV)/.testing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.lookup import lazily
 
 if TYPE_CHECKING:
-    from .building import BuiltFolder, build, build_folder
+    from .building import build, build_folder
     from .bulk import BulkAnswer, predict_many
     from .calibrating import calibrate
     from .checking import check_memory, compile_check, lint_library
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from .onnx_model import OnnxPrediction, OnnxRow, predict_onnx
     from .predicting import predict
     from .replaying import replay
-    from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
+    from .results import BuiltFolder, CompileReport, Demonstration, Devices, Prediction, Proposal
     from .tuning.results import Tuned, TuningReport
     from .tuning.run import tune
 
 _MODULES = {
-    "building": ("BuiltFolder", "build", "build_folder"),
+    "building": ("build", "build_folder"),
     "bulk": ("BulkAnswer", "predict_many"),
     "calibrating": ("calibrate",),
     "checking": ("check_memory", "compile_check", "lint_library"),
@@ -46,7 +46,7 @@ _MODULES = {
     "onnx_model": ("OnnxPrediction", "OnnxRow", "predict_onnx"),
     "predicting": ("predict",),
     "replaying": ("replay",),
-    "results": ("CompileReport", "Demonstration", "Devices", "Prediction", "Proposal"),
+    "results": ("BuiltFolder", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal"),
     "tuning.results": ("Tuned", "TuningReport"),
     "tuning.run": ("tune",),
 }

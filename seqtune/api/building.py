@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from seqtune.kernels.devices.device import Device
@@ -19,28 +18,10 @@ from ..errors import KernelError, MisuseError, shown
 from .inputs import as_device, as_problem, as_problems
 from .predicting import predict
 from .question import Question, built, refused
+from .results import BuiltFolder
 
 SHOWN = 5  # proposals that `predict` lists where nothing else is asked for; --proposal counts in this list
 MOST_PROPOSALS = 1000  # as --top
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltFolder:
-    """A folder of kernels that was written."""
-
-    out: Path
-    device: Device
-    kernels: tuple[Chosen, ...]
-    files: tuple[str, ...]  # paths in the folder
-    left_out: tuple[tuple[Problem, str], ...] = ()  # problems that no kernel solves, with the reason
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON object."""
-        return {"out": str(self.out), "device": self.device.name, "kernels": [
-            {"name": one.name, "problem": one.problem.to_json(), "kernel": one.kernel.name,
-             "configuration": dict(one.configuration.settings), "origin": one.origin, "seconds": one.seconds,
-             "default_seconds": one.default_seconds} for one in self.kernels], "files": list(self.files),
-            "left_out": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.left_out]}
 
 
 def build(problem: object, device: Device | str = "llvm:0", proposal: int | None = None, *,

@@ -1,4 +1,4 @@
-"""The demonstration behind `seqtune demo`: verified predictions of two layers on every device found."""
+"""The demonstration behind `seqtune demo`: verified predictions of two layers on every device, and a built kernel."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.predictor.answering import named_predictor
 from seqtune.predictor.say import Say, silent
+from seqtune.tuner.building.folder import check_free
 from seqtune.tuner.measuring.deadline import SECONDS
 
 from ..errors import FormatError, SeqtuneError
+from .building import build_folder
 from .inputs import check_positive
 from .listing import devices
 from .predicting import predict
 from .results import Demonstration
 
 
-def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,
-         progress: Say = silent) -> Demonstration:
-    """Predict and verify two ResNet-18 layers on every device found."""
+def demo(seconds: float = SECONDS, *, out: str | Path | None = None, checkpoint: str | Path | None = None,
+         journal: str | Path | None = None, progress: Say = silent) -> Demonstration:
+    """Predict and verify two ResNet-18 layers on every device found, and build the first one to a new folder `out`."""
     check_positive("seconds", seconds)
+    if out is not None:
+        check_free(Path(out))
     if checkpoint is not None:
         named_predictor(checkpoint)
     listing = devices()
@@ -43,4 +47,7 @@ def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, jour
     if not predictions:
         reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
         raise SeqtuneError(f"nothing could be shown: {reasons}")
-    return Demonstration(tuple(predictions), unavailable)
+    first = predictions[0]
+    folder = None if out is None else build_folder(first.problem, first.device, out, checkpoint=checkpoint,
+                                                   journal=journal, progress=progress)
+    return Demonstration(tuple(predictions), unavailable, folder)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.building.built_kernel import BuiltKernel
+    from seqtune.tuner.building.chosen import Chosen
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.remembered import Remembered
 
@@ -269,16 +270,37 @@ class CompileReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
-    """Verified predictions, and why other devices are left out."""
+class BuiltFolder:
+    """A folder of kernels that was written."""
 
-    predictions: tuple[Prediction, ...]
-    unavailable: Mapping[str, str]
+    out: Path
+    device: Device
+    kernels: tuple[Chosen, ...]
+    files: tuple[str, ...]  # paths in the folder
+    left_out: tuple[tuple[Problem, str], ...] = ()  # problems that no kernel solves, with the reason
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
+        return {"out": str(self.out), "device": self.device.name, "kernels": [
+            {"name": one.name, "problem": one.problem.to_json(), "kernel": one.kernel.name,
+             "configuration": dict(one.configuration.settings), "origin": one.origin, "seconds": one.seconds,
+             "default_seconds": one.default_seconds} for one in self.kernels], "files": list(self.files),
+            "left_out": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.left_out]}
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Verified predictions, why other devices are left out, and the first problem's kernel, if it was built."""
+
+    predictions: tuple[Prediction, ...]
+    unavailable: Mapping[str, str]
+    built: BuiltFolder | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        built = {} if self.built is None else {"built": self.built.to_json()}
         return {"predictions": [prediction.to_json() for prediction in self.predictions],
-                "unavailable": dict(self.unavailable)}
+                "unavailable": dict(self.unavailable), **built}
 
 
 @dataclass(frozen=True, slots=True)

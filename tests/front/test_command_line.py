@@ -26,8 +26,8 @@ from tests.support.command_line import Run
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
-COMMANDS = ("devices", "kernels", "predict", "tune", "replay", "collect", "train", "retrain", "evaluate", "export",
-            "demo", "doctor", "calibrate", "report", "import", "fleet")
+COMMANDS = ("devices", "kernels", "predict", "build", "tune", "replay", "collect", "train", "retrain", "evaluate",
+            "export", "demo", "doctor", "calibrate", "report", "import", "fleet")
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 
@@ -122,7 +122,10 @@ def test_the_demo_shows_every_device_and_says_what_is_missing(
     fast = find("llvm:0")
     monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", lambda: [fast])
     monkeypatch.setattr("seqtune.tuner.backends.discovery.why_unavailable", lambda: {"opencl": "`ld` is missing"})
-    found = run("demo", "--seconds", "60", "--checkpoint", checkpoint, "--journal", tmp_path / "j.sqlite")
+    found = run("demo", "--seconds", "60", "--checkpoint", checkpoint, "--journal", tmp_path / "j.sqlite",
+                "--out", tmp_path / "built")
+    assert found["built"]["kernels"][0]["origin"].startswith("the winner verified on ")
+    assert (tmp_path / "built" / "README.md").exists()
     assert [one["device"] for one in found["predictions"]] == [fast.name] * 2
     assert all(one["winner"]["status"] == "correct" for one in found["predictions"])
     assert found["unavailable"] == {"opencl": "`ld` is missing"}

@@ -10,7 +10,7 @@ from .console import out
 if TYPE_CHECKING:
     from seqtune.tuner.building.chosen import Chosen
 
-    from ...api.building import BuiltFolder
+    from ...api.results import BuiltFolder
 
 
 def built(folder: BuiltFolder) -> None:
