@@ -46,13 +46,14 @@ static void run_share(const struct phase *phase, const void *const operands[3], 
         phase->run(operands[0], operands[1], operands[2], y, workspace, arguments, first + begin, first + end);
 }}
 
-/* All phases, on up to `shares` threads where the compiler has OpenMP, else on this one. */
+/* All phases, on up to `shares` of OpenMP's threads where the compiler has it, else on this one. */
 static void run_phases(const struct phase *phases, int count, const void *const operands[3], void *y, void *workspace,
                        const int64_t *arguments, int shares)
 {{
 #ifdef _OPENMP
-    if (shares > 1) {{
-#pragma omp parallel num_threads(shares)
+    const int threads = omp_get_max_threads() < shares ? omp_get_max_threads() : shares;
+    if (threads > 1) {{
+#pragma omp parallel num_threads(threads)
         for (int phase = 0; phase < count; phase++) {{
             for (int index = omp_get_thread_num(); index < shares; index += omp_get_num_threads())
                 run_share(phases + phase, operands, y, workspace, arguments, index, shares);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,43 @@ def test_a_cpu_that_is_not_here_gets_its_files() -> None:
     assert {"README.md", "launch.json", "Makefile", "check.c", "product.c", "product.h", "product.o",
             "product.ll"} <= files.keys()
     assert b"getauxval(AT_HWCAP) >> 22" in files["product.c"]
+
+
+_COUNT_THREADS = """
+#include <dirent.h>
+#include <stdio.h>
+#include "product.h"
+
+static float x[17 * 20], packed[PRODUCT_PACKED_BYTES / 4], y[17 * 34], workspace[PRODUCT_WORKSPACE_BYTES / 4 + 1];
+
+int main(void)
+{
+    int count = -2;     /* . and .. */
+    DIR *threads;
+    if (product_run(x, packed, y, workspace))
+        return 2;
+    threads = opendir("/proc/self/task");
+    while (readdir(threads))
+        count++;
+    printf("%d", count);
+    return closedir(threads);
+}
+"""
+
+
+@needs_compiler
+@needs_make
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not list the threads of a program")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_function_starts_no_more_threads_than_openmp_is_told_to(threads: int, tmp_path: Path) -> None:
+    problem, device = parse_problem("gemm m=17 n=34 k=20"), replace(devices()[0], threads=8)
+    space = spaces_for(problem, device)[0]
+    write_folder({**files_of([Chosen("product", problem, device, space.kernel, space[0], "a test")]),
+                  "count.c": _COUNT_THREADS.encode()}, tmp_path / "out")
+    program = ["cc", "-fopenmp", "count.c", "product.c", "product.o", "-o", "count"]
+    done = subprocess.run(program, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this compiler has no OpenMP")
+    result = subprocess.run([tmp_path / "out" / "count"], capture_output=True, text=True, check=False,
+                            env={**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"})
+    assert (result.returncode, result.stdout) == (0, str(threads))
