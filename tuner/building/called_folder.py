@@ -30,8 +30,8 @@ _HOW = """Compile and check the kernel, in C (no header and no library is needed
     cc -std=c99 -O2 -o check host.c -ldl -lm && ./check
     python run.py
 
-Both compare the results with {words}, and print one line with the largest error and the time of a run. `host.c` shows \
-the calls that a program makes; Python programs use the class `run.Kernel`."""
+{words} One line tells the result and the time of a run. `host.c` shows the calls that a program makes; Python programs
+use the class `run.Kernel`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ def called_folder(chosen: Chosen, call: Call, language: Language, *, images: Fil
     macros = {"NAME": chosen.name, "SOURCE": source, "OPTIONS": " ".join(call.source.options),
               "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark}
     header = (f"/* What host.c and device.h have to know of {source}; launch.json says the same. */\n\n"
-              f"{defines(macros)}{code}\n{tables(call, tensors, packings, check.contents, restored)}{check.c}")
+              f"{defines(macros)}#define COMPARED {int(bool(check.outputs))}\n{code}\n"
+              f"{tables(call, tensors, packings, check.contents, restored)}{check.c}")
     module = (f'"""The packings and the reference of {chosen.name}."""\n\n'
               "import numpy as np\nfrom arrays import decoded\n\n"
               f"CHECKED = {check.remark!r}\n\n\n"

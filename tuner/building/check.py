@@ -30,6 +30,7 @@ from .templates.arrays import make_array
 
 MOST_WORK = 1e9  # multiply-adds of a reference: some seconds in one thread
 MOST_COMPARED = 100_000  # elements of an output whose expected numbers are kept in a file: 1.6 MB
+_WORDS = "Both compare the results with {}."
 _SAMPLED = "; a sample of the elements was compared"
 _NORMAL = 1.75  # evenly drawn numbers up to this are about as large as normal ones
 
@@ -88,7 +89,7 @@ class Check:
     c: str  # static struct verdict check(void *const *arrays)
     python: str  # def references(arrays): expected outputs by name; empty where they are files
     outputs: Mapping[str, Mapping[str, object]]  # the rule of each output, for launch.json
-    words: str  # what outputs are compared with
+    words: str  # a sentence on what outputs are compared with
     files: Files = field(default_factory=dict)
     remark: str = ""  # at the end of the line that a check prints
 
@@ -135,7 +136,7 @@ def references(arrays):
     return {{"{output}": reference(**{{name: decoded(arrays[name], dtype) for name, dtype in {types!r}.items()}})}}
 """
     return Check(contents, c, python, {output: {"allowed": allowed, "step": step}},
-                 "a reference in double precision", remark=_SAMPLED if step > 1 else "")
+                 _WORDS.format("a reference in double precision"), remark=_SAMPLED if step > 1 else "")
 
 
 def _step(count: int, most: float) -> int:
@@ -161,8 +162,8 @@ def _by_files(chosen: Chosen, tensors: Tensors, contents: Mapping[str, CheckCont
     if expected is None:
         nothing = "static struct verdict check(void *const *arrays)\n{\n    (void)arrays;\n    (void)compare;\n" \
                   "    return (struct verdict){0, 0};\n}\n"
-        return Check(contents, nothing, "def references(arrays):\n    return {}\n", {}, words, files,
-                     f"; nothing was compared, since {words}")
+        return Check(contents, nothing, "def references(arrays):\n    return {}\n", {},
+                     f"Nothing is compared, since {words}.", files, f"; nothing was compared, since {words}")
     rules, blocks = {}, []
     for number, (name, tensor) in enumerate(tensors.outputs.items(), start=len(tensors.inputs)):
         rules[name] = _expected_files(name, tensor, expected, files)
@@ -170,7 +171,7 @@ def _by_files(chosen: Chosen, tensors: Tensors, contents: Mapping[str, CheckCont
     c = ("static struct verdict check(void *const *arrays)\n{\n    struct verdict worst = {0, 0}, verdict;\n"
          f"    void *expected, *sizes;\n    size_t size;\n{''.join(blocks)}    return worst;\n}}\n")
     sampled = any(rule["step"] not in (0, 1) for rule in rules.values())
-    return Check(contents, c, "def references(arrays):\n    return {}\n", rules, words, files,
+    return Check(contents, c, "def references(arrays):\n    return {}\n", rules, _WORDS.format(words), files,
                  _SAMPLED if sampled else "")
 
 
@@ -190,7 +191,8 @@ def _expected(chosen: Chosen, arrays: Mapping[str, NDArray[Any]],
         outputs, note = prepare_outputs(problem, arrays, tensors, backend, lambda code, failures: None)
     finally:
         backend.close()
-    return outputs, note or "the outputs of the default configuration, since the operation has no reference"
+    return outputs, "; ".join(filter(None, (
+        "the outputs of the default configuration, since the operation has no reference", note)))
 
 
 def _expected_files(name: str, tensor: Tensor, expected: ExpectedOutputs, files: Files) -> dict[str, object]:

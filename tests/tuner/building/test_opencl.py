@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seqtune.kernels.devices.device import Device
@@ -116,6 +117,71 @@ def test_a_library_of_ones_own_is_compared_with_its_reference(device: Device, tm
     for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
         done = run(tmp_path / "out", *words)
         assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stderr
+
+
+ARRAYS = """
+name = "odd"
+[operations.mix]
+features = {n = "elements"}
+reference = "reference:mix"
+[operations.mix.inputs]
+a = "n"
+i = {shape = "n", dtype = "int32", values = "uniform 0..9"}
+c = {shape = "n", dtype = "fp64", values = "uniform -2..3 seed 9"}
+d = {shape = "n", dtype = "fp16"}
+e = {shape = "n", dtype = "int64", values = "index"}
+f = {shape = "5", values = "five.npy"}
+[operations.mix.outputs]
+y = {shape = "n", values = "copy of a"}
+z = {shape = "n", dtype = "int64"}
+s = {shape = "n", dtype = "fp64", check = "sum", values = "zeros"}
+h = {shape = "n", dtype = "fp16"}
+[kernels.plain]
+parameters = {block = [1]}
+[kernels.plain.opencl]
+source = "mixed.cl"
+entry = "mixed"
+arguments = ["a", "i", "c", "d", "e", "f", "y", "z", "s", "h", "workspace float n", "local int 8", "float 1.5",
+             "long 9007199254740993", "double -0.25", "uchar 1", "int n", "int launch"]
+launches = "2"
+groups = ["ceil_div(n, 8)"]
+local = ["8"]
+"""
+MIXED = """
+__kernel void mixed(__global const float *a, __global const int *i, __global const double *c, __global const half *d,
+    __global const long *e, __global const float *f, __global float *y, __global long *z, __global double *s,
+    __global half *h, __global float *w, __local int *l, float scale, long big, double small, uchar one, int n,
+    int launch)
+{
+    int t = get_global_id(0);
+    l[get_local_id(0)] = launch;
+    if (t < n && launch == 0) w[t] = a[t] * scale;
+    if (t >= n || launch == 0) return;
+    y[t] += w[t] + f[t % 5];
+    z[t] = e[t] * 3 + big + i[t] + one - l[get_local_id(0)];
+    s[t] += c[t] + small;
+    vstore_half(vload_half(t, d) * 2.0f, t, h);
+}
+"""
+REFERENCE = """
+import numpy as np
+def mix(a, i, c, d, e, f, n):
+    return {"y": 2.5 * a.astype(np.float64) + f[np.arange(n) % 5], "z": e * 3 + 9007199254740993 + i, "s": c - 0.25,
+            "h": d.astype(np.float32) * 2}
+"""
+
+
+@needs_compiler
+@pytest.mark.device
+def test_arrays_begin_as_their_library_says(device: Device, tmp_path: Path) -> None:
+    for name, text in (("library.toml", ARRAYS), ("mixed.cl", MIXED), ("reference.py", REFERENCE)):
+        (tmp_path / name).write_text(text)
+    np.save(tmp_path / "five.npy", np.arange(5, dtype=np.float32))
+    use_with_modules(read_library(tmp_path, True))
+    write_folder(built("mix n=3001", device), tmp_path / "out")
+    for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
+        done = run(tmp_path / "out", *words)
+        assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stdout + done.stderr
 
 
 def test_several_kernels_have_a_folder_each(device: Device) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,20 @@ from numpy.typing import NDArray
 MAP_BYTES, MAP_ALIGNMENT, DYNAMIC_SHARED = 128, 64, 8
 MAP_TYPES = {"fp32": 7, "fp16": 6, "bf16": 9}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+ERRORS = (cuda.Error, RuntimeError, OSError)
 
 
 class Device:
     """The first GPU that the driver shows."""
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
-        try:
-            cuda.init()
-            device = cuda.Device(0)
-            self.context = device.retain_primary_context()
-            self.context.push()
-            self.name = str(device.name())
-            self.image = _image(folder, about)
-            self.module = cuda.module_from_buffer(self.image)
-        except (cuda.Error, OSError) as error:
-            print(f"CUDA: {error}", file=sys.stderr)
-            sys.exit(2)
+        cuda.init()
+        device = cuda.Device(0)
+        self.context = device.retain_primary_context()
+        self.context.push()
+        self.name = str(device.name())
+        self.image = (folder / f"{about['name']}.cubin").read_bytes()
+        self.module = cuda.module_from_buffer(self.image)
         self.stream = cuda.Stream()
         self.buffers: dict[str, Any] = {}
         self.library: Any = None  # the driver, for what pycuda does not have
@@ -118,11 +114,6 @@ class Device:
         end.record(self.stream)
         end.synchronize()
         return 1e-3 * float(begin.time_till(end))
-
-
-def _image(folder: Path, about: dict[str, Any]) -> bytes:
-    """The compiled kernel. Raises OSError."""
-    return (folder / f"{about['name']}.cubin").read_bytes()
 
 
 def _aligned(value: bytes) -> tuple[Any, int]:

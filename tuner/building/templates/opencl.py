@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+ERRORS = (cl.Error, LookupError)
+
 
 class Device:
     """The device that the kernel was chosen for, by its name, or else the first one."""
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
-        try:
-            self.handle = _device(about["device"]["model"])
-        except (cl.Error, LookupError) as error:
-            print(f"OpenCL: there is no such device ({error})", file=sys.stderr)
-            sys.exit(2)
+        self.handle = _device(about["device"]["model"])
         self.name = str(self.handle.name).strip()
         self.context = cl.Context([self.handle])
         self.queue = cl.CommandQueue(self.context)
@@ -72,5 +69,5 @@ def _device(model: str) -> Any:
     wanted = os.environ.get("OPENCL_DEVICE")
     named = [handle for handle in devices if (wanted or model) in handle.name]
     if not devices or (wanted and not named):
-        raise LookupError(f"no OPENCL_DEVICE={wanted}" if wanted else "none at all")
+        raise LookupError(f"no OpenCL device has {wanted} in its name" if wanted else "there is no OpenCL device")
     return (named or devices)[0]
