@@ -96,6 +96,6 @@ def test_a_full_disk_leaves_nothing(refused: Refused, journal: Path, tmp_path: P
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    assert "cannot be written: No space left on device" in refused(*GEMM, "--out", tmp_path / "out", "--journal",
-                                                                   journal)
+    assert "cannot be written: No space left on device" in refused(
+        *GEMM, "--out", tmp_path / "new" / "out", "--journal", journal)
     assert [path for path in tmp_path.iterdir() if path != journal] == []

@@ -122,7 +122,7 @@ class BuiltKernel:
         content = stored(original, self._constant)
         packed = aligned(content.shape, content.dtype)
         packed[...] = content
-        return Packed(place.name, self._form, packed, original)
+        return Packed(place.name, self._form, packed, original, int(packed.ctypes.data))
 
     @cached_property
     def _form(self) -> tuple[object, ...]:
@@ -170,9 +170,11 @@ class BuiltKernel:
             as_tensor = "torch" in sys.modules and any(isinstance(value, sys.modules["torch"].Tensor)
                                                        for value in values)
             return [place.new(as_tensor) for place in self.outputs]
-        if not isinstance(out, Mapping):
-            out = {self.outputs[0].name: out}
+        if not isinstance(out, dict) and len(self.outputs) == 1:  # a call should cost a few microseconds
+            return [out]
         names = [place.name for place in self.outputs]
+        if not isinstance(out, Mapping):
+            raise MisuseError(f"out is a {type(out).__name__}; give the outputs, {', '.join(names)}, by name")
         if sorted(out) != sorted(names):
             raise MisuseError(f"out has {', '.join(map(str, out)) or 'nothing'}; the outputs are {', '.join(names)}")
         return [out[name] for name in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from seqtune.errors import MisuseError, one_line
@@ -31,6 +32,7 @@ def write_folder(files: Files, folder: Path) -> None:
     MisuseError if the folder holds files or cannot be written.
     """
     check_free(folder)
+    new = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -42,6 +44,9 @@ def write_folder(files: Files, folder: Path) -> None:
             os.replace(part, folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+            for parent in new:  # they are left only where the folder is in them
+                with suppress(OSError):
+                    parent.rmdir()
     except OSError as error:
         raise MisuseError(f"{folder} cannot be written: {one_line(error.strerror or error)}") from None
 

@@ -28,11 +28,7 @@ class Packed:
     form: Hashable
     array: NDArray[Any]  # as the kernel reads it
     original: NDArray[Any]  # read-only, numbers as on the host
-
-    @property
-    def address(self) -> int:
-        """The address of the packed elements."""
-        return int(self.array.ctypes.data)
+    address: int  # of the packed elements
 
 
 @dataclass(frozen=True, eq=False)
