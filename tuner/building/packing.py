@@ -160,7 +160,7 @@ def _digits(wanted: Indices, sizes: Sequence[int]) -> list[Digit] | None:
     axes = np.stack(np.unravel_index(np.where(known, wanted, 0), sizes), axis=-1)  # (place, axis)
     digits: list[Digit] = []
     while len(axes) > 1:
-        found = next(filter(None, (_innermost(axes, known, count) for count in _divisors(len(axes)))), None)
+        found = next(filter(None, (_innermost(axes, known, count, sizes[0]) for count in _divisors(len(axes)))), None)
         if found is None:
             return None
         digits.append(found)
@@ -174,11 +174,16 @@ def _divisors(number: int) -> list[int]:
     return sorted({number // divisor for divisor in small} | set(small) - {1}, reverse=True)
 
 
-def _innermost(axes: Indices, known: NDArray[np.bool_], count: int) -> Digit | None:
-    """The innermost loop, if it can have this number of turns; None if not."""
+def _innermost(axes: Indices, known: NDArray[np.bool_], count: int, size: int) -> Digit | None:
+    """The innermost loop, if it can have this number of turns; None if not.
+
+    Where all turns but the first are padding, it leaves the first axis, which has this `size`.
+    """
     rows, there = axes.reshape(-1, count, axes.shape[1]), known.reshape(-1, count)
     fullest = 0 if there[0].all() else int(np.argmax(np.count_nonzero(there, axis=1)))
     length = int(np.count_nonzero(there[fullest]))
+    if length == 1:
+        return None if there[:, 1:].any() else Digit(count, ((0, size, None),))
     moved, middle = rows[fullest, :length] - rows[fullest, 0], length // 2  # what is known of them, from the first on
     step, last = moved[min(1, middle)], moved[-1]
     if not there[fullest, :length].all() or not ((moved[middle] == middle * step) | (moved[middle] == last)).all():
