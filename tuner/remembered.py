@@ -26,7 +26,7 @@ from .measuring.verification import Verdict, decide
 from .stand_ins import default_and_stand_ins
 
 FINAL = "final"  # Record.run of a search's finals, whose records have the session of their comparison
-RUNS = {VERIFIED: "verified", FINAL: "won the finals"}  # runs that compare, and what they did to a winner
+RUNS = {VERIFIED: "verified", FINAL: "of the finals"}  # runs that compare, as an attribute of the winner
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Remembered:
 
     @property
     def origin(self) -> str:
-        """How and when it won: verified on 2026-11-20."""
+        """The comparison as an attribute of the winner: verified on 2026-11-20."""
         return f"{RUNS[self.run]} on {self.date}"
 
     @property

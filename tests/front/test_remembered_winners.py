@@ -85,7 +85,7 @@ def test_the_finals_of_a_search_make_a_winner(run: Run, tmp_path: Path) -> None:
     run("tune", "gemm", *words, "--trials", "4", "--strategy", "random", "--journal", path)
     found = winner(path)
     assert found is not None
-    assert found.origin.startswith("won the finals on ")
+    assert found.origin.startswith("of the finals on ")
 
 
 def test_predict_names_the_winner_first(run: Run, checkpoint: Path, tmp_path: Path,
