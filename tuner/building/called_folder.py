@@ -6,6 +6,7 @@ the same for all kernels of a language, and `kernel.h` and `kernel.py`, which ho
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,5 +98,8 @@ def folders(chosen: Sequence[Chosen], one: dict[str, Files]) -> Files:
     """The folders of several kernels as one, or the only one itself."""
     if len(chosen) == 1:
         return one[chosen[0].name]
+    about = [json.loads(files[LAUNCH_JSON]) for files in one.values()]
+    together = about[0] | {"kernels": [kernel for each in about for kernel in each["kernels"]]}
     return {README: readme(chosen, ["Each folder holds one kernel, with a README of its own."]),
+            LAUNCH_JSON: (json.dumps(together, indent=1) + "\n").encode(),
             **{f"{name}/{path}": content for name, files in one.items() for path, content in files.items()}}

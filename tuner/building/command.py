@@ -12,7 +12,7 @@ from seqtune.kernels.libraries.files import is_file_inside
 
 from .called_folder import folders
 from .chosen import Chosen, Files
-from .description import LAUNCH_JSON, README, launch_json, problem_text, readme
+from .description import LAUNCH_JSON, README, launch_json, readme
 
 _HOW = """The kernel is a program. This builds it and runs it once:
 
@@ -36,7 +36,7 @@ def _folder(chosen: Chosen) -> Files:
     read: Files = {path: (declaration.folder / path).read_bytes() for path, _ in chosen.kernel.parts
                    if is_file_inside(declaration.folder, path)}
     lines = "".join(f"{shlex.join(words)}\n" for words in (command.build, command.run) if words)
-    script = (f"#!/bin/sh\n# {problem_text(chosen.problem)}: builds and runs {chosen.kernel.name} "
+    script = (f"#!/bin/sh\n# {chosen.problem.brief()}: builds and runs {chosen.kernel.name} "
               f"{chosen.configuration.brief()}\nset -eu\ncd \"$(dirname \"$0\")\"\n{lines}")
     part = {"build": command.build, "run": command.run, "files": list(read), "timeout_seconds": declaration.timeout,
             "memory_bytes": declaration.memory, "tolerance": declaration.tolerance, "repeats": declaration.repeats}

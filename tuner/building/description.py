@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES
-from seqtune.kernels.kernel import shown_setting
 from seqtune.kernels.launches.call import (
     Argument,
     BufferArgument,
@@ -52,7 +51,7 @@ def readme(chosen: Sequence[Chosen], lines: Sequence[str]) -> bytes:
 def _about(chosen: Chosen) -> str:
     """A sentence or two about a kernel."""
     return (f"`{chosen.name}`: `{chosen.kernel.name} {chosen.configuration.brief()}` ({chosen.origin}) "
-            f"for `{problem_text(chosen.problem)}`. {_speed(chosen)}")
+            f"for `{chosen.problem.brief()}`. {_speed(chosen)}")
 
 
 def _speed(chosen: Chosen) -> str:
@@ -63,12 +62,6 @@ def _speed(chosen: Chosen) -> str:
         return f"{time}."
     ratio = chosen.default_seconds / chosen.seconds
     return f"{time}; the kernel's default takes {1e6 * chosen.default_seconds:,.1f} us ({ratio:.2f} times as long)."
-
-
-def problem_text(problem: Problem) -> str:
-    """A problem as people write it, with the features that are known."""
-    return " ".join((problem.type, *(f"{name}={shown_setting(value)}" for name, value in problem
-                                     if value is not None)))
 
 
 def launch_json(kernels: Sequence[tuple[Chosen, Mapping[str, object]]]) -> bytes:

@@ -22,7 +22,7 @@ from ..backends.stored_operands import stored
 from .chosen import Chosen, Files
 from .cpu_support import support_text
 from .cpu_text import CpuKernel, check_source, library_header, library_source
-from .description import LAUNCH_JSON, README, described_launch, launch_json, problem_text, readme
+from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
 from .packing import packing_text
 from .reference import reference_text
 
@@ -83,7 +83,7 @@ def folder(chosen: Sequence[Chosen]) -> Files:
     arm, entry = is_arm(compiler.triple.partition("-")[0]), INSTRUCTION_SETS[device.instruction_set]
     headers, supported = support_text(compiler.features, arm, entry.vector_bits if entry.scalable else 0)
     needs = f"{device.instruction_set} as {device.architecture} has it"
-    about = problem_text(chosen[0].problem) if len(chosen) == 1 else f"{len(chosen)} kernels for {device.name}"
+    about = chosen[0].problem.brief() if len(chosen) == 1 else f"{len(chosen)} kernels for {device.name}"
     parts = [(one, described_launch(
         kernel.launch, one.problem, operation(one.problem.type).tensors(one.problem),
         {} if kernel.constant is None else {kernel.constant: (f"{kernel.name}_pack", kernel.packed_bytes)},

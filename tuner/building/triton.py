@@ -12,7 +12,7 @@ from seqtune.kernels.triton.text import constants_of
 from ..backends.triton.compiler import compile_call
 from .called_folder import call_for, folders, template
 from .chosen import Chosen, Files
-from .description import LAUNCH_JSON, README, described_call, launch_json, problem_text, readme
+from .description import LAUNCH_JSON, README, described_call, launch_json, readme
 from .reference import reference_text
 
 _END = "# What follows stands in every module.\n"
@@ -41,7 +41,7 @@ def _folder(chosen: Chosen) -> Files:
     reference = reference_text(chosen.problem, {name: tensor.dtype for name, tensor in tensors.inputs.items()})
     about = {"name": chosen.name, "allowed": reference.tolerance, "constants": constants_of(call.source)[1],
              **{name: part[name] for name in ("buffers", "workspaces", "launches")}}
-    text = (f"{call.source.text}\n\n# {chosen.name}: {problem_text(chosen.problem)}\n"
+    text = (f"{call.source.text}\n\n# {chosen.name}: {chosen.problem.brief()}\n"
             f"ABOUT = {pformat(about, width=110, sort_dicts=False)}\n\n\n"
             f"import numpy as np\n\n\n{reference.python}\n\n{template('triton.py').partition(_END)[2]}")
     return {README: readme([chosen], [_HOW.format(name=chosen.name), *remarks]),

@@ -164,5 +164,6 @@ def test_a_module_that_needs_pytorch_says_how_to_install_it(module: str, extra: 
 def test_no_other_module_loads_pytorch(python: Path, tmp_path: Path) -> None:
     failed = dict(ran(python, tmp_path, "modules"))
     failed = {name.removeprefix("seqtune."): missing for name, missing in failed.items()
-              if missing != "triton"}  # the sources of Triton's kernels
+              if missing != "triton"  # the sources of Triton's kernels
+              and ".building.templates." not in name}  # files of built folders, which use what those need
     assert failed.keys() == LEARNING, failed
