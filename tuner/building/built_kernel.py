@@ -213,7 +213,7 @@ class _Pool:
         check_here(device)
         self.turn = Turn()
         self._compiler = Compiler(device.instruction_set)
-        self.threads = Threads(self._compiler, device.threads, pins_calls=True)
+        self.threads = Threads(self._compiler, device.threads, pins_caller=False)
         weakref.finalize(self, _close_both, self.threads, self._compiler)
 
 

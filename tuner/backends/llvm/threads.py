@@ -193,17 +193,16 @@ out:
 class Threads:
     """A pool of `count` threads, one of which is the thread that calls it; one thread may call it at a time.
 
-    The pool pins the thread that creates it, which then is the only one that calls it, until `close`; or, with
-    `pins_calls`, any caller during its call. A forked process has none of the other threads: its own one runs all.
+    With `pins_caller`, the pool pins the thread that creates it, which then is the only one that calls it, until
+    `close`. Without it any thread may call it and keeps its CPUs: pinning one for its call alone costs up to a tenth
+    of a short kernel's speed. A forked process has none of the other threads: its own one runs all.
     """
 
-    def __init__(self, compiler: Compiler, count: int, pins_calls: bool = False) -> None:
+    def __init__(self, compiler: Compiler, count: int, pins_caller: bool = True) -> None:
         global _pins
         self.count = count
         cpus = usable_cpus()
-        can_pin = hasattr(os, "sched_setaffinity")
-        self._pins_caller = can_pin and not pins_calls
-        self._caller = {cpus[0]} if can_pin and pins_calls and count > 1 else None  # CPUs of a caller during its call
+        self._pins_caller = pins_caller and hasattr(os, "sched_setaffinity")
         if self._pins_caller:
             if not _pins:
                 unpinned.update(os.sched_getaffinity(0))
@@ -235,15 +234,7 @@ class Threads:
         """Run the job at this address (see `make_job`) and wait until it has finished."""
         if os.getpid() != self._process:
             self._state[_THREADS] = 1
-        if self._caller is None:
-            self._launch(self._address, job)
-            return
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self._caller)
-        try:
-            self._launch(self._address, job)
-        finally:
-            os.sched_setaffinity(0, allowed)
+        self._launch(self._address, job)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
         """Run the jobs at these addresses, one after the other."""
