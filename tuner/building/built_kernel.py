@@ -22,10 +22,12 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import decode, element_type, encode
 from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import call_of
+from seqtune.kernels.launches.contents import RandomNumbers, contents, copied_input
 from seqtune.kernels.llvm.aligned import aligned
 from seqtune.kernels.llvm.launch import WeightsPacking, llvm_implementation
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backends import discovery
@@ -71,6 +73,8 @@ class BuiltKernel:
         self.chosen, self.source, self.launches = chosen, source, tuple(launches)
         self.inputs, self.outputs, self._constant = tuple(inputs), tuple(outputs), constant
         self._order = {place.name: index for index, place in enumerate(inputs)}
+        tensors = operation(chosen.problem.type).tensors(chosen.problem).outputs
+        self._begins = {name: tensor for name, tensor in tensors.items() if tensor.values is not None}
         self._runner: Runner | None = None
         self._absent: SeqtuneError | None = None  # why it cannot run here
         try:
@@ -169,7 +173,11 @@ class BuiltKernel:
         if out is None:
             as_tensor = "torch" in sys.modules and any(isinstance(value, sys.modules["torch"].Tensor)
                                                        for value in values)
-            return [place.new(as_tensor) for place in self.outputs]
+            made = [place.new(as_tensor) for place in self.outputs]
+            for place, array in zip(self.outputs, made, strict=True):
+                if place.name in self._begins:
+                    place.view(array)[...] = self._beginning(self._begins[place.name], place, values)
+            return made
         if not isinstance(out, dict) and len(self.outputs) == 1:  # a call should cost a few microseconds
             return [out]
         names = [place.name for place in self.outputs]
@@ -178,6 +186,17 @@ class BuiltKernel:
         if sorted(out) != sorted(names):
             raise MisuseError(f"out has {', '.join(map(str, out)) or 'nothing'}; the outputs are {', '.join(names)}")
         return [out[name] for name in names]
+
+    def _beginning(self, tensor: Tensor, place: Place, values: Sequence[Any]) -> NDArray[Any]:
+        """What a new output holds before a call. Raises MisuseError where the caller must give it."""
+        copied = copied_input(tensor.values)
+        if copied in self._order:
+            index = self._order[copied]
+            return self.inputs[index].view(values[index])
+        if copied is not None or RandomNumbers.of(tensor.values) is not None:
+            raise MisuseError(f"{place.name} begins as {tensor.values!r}, which this call does not have; give the "
+                              "array that the kernel changes by `out`")
+        return contents(place.name, tensor, 0)
 
 
 def built_kernel(chosen: Chosen) -> BuiltKernel:

@@ -55,10 +55,14 @@ _HOW = """Compile the library, compare its kernels with references and time them
 
     make && make check
 
-A program includes `{library}.h`, where the functions are described, and is linked with `lib{library}.a -lm` (and \
-`-fopenmp` where the compiler has it): `{name}` takes plain arrays; `{name}_run` allocates nothing; `{name}_share` \
-runs a part of the work for threads of your own. The object files need {needs}; elsewhere the functions return a code \
-that `{library}_error` explains. `*.ll` are their texts, for LLVM."""
+A program includes `{library}.h`, where the functions are described: `{name}` takes plain arrays; `{name}_run` \
+allocates nothing; `{name}_share` runs a part of the work for threads of your own. Link it as the library was \
+compiled, with or without OpenMP (`make OPENMP=` compiles it for one thread):
+
+    cc -std=c99 -O2 program.c lib{library}.a -fopenmp -lm
+
+The object files need {needs}; elsewhere the functions return a code that `{library}_error` explains. `*.ll` are their \
+texts, for LLVM."""
 
 
 def folder(chosen: Sequence[Chosen]) -> Files:

@@ -69,8 +69,8 @@ def _normalized(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
 
 
 def _twos(values: Floats) -> Floats:
-    """The number of times that 2 divides each value; 0 for values that are not positive."""
-    whole = np.where(values > 0, values, 1).astype(np.int64)
+    """The number of times that 2 divides each value; 0 for values that are not positive, and for fractions."""
+    whole = np.where((values > 0) & (values % 1 == 0), values, 1).astype(np.int64)
     return np.asarray(np.log2(whole & -whole))
 
 

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 import seqtune
 from seqtune.errors import DeviceError, MisuseError
 from seqtune.kernels.devices.element_types import decode, encode
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
 from seqtune.kernels.operations.table import operation
-from seqtune.tuner.building.built_kernel import BuiltKernel
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.space import spaces_for
+from seqtune.tuner.backends.opencl.backend import devices as opencl_devices
+from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
+from seqtune.tuner.building.chosen import Chosen
+from tests.support.libraries.stencil import write
 
 CONV = "conv2d c=8 h=9 w=7 k=16 r=3 pad=1"
 Arrays = dict[str, NDArray[Any]]
@@ -151,3 +158,36 @@ def test_candidates_of_an_answer_are_built(tmp_path: Path) -> None:
     assert error(built, built(**arrays), arrays) < 1e-4
     built.save(tmp_path / "kernel")
     assert {"README.md", "launch.json"} <= {path.name for path in (tmp_path / "kernel").iterdir()}
+
+
+IN_PLACE = """name = "inplace"
+[operations.quadruple]
+features = {n = "numbers"}
+inputs = {x = "n"}
+outputs = {y = {shape = "n", values = "copy of x"}, z = {shape = "n", values = 2}}
+[kernels.k]
+parameters = {block = [1]}
+[kernels.k.opencl]
+text = '''kernel void k(global float *y, global float *z, global const float *x) {
+    int i = get_global_id(0); y[i] *= 4 * block; z[i] += x[i]; }'''
+entry = "k"
+arguments = ["y", "z", "x"]
+global = ["n"]
+"""
+
+
+def test_outputs_that_a_kernel_changes_begin_as_they_are_declared(tmp_path: Path) -> None:
+    if not opencl_devices():
+        pytest.skip("no OpenCL device")
+    use(read_library(write(tmp_path, IN_PLACE)))
+    problem, device = parse_problem("quadruple n=4"), opencl_devices()[0]
+    space = spaces_for(problem, device)[0]
+    kernel = built_kernel(Chosen("quadruple", problem, device, space.kernel, space[0], "a test"))
+    x = np.arange(4, dtype=np.float32)
+    for _ in range(2):
+        result = kernel(x)
+        assert result["y"].tolist() == [0, 4, 8, 12]
+        assert result["z"].tolist() == [2, 3, 4, 5]
+    given = {"y": np.ones(4, np.float32), "z": np.zeros(4, np.float32)}
+    kernel(x, out=given)
+    assert given["y"].tolist() == [4, 4, 4, 4]
