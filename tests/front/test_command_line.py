@@ -124,7 +124,7 @@ def test_the_demo_shows_every_device_and_says_what_is_missing(
     monkeypatch.setattr("seqtune.tuner.backends.discovery.why_unavailable", lambda: {"opencl": "`ld` is missing"})
     found = run("demo", "--seconds", "60", "--checkpoint", checkpoint, "--journal", tmp_path / "j.sqlite",
                 "--out", tmp_path / "built")
-    assert found["built"]["kernels"][0]["origin"].startswith("the winner verified on ")
+    assert "verified on 20" in found["built"]["kernels"][0]["origin"]
     assert (tmp_path / "built" / "README.md").exists()
     assert [one["device"] for one in found["predictions"]] == [fast.name] * 2
     assert all(one["winner"]["status"] == "correct" for one in found["predictions"])
