@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.contents import RandomNumbers, contents, copied_input
 from seqtune.kernels.llvm.aligned import aligned
-from seqtune.kernels.llvm.launch import WeightsPacking, llvm_implementation
+from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor
@@ -34,7 +34,7 @@ from ..backends import discovery
 from ..backends.backend import Backend, BuildError, LaunchError, build_executable, open_backend
 from ..backends.compiled_step import resource_usage
 from ..backends.compilers import OFFLINE_COMPILERS
-from ..backends.llvm.backend import check_here, operand_types
+from ..backends.llvm.backend import check_here, constant_argument, plain_types
 from ..backends.llvm.compiler import Compiler
 from ..backends.llvm.kernel_job import KernelJob
 from ..backends.llvm.threads import Threads
@@ -67,19 +67,21 @@ class Runner(Protocol):
 class BuiltKernel:
     """A kernel with its configuration. Calling it computes; calls from several threads run one after the other."""
 
-    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place],
+    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place], tensors: Mapping[str, Tensor],
                  constant: BufferArgument | None, source: str, launches: Sequence[Mapping[str, object]]) -> None:
-        """`constant` is the operand that is packed; `launches` are those that launch.json describes."""
+        """`tensors` are the declared outputs, `constant` the operand that is packed; `launches` are those that
+        launch.json describes.
+        """
         self.chosen, self.source, self.launches = chosen, source, tuple(launches)
         self.inputs, self.outputs, self._constant = tuple(inputs), tuple(outputs), constant
         self._order = {place.name: index for index, place in enumerate(inputs)}
-        tensors = operation(chosen.problem.type).tensors(chosen.problem).outputs
         self._begins = {name: tensor for name, tensor in tensors.items() if tensor.values is not None}
         self._runner: Runner | None = None
         self._absent: SeqtuneError | None = None  # why it cannot run here
         try:
             discovery.check_present(chosen.device)
-            runner = _RUNNERS.get(chosen.device.backend, _DeviceRunner)(chosen, self.inputs, self.outputs)
+            runner = _RUNNERS.get(chosen.device.backend, _DeviceRunner)(
+                chosen, self.inputs, self.outputs, constant, self._begins)
         except (DeviceError, UnavailableError) as error:
             self._absent = error
         except LaunchError as error:
@@ -188,7 +190,7 @@ class BuiltKernel:
         return [out[name] for name in names]
 
     def _beginning(self, tensor: Tensor, place: Place, values: Sequence[Any]) -> NDArray[Any]:
-        """What a new output holds before a call. Raises MisuseError where the caller must give it."""
+        """The contents of a new output before a call. Raises MisuseError where the caller must give it."""
         copied = copied_input(tensor.values)
         if copied in self._order:
             index = self._order[copied]
@@ -204,24 +206,21 @@ def built_kernel(chosen: Chosen) -> BuiltKernel:
     problem, work = chosen.problem, operation(chosen.problem.type)
     tensors = work.tensors(problem)
     if chosen.device.backend == "llvm":
-        types, code = operand_types(problem), llvm_implementation(chosen.kernel)
-        inputs = [Place(name, shape, problem.dtype if name == work.constant else types[name])
-                  for name, shape in work.operands(problem).items()]
-        outputs = [Place("y", work.output(problem), problem.element.result.name)]
-        constant = None if work.constant is None else BufferArgument(
-            work.constant, types[work.constant], WeightsPacking.of(code, problem, chosen.device, chosen.configuration))
+        types, code = plain_types(problem), llvm_implementation(chosen.kernel)
         launch = code.launch(problem, chosen.device, chosen.configuration)
-        return BuiltKernel(chosen, inputs, outputs, constant,
-                           code.source(problem, chosen.device, chosen.configuration).text,
-                           [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs}
-                            for phase in launch.phases])
+        return BuiltKernel(
+            chosen, [Place(name, shape, types[name]) for name, shape in work.operands(problem).items()],
+            [Place("y", work.output(problem), problem.element.result.name)], tensors.outputs,
+            constant_argument(code, problem, chosen.device, chosen.configuration),
+            code.source(problem, chosen.device, chosen.configuration).text,
+            [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases])
     call = call_of(chosen.kernel, problem, chosen.device, chosen.configuration)
     taken = call.buffers()
     packed = [argument for argument in taken.values() if argument.packing is not None]
     described: Any = described_call(call, tensors, {})
     return BuiltKernel(
         chosen, [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.inputs.items() if name in taken],
-        [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.outputs.items()],
+        [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.outputs.items()], tensors.outputs,
         packed[0] if packed else None, call.source.text, described["launches"])
 
 
@@ -255,7 +254,7 @@ _OPENING = threading.Lock()
 
 
 def _shared(kind: type, device: Device) -> Any:
-    """What the kernels of a device share, made by the first one and closed after the last one."""
+    """The object that the kernels of a device share, made by the first one and closed after the last one."""
     with _OPENING:
         shared = _SHARED.get((kind, device))
         if shared is None:
@@ -266,7 +265,9 @@ def _shared(kind: type, device: Device) -> Any:
 class _PlacesRunner:
     """Runs an llvm kernel in place."""
 
-    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place]) -> None:
+    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place],
+                 constant: BufferArgument | None, begins: Collection[str]) -> None:
+        """`constant` is the operand that is packed; `begins` are none, since llvm's kernels write whole outputs."""
         problem, device, configuration = chosen.problem, chosen.device, chosen.configuration
         code = llvm_implementation(chosen.kernel)
         self._pool: _Pool = _shared(_Pool, device)
@@ -276,14 +277,7 @@ class _PlacesRunner:
         self._workspace = aligned((launch.workspace,))
         self._at = self._workspace.ctypes.data if launch.workspace else 0
         self._inputs, self._y = tuple(inputs), outputs[0]
-        self._constant = operation(problem.type).constant
-        self._packing = partial(self._packed, chosen)
-
-    def _packed(self, chosen: Chosen, place: Place, value: Any) -> NDArray[Any]:
-        packing = WeightsPacking.of(llvm_implementation(chosen.kernel), chosen.problem, chosen.device,
-                                    chosen.configuration)
-        argument = BufferArgument(place.name, operand_types(chosen.problem)[place.name], packing)
-        return stored(_numbers(value, place), argument)
+        self._constant = constant
 
     def run(self, values: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on the arrays. Raises MisuseError."""
@@ -298,8 +292,8 @@ class _PlacesRunner:
             address = place.address(value)
             if address < end and y < address + place.bytes:
                 raise MisuseError(f"the output overlaps {place.name}; kernels read their operands while they write")
-            if place.name == self._constant:
-                kept.append(self._packing(place, value))
+            if self._constant is not None and place.name == self._constant.name:
+                kept.append(stored(_numbers(value, place), self._constant))
                 address = int(kept[-1].ctypes.data)
             addresses.append(address)
         with self._pool.turn:
@@ -314,12 +308,13 @@ class _PlacesRunner:
 class _DeviceRunner:
     """Runs a kernel on buffers of its device, to and from which arrays are copied."""
 
-    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place]) -> None:
+    def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place],
+                 constant: BufferArgument | None, begins: Collection[str]) -> None:
+        """`constant` is packed by the executable; `begins` are the outputs whose contents count."""
         self._opened: _Opened = _shared(_Opened, chosen.device)
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._held: dict[str, Packed] = {}  # the packed constants that the buffers hold
-        tensors = operation(chosen.problem.type).tensors(chosen.problem)
-        self._contents = [name for name, tensor in tensors.outputs.items() if tensor.values is not None]
+        self._contents = begins
         with self._opened.turn:
             self._executable = build_executable(self._opened.backend, chosen.problem, chosen.kernel,
                                                 chosen.configuration)

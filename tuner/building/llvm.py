@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.implementation import KernelSource
-from seqtune.kernels.llvm.launch import ComputedPacking, LLVMImplementation, WeightsPacking, llvm_implementation
+from seqtune.kernels.llvm.launch import ComputedPacking, Launch, LLVMImplementation, llvm_implementation
 from seqtune.kernels.operations.table import operation
 
 from ..backends.llvm.arm_features import is_arm
-from ..backends.llvm.backend import operand_types
+from ..backends.llvm.backend import constant_argument, plain_types
 from ..backends.llvm.compiler import INSTRUCTION_SETS
 from ..backends.llvm.offline_compiler import LLVMOfflineCompiler
 from ..backends.stored_operands import stored
@@ -73,17 +72,17 @@ def folder(chosen: Sequence[Chosen]) -> Files:
     files: Files = {}
     names: dict[KernelSource, dict[str, str]] = {}  # source -> entry -> its name in the object file
     objects: dict[KernelSource, str] = {}
+    kernels = []
     for one in chosen:
         code = llvm_implementation(one.kernel)
-        source, launch = code.source(one.problem, device, one.configuration), code.launch(
-            one.problem, device, one.configuration)
-        known = names.setdefault(source, {})
-        objects.setdefault(source, one.name)
-        known |= {phase.entry: f"{objects[source]}_{phase.entry}" for phase in launch.phases}
+        source = code.source(one.problem, device, one.configuration)
+        launch = code.launch(one.problem, device, one.configuration)
+        entries, first = names.setdefault(source, {}), objects.setdefault(source, one.name)
+        entries |= {phase.entry: f"{first}_{phase.entry}" for phase in launch.phases}
+        kernels.append(_kernel(one, code, launch, entries))
     for source, name in objects.items():
         files[f"{name}.o"], text = compiler.library(source, names[source])
         files[f"{name}.ll"] = text.encode()
-    kernels = [_kernel(one, names) for one in chosen]
     arm, entry = is_arm(compiler.triple.partition("-")[0]), INSTRUCTION_SETS[device.instruction_set]
     headers, supported = support_text(compiler.features, arm, entry.vector_bits if entry.scalable else 0)
     needs = f"{device.instruction_set} as {device.architecture} has it"
@@ -101,28 +100,23 @@ def folder(chosen: Sequence[Chosen]) -> Files:
                                      ).encode(), **files}
 
 
-def _kernel(chosen: Chosen, names: Mapping[KernelSource, Mapping[str, str]]) -> CpuKernel:
-    """What the texts say of a kernel."""
-    problem, work, code = chosen.problem, operation(chosen.problem.type), llvm_implementation(chosen.kernel)
-    shapes, stored_types = work.operands(problem), operand_types(problem)
-    types = {name: problem.dtype if name == work.constant else stored_types[name] for name in shapes}
+def _kernel(chosen: Chosen, code: LLVMImplementation, launch: Launch, entries: Mapping[str, str]) -> CpuKernel:
+    """A kernel as the texts need it. `entries` are the names of its entries in the object file."""
+    problem, work, types = chosen.problem, operation(chosen.problem.type), plain_types(chosen.problem)
     pack, packed_bytes = _packing(chosen, code)
     return CpuKernel(
         name=chosen.name, problem=problem, configuration=f"{chosen.kernel.name} {chosen.configuration.brief()}",
-        shapes=shapes, types=types, output=work.output(problem), constant=work.constant, pack=pack,
-        packed_bytes=packed_bytes, launch=code.launch(problem, chosen.device, chosen.configuration),
-        shares=chosen.device.threads, entries=names[code.source(problem, chosen.device, chosen.configuration)],
+        shapes=work.operands(problem), types=types, output=work.output(problem), constant=work.constant, pack=pack,
+        packed_bytes=packed_bytes, launch=launch, shares=chosen.device.threads, entries=entries,
         reference=reference_text(problem, types))
 
 
 def _packing(chosen: Chosen, code: LLVMImplementation) -> tuple[str, int]:
     """The function NAME_order, and the bytes of the packed constant."""
-    problem, work = chosen.problem, operation(chosen.problem.type)
-    if work.constant is None:
+    problem, argument = chosen.problem, constant_argument(code, chosen.problem, chosen.device, chosen.configuration)
+    if argument is None:
         return "", 0
-    shape = work.operands(problem)[work.constant]
-    packing = WeightsPacking.of(code, problem, chosen.device, chosen.configuration)
-    argument = BufferArgument(work.constant, operand_types(problem)[work.constant], packing)
+    shape = operation(problem.type).operands(problem)[argument.name]
     zeros = np.zeros(shape, problem.element.host)
     packed_bytes = stored(zeros, argument).nbytes
     if isinstance(code, ComputedPacking):

@@ -51,6 +51,20 @@ def operand_types(problem: Problem) -> dict[str, str]:
     return {name: "fp32" if name in wide else problem.dtype for name in shapes}
 
 
+def plain_types(problem: Problem) -> dict[str, str]:
+    """The element type of each operand as callers have it, by name: before the constant one is packed."""
+    constant = operation(problem.type).constant
+    return {name: problem.dtype if name == constant else dtype for name, dtype in operand_types(problem).items()}
+
+
+def constant_argument(implementation: LLVMImplementation, problem: Problem, device: Device,
+                      configuration: Configuration) -> BufferArgument | None:
+    """The operand that a kernel reads packed, with its packing; None where the operation has no such operand."""
+    name = operation(problem.type).constant
+    return None if name is None else BufferArgument(
+        name, operand_types(problem)[name], WeightsPacking.of(implementation, problem, device, configuration))
+
+
 def check_here(device: Device) -> None:
     """Check that this machine can run an llvm device's kernels. Raises DeviceError."""
     if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
@@ -115,14 +129,14 @@ class LLVMExecutable:
         self.build_seconds = build_seconds
         self.resources: ResourceUsage | None = None
         self._backend = backend
-        self._packing = WeightsPacking.of(implementation, problem, backend.device, configuration)
         launch = implementation.launch(problem, backend.device, configuration)
         self._job = KernelJob(module, launch)
-        self._constant = operation(problem.type).constant
+        constant = constant_argument(implementation, problem, backend.device, configuration)
+        self._packed = {} if constant is None else {constant.name: constant}
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         self._result, self._shape, self._types = problem.element.result.name, output, operand_types(problem)
-        sizes = {name: _bytes(shape, self._types[name]) for name, shape in shapes.items() if name != self._constant}
+        sizes = {name: _bytes(shape, self._types[name]) for name, shape in shapes.items() if name not in self._packed}
         sizes |= {"y": _bytes(output, self._result), "workspace": _bytes((launch.workspace,), "fp32")}
         self._buffers = GuardedBuffers(backend.memory, sizes, ["y", "workspace"], cleared=False,
                                        types={**self._types, "y": self._result})
@@ -131,8 +145,8 @@ class LLVMExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name in self._order:
-            packing = self._packing if name == self._constant else None
-            stored = self._backend.operands.get(operands[name], BufferArgument(name, self._types[name], packing))
+            argument = self._packed.get(name) or BufferArgument(name, self._types[name])
+            stored = self._backend.operands.get(operands[name], argument)
             if name not in self._buffers:
                 self._buffers.add(name, stored.nbytes)
             self._buffers.write(name, stored)
