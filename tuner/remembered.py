@@ -49,6 +49,12 @@ class Remembered:
         return f"{RUNS[self.run]} on {self.date}"
 
     @property
+    def described(self) -> str:
+        """The winner and its comparison in words: the winner verified on 2026-11-20."""
+        is_default = self.configuration == self.verdict.default
+        return f"{'the default, which nothing beat surely,' if is_default else 'the winner'} {self.origin}"
+
+    @property
     def measurement(self) -> Measurement:
         """The measurement of the winner."""
         return self.verdict.measurements[self.configuration]

@@ -76,8 +76,7 @@ def _choose(problem: Problem, device: Device, proposal: int | None, checkpoint: 
         winner = remembered_winners([problem], device, journal).get(problem)
         if winner is not None:
             seconds, default = winner.verdict.typical, winner.verdict.default
-            words = "the winner" if winner.configuration != default else "the default, which nothing beat surely,"
-            return Question(problem, device, f"{words} {winner.origin}", seconds.get(default)).chosen(
+            return Question(problem, device, winner.described, seconds.get(default)).chosen(
                 winner.configuration, seconds.get(winner.configuration))
     elif isinstance(proposal, bool) or not isinstance(proposal, int) or not 1 <= proposal <= MOST_PROPOSALS:
         raise MisuseError(f"proposal={shown(proposal)}; it is the number of a row of `predict`, from 1 to "
