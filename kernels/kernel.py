@@ -227,6 +227,10 @@ class Kernel:
         return device.backend in self.backends and all(
             condition.expression(names) for condition in self.solves if names.keys() >= set(condition.expression.names))
 
+    def indices(self, settings: Iterable[tuple[str, Setting]]) -> list[int]:
+        """The index of each setting among its parameter's values. Settings are in the kernel's order."""
+        return [parameter.index(value) for parameter, (_, value) in zip(self.parameters, settings, strict=True)]
+
     def split_derived(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
         """Split the derived quantities: those that depend only on problem and device, and the names read by the rest.
 

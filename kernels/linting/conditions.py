@@ -90,10 +90,9 @@ def _valued(text: str, macros: Mapping[str, list[Macro]], pasting: Collection[st
 
 def _is_slip(name: str, other: str) -> bool:
     """Whether a name is another one with a letter more or less, or with two neighbours swapped."""
+    if len(name) == len(other):
+        return any(name == other[:place] + other[place + 1] + other[place] + other[place + 2:]
+                   for place in range(len(other) - 1))
     shorter, longer = sorted((name, other), key=len)
-    if len(shorter) == len(longer):
-        differing = [place for place, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
-        return len(differing) == 2 and sorted(name[differing[0]:differing[1] + 1]) == sorted(
-            other[differing[0]:differing[1] + 1]) and differing[1] == differing[0] + 1
     return len(longer) == len(shorter) + 1 and any(
         longer[:place] + longer[place + 1:] == shorter for place, letter in enumerate(longer) if letter.isalpha())

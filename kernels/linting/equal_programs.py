@@ -105,8 +105,7 @@ class _Programs:
         other parameter, and for drawn ones.
         """
         kernel, generator = self._kernel, np.random.default_rng(0)
-        default = [parameter.index(value) for parameter, (_, value) in zip(
-            kernel.parameters, kernel.default, strict=True)]
+        default = kernel.indices(kernel.default)
         for number, chosen in enumerate([(-1, 0), *((other, index) for other, parameter in enumerate(kernel.parameters)
                                                     if other != column for index in range(len(parameter.values))),
                                          *[(-1, 0)] * DRAWN]):
@@ -116,11 +115,12 @@ class _Programs:
                 among = among[np.argsort((among != default).sum(axis=1), kind="stable")[:1]]
             if len(among):
                 base = among[generator.integers(len(among))]
-                same = np.delete(rows, column, axis=1) == np.delete(base, column)
+                same = rows == base
+                same[:, column] = True
                 yield problem, rows[same.all(axis=1)]
 
     def _program(self, problem: Problem, row: Rows) -> tuple[bytes | None, ...] | None:
-        """What tells the program of a configuration from others; None where that is not known."""
+        """The digests that tell a configuration's program from others; None where they are not known."""
         settings = tuple((parameter.name, parameter.values[index]) for parameter, index in zip(
             self._kernel.parameters, row, strict=True))
         configuration = Configuration(self._kernel.name, settings)

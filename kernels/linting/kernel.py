@@ -152,8 +152,7 @@ class KernelLint:
 
     def _default(self) -> Iterator[Remark]:
         """A default that is valid for no problem."""
-        default = [parameter.index(value) for parameter, (_, value) in zip(
-            self.kernel.parameters, self.kernel.default, strict=True)]
+        default = self.kernel.indices(self.kernel.default)
         if len(self.spaces) == len(self.sizes) and not any(
                 (rows == default).all(axis=1).any() for _, _, rows in self.spaces):
             text = Configuration(self.kernel.name, self.kernel.default).brief()

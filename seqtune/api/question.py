@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What a candidate answers, and how it came to."""
+    """The problem and device that a candidate answers, and how it came to."""
 
     problem: Problem
     device: Device

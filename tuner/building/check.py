@@ -37,7 +37,7 @@ _NORMAL = 1.75  # evenly drawn numbers up to this are about as large as normal o
 
 @dataclass(frozen=True, slots=True)
 class CheckContent:
-    """What an array holds before the check, as launch.json and kernel.h say it."""
+    """The contents of an array before the check, as launch.json and kernel.h say them."""
 
     kind: str  # poison | drawn | index | file | copy
     number: int = 0  # the seed of what is drawn, the byte of poison

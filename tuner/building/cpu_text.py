@@ -271,7 +271,7 @@ static int check_{name}(void)
 
 @dataclass(frozen=True, slots=True)
 class CpuKernel:
-    """What the texts say of one kernel. Operands are in the order of the operation."""
+    """One kernel as the texts need it. Operands are in the order of the operation."""
 
     name: str
     problem: Problem
@@ -287,20 +287,24 @@ class CpuKernel:
     entries: Mapping[str, str]  # entry of a phase -> its name in the object
     reference: ReferenceText
 
+    @property
+    def given(self) -> list[str]:
+        """The names of the operands that the kernel is given: `packed` for its constant."""
+        return ["packed" if name == self.constant else name for name in self.shapes]
+
     def words(self) -> dict[str, object]:
         """The words of the templates."""
         y = C_TYPES[self.problem.element.result.name]
         plain = [f"const {C_TYPES[self.types[name]]} *{name}" for name in self.shapes]
         packed = ["const void *packed" if name == self.constant else text
                   for name, text in zip(self.shapes, plain, strict=True)]
-        names = ["packed" if name == self.constant else name for name in self.shapes]
         return {"name": self.name, "name_upper": self.name.upper(), "y": y, "plain_operands": ", ".join(plain),
                 "packed_operands": ", ".join(packed), "names": ", ".join(self.shapes),
-                "packed_names": ", ".join(names), "problem": self.problem.key, "constant": self.constant}
+                "packed_names": ", ".join(self.given), "problem": self.problem.key, "constant": self.constant}
 
     def source(self) -> str:
         """The functions."""
-        words, names = self.words(), str(self.words()["packed_names"]).split(", ")
+        words, names = self.words(), self.given
         further = names[MOST_OPERANDS:]
         addresses = [*names[:MOST_OPERANDS], *["NULL"] * (MOST_OPERANDS - len(names))]
         count = len(self.launch.arguments)

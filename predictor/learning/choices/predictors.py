@@ -20,7 +20,6 @@ from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ...candidate import Candidate
 from ...sequence.beam import WIDTH, Allowed, Grammar, NextWord, Prefix, beam_search_many
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class Beam:
         indices = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
         for row, candidates in enumerate(results):
             for rank, candidate in enumerate(candidates):
-                indices[row, rank] = _value_indices(labels.kernel, candidate)
+                indices[row, rank] = labels.kernel.indices(candidate.configuration.settings)
         return indices
 
     def _correct(self, labels: Labels, spaces: Sequence[SearchSpace]) -> NDArray[np.bool_]:
@@ -155,11 +154,6 @@ def allowed_values(labels: Labels) -> NDArray[np.int64]:
                 counts[row, column] = len(following)
                 begin, end = chosen.begin, chosen.end
     return counts
-
-
-def _value_indices(kernel: Kernel, candidate: Candidate) -> list[int]:
-    return [parameter.index(value) for parameter, (_, value)
-            in zip(kernel.parameters, candidate.configuration.settings, strict=True)]
 
 
 def valid(kernel: Kernel, queries: Queries, indices: ValueIndices) -> NDArray[np.bool_]:

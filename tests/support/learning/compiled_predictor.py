@@ -28,7 +28,7 @@ def compiler() -> str | None:
 
 
 def compile_shared(source: Path, options: Sequence[str] = ("-O2",)) -> Path:
-    """Compile a predictor as a shared library beside its source."""
+    """Compile a source in C99 as a shared library beside it."""
     target, found = source.with_suffix(".so"), compiler()
     assert found is not None
     subprocess.run([found, *STRICT, *options, "-shared", "-fPIC", "-o", str(target), str(source), "-lm"], check=True,

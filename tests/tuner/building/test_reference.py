@@ -31,7 +31,7 @@ PROBLEMS = (
 
 
 def drawn(seed: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """What fill_TYPE stores, in NumPy: SplitMix64's bits as numbers from -1 to 1, or from -8 to 7."""
+    """The numbers that fill_TYPE stores, in NumPy: SplitMix64's bits from -1 to 1, or from -8 to 7."""
     bits = np.arange(1, math.prod(shape) + 1, dtype=np.uint64).reshape(shape) + np.uint64(seed)
     bits *= np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
