@@ -20,25 +20,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqtune.data.measured_tasks import counted, split
+from seqtune.data.measured_tasks import split
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
-from ...mixture.fitting import log_agreement, refitted, weighted_mixture
+from ...mixture.fitting import refitted, weighted_mixture
 from ...mixture.left_out import unseen_weights
 from ...mixture.mixture import Mixture
 from ...mixture.winners import Winners
 from ...say import Say, silent
-from ...sequence.beam import beam_search_many
 from ...sequence.vocabulary import Vocabulary
 from ...training.loop import Batch, Course, Net, OnProgress, Validation
 from ...training.loop import fit as fit_network
 from ...training.state import OUTSIDE, TrainingState, describe
 from ...training.unfinished import JUDGE
-from ...translator.decoding import TranslatorWords
 from ...translator.judge import Judge
 from ...translator.translator import Translator
 from ...trees.cost_trees import Trees
@@ -50,6 +48,7 @@ from .options import TrainingOptions
 from .shortage import NO_PROBLEM
 from .targets import TargetSentences
 from .training_example import DrawnExample
+from .validation import log_share, validate
 
 MOST_VALIDATED = 300  # tasks with choices: each is searched after every epoch
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
@@ -289,36 +288,6 @@ def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOption
         return Batch(of_part, len(numbers))
 
     return [batch(order[part], seeds[part]) for part in parts]
-
-
-def validate(model: Translator, vocabulary: Vocabulary, tasks: Sequence[KnownTask]) -> tuple[float, float]:
-    """The mean log shares of the best measured speed that the beam's proposals reach on the tasks.
-
-    The tasks contain only measured rows. The first number is the mean of five proposals, weighted by their probability.
-    The second is that of the first proposal, which users get, but which is noisy if there are few problems.
-    """
-    words = TranslatorWords(model, vocabulary)
-    scores: list[tuple[float, float]] = []
-    for begin in range(0, len(tasks), 64):
-        part = tasks[begin:begin + 64]
-        proposals = beam_search_many(words, [measured.task for measured in part])
-        for measured, candidates in zip(part, proposals, strict=True):
-            logs = [log_share(measured, measured.task.number(candidate.configuration)) for candidate in candidates]
-            weights = [(candidate.probability or 0.0) + 1e-12 for candidate in candidates]
-            scores.append((float(np.average(logs, weights=weights)), logs[0]))
-    score, first = np.mean(scores, axis=0)
-    return float(score), float(first)
-
-
-def log_share(measured: KnownTask, number: int) -> float:
-    """The log of the share of the best measured speed that the configuration with this number reaches.
-
-    Where only choices are known, it is the log of the share of parameters with the chosen value (`log_agreement`).
-    """
-    if isinstance(measured, ChosenTask):
-        return float(log_agreement(measured, np.array([number]))[0])
-    default = measured.time(measured.task.default)
-    return math.log(measured.best / float(counted(measured.seconds[number], default, measured.seconds)))
 
 
 def _teacher_share(teacher: Trees | None, validation: Sequence[KnownTask]) -> float | None:
