@@ -143,8 +143,12 @@ class Call:
         return buffers
 
     def workspaces(self) -> tuple[WorkspaceArgument, ...]:
-        """The different workspace arguments of all launches; several may have one name."""
-        return tuple(argument for argument in self._arguments() if isinstance(argument, WorkspaceArgument))
+        """The workspaces of all launches; of several arguments with one name the largest."""
+        largest: dict[str, WorkspaceArgument] = {}
+        for argument in self._arguments():
+            if isinstance(argument, WorkspaceArgument):
+                largest[argument.name] = max(largest.get(argument.name, argument), argument, key=lambda each: each.size)
+        return tuple(largest.values())
 
     def _arguments(self) -> dict[Argument, None]:
         """The different arguments of all launches; most launches have equal ones."""

@@ -12,9 +12,9 @@ HEADERS = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
 POINTER = ctypes.POINTER(ctypes.c_uint8)
 
 
-def compiled(text: str) -> ctypes.CDLL:
-    """The functions of a text in C99; the headers of numbers stand before it."""
+def compiled(text: str, headers: str = HEADERS) -> ctypes.CDLL:
+    """The functions of a text in C99; `headers` stand before it."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "text.c")
-        source.write_text(HEADERS + text)
+        source.write_text(headers + text)
         return ctypes.CDLL(str(compile_shared(source, ())))

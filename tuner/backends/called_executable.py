@@ -174,7 +174,7 @@ class CalledExecutable:
         types = {name: argument.dtype for name, argument in self._arguments.items()}
         for workspace in call.workspaces():
             types[workspace.name] = workspace.dtype
-            sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
+            sizes[workspace.name] = workspace.size
         written = [name for name in sizes if name not in self._tensors.inputs]
         return GuardedBuffers(self._driver, sizes, written, types=types, guarded=guarded)
 

@@ -34,7 +34,7 @@ from ..backends import discovery
 from ..backends.backend import Backend, BuildError, LaunchError, build_executable, open_backend
 from ..backends.compiled_step import resource_usage
 from ..backends.compilers import OFFLINE_COMPILERS
-from ..backends.llvm.backend import check_here, constant_argument, plain_types
+from ..backends.llvm.backend import check_here, constant_argument, plain_tensors
 from ..backends.llvm.compiler import Compiler
 from ..backends.llvm.kernel_job import KernelJob
 from ..backends.llvm.threads import Threads
@@ -203,25 +203,28 @@ class BuiltKernel:
 
 def built_kernel(chosen: Chosen) -> BuiltKernel:
     """Build a chosen kernel. Raises BuildError if the compiler refuses it, KernelError without code, SeqtuneError."""
-    problem, work = chosen.problem, operation(chosen.problem.type)
-    tensors = work.tensors(problem)
+    problem = chosen.problem
     if chosen.device.backend == "llvm":
-        types, code = plain_types(problem), llvm_implementation(chosen.kernel)
+        tensors, code = plain_tensors(problem), llvm_implementation(chosen.kernel)
         launch = code.launch(problem, chosen.device, chosen.configuration)
         return BuiltKernel(
-            chosen, [Place(name, shape, types[name]) for name, shape in work.operands(problem).items()],
-            [Place("y", work.output(problem), problem.element.result.name)], tensors.outputs,
+            chosen, _places(tensors.inputs), _places(tensors.outputs), tensors.outputs,
             constant_argument(code, problem, chosen.device, chosen.configuration),
             code.source(problem, chosen.device, chosen.configuration).text,
             [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases])
+    tensors = operation(problem.type).tensors(problem)
     call = call_of(chosen.kernel, problem, chosen.device, chosen.configuration)
     taken = call.buffers()
     packed = [argument for argument in taken.values() if argument.packing is not None]
     described: Any = described_call(call, tensors, {})
     return BuiltKernel(
-        chosen, [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.inputs.items() if name in taken],
-        [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.outputs.items()], tensors.outputs,
-        packed[0] if packed else None, call.source.text, described["launches"])
+        chosen, _places({name: tensor for name, tensor in tensors.inputs.items() if name in taken}),
+        _places(tensors.outputs), tensors.outputs, packed[0] if packed else None, call.source.text,
+        described["launches"])
+
+
+def _places(tensors: Mapping[str, Tensor]) -> list[Place]:
+    return [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()]
 
 
 class _Pool:

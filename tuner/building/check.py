@@ -23,15 +23,13 @@ from seqtune.kernels.operations.tensor import Tensor, Tensors
 
 from ..backends.backend import open_backend
 from ..measuring.expected_outputs import ExpectedOutputs, prepare_outputs
-from ..measuring.tensor_limit import check_measurable
 from .chosen import Chosen, Files
-from .reference import c_values, reference_text
+from .reference import ReferenceText, reference_text
 from .templates.arrays import make_array
 
 MOST_WORK = 1e9  # multiply-adds of a reference: some seconds in one thread
 MOST_COMPARED = 100_000  # elements of an output whose expected numbers are kept in a file: 1.6 MB
 _WORDS = "Both compare the results with {}."
-_SAMPLED = "; a sample of the elements was compared"
 _NORMAL = 1.75  # evenly drawn numbers up to this are about as large as normal ones
 
 
@@ -70,8 +68,7 @@ class CheckContent:
         """The initial value of a `struct content`; `names` are those of the arrays by number."""
         kind = "FILE_CONTENT" if self.kind == "file" else self.kind.upper()
         number = names.index(self.text) if self.kind == "copy" else self.number
-        file = f'"{self.text}"' if self.kind == "file" else "NULL"
-        return f"{{{kind}, {number}, {self.low!r}, {self.high!r}, {file}}}"
+        return f"{{{kind}, {number}, {self.low!r}, {self.high!r}, {_file(self.kind == 'file' and self.text)}}}"
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -82,61 +79,96 @@ class CheckContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A check as texts. Both have functions that compare outputs or compute what they should be."""
+class Rule:
+    """How an output is compared: element i * step should be number i of `count`; a step of 0 compares the sum."""
 
-    contents: Mapping[str, CheckContent]  # of all inputs and outputs
-    c: str  # static struct verdict check(void *const *arrays)
-    python: str  # def references(arrays): expected outputs by name; empty where they are files
-    outputs: Mapping[str, Mapping[str, object]]  # the rule of each output, for launch.json
+    output: str
+    step: int
+    count: int
+    allowed: float  # the largest error
+    dtype: str = "fp64"  # of the expected numbers
+    expected: str = ""  # the files of the expected numbers and their sizes; empty where the reference computes them
+    sizes: str = ""
+
+    def c(self, names: Sequence[str]) -> str:
+        """The initial value of a `struct rule`; `names` are those of the arrays by number."""
+        return (f"{{{names.index(self.output)}, {self.step}, {self.count}, {self.allowed!r}, {self.dtype.upper()}, "
+                f"{_file(self.expected)}, {_file(self.sizes)}}}")
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        files = {"expected": self.expected, "type": self.dtype, "sizes": self.sizes} if self.expected else {}
+        return {"allowed": self.allowed, "step": self.step, **files}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a check compares: the arrays before a run, and the outputs after it."""
+
+    arrays: Mapping[str, Tensor]  # the inputs, then the outputs
+    contents: Mapping[str, CheckContent]
+    rules: Sequence[Rule]  # of the compared outputs
     words: str  # a sentence on what outputs are compared with
+    reference: ReferenceText | None = None  # None: expected numbers are files
     files: Files = field(default_factory=dict)
-    remark: str = ""  # at the end of the line that a check prints
+    nothing: str = ""  # why nothing is compared
+
+    @property
+    def remark(self) -> str:
+        """What stands at the end of the line that a check prints."""
+        if self.nothing:
+            return f"; nothing was compared, since {self.nothing}"
+        return "; a sample of the elements was compared" if any(rule.step > 1 for rule in self.rules) else ""
+
+    def c_arrays(self) -> str:
+        """The initial values of `struct array`, a line each."""
+        return "".join(c_array(name, tensor.dtype, tensor.size, self.contents[name].c(list(self.arrays)))
+                       for name, tensor in self.arrays.items())
+
+    def c_rules(self) -> str:
+        """The initial values of `struct rule`."""
+        return ", ".join(rule.c(list(self.arrays)) for rule in self.rules)
+
+    def python(self) -> str:
+        """def references(arrays): the expected outputs by name that stand in no files."""
+        if self.reference is None:
+            return "def references(arrays):\n    return {}\n"
+        types = {name: tensor.dtype for name, tensor in self.arrays.items() if name != self.rules[0].output}
+        return f"""{self.reference.python}
+
+def references(arrays):
+    return {{"{self.rules[0].output}": reference(**{{name: decoded(arrays[name], dtype)
+                                  for name, dtype in {types!r}.items()}})}}
+"""
 
     def to_json(self) -> dict[str, object]:
         """The part of launch.json."""
         return {"contents": {name: content.to_json() for name, content in self.contents.items()
-                             if content.kind != "poison"}, "outputs": self.outputs}
+                             if content.kind != "poison"},
+                "outputs": {rule.output: rule.to_json() for rule in self.rules}}
 
 
-def check_of(chosen: Chosen, tensors: Tensors) -> Check:
-    """The check of a chosen kernel. Raises SeqtuneErrors."""
-    check_measurable(chosen.problem)
+def c_array(name: str, dtype: str, count: int, content: str) -> str:
+    """A line with the initial value of a `struct array`."""
+    return f'    {{"{name}", {dtype.upper()}, {count}, {content}}},\n'
+
+
+def check_of(chosen: Chosen, tensors: Tensors, name: str = "reference_y") -> Check:
+    """The check of a chosen kernel; `name` is that of its reference in C, if there is one. Raises SeqtuneErrors."""
     arrays = {**tensors.inputs, **tensors.outputs}
     contents = {name: CheckContent.of(name, tensor, number) for number, (name, tensor) in enumerate(
         arrays.items(), start=1)}
     if operation(chosen.problem.type).declares_tensors:
         return _by_files(chosen, tensors, contents)
-    return _by_reference(chosen, tensors, contents)
-
-
-def _by_reference(chosen: Chosen, tensors: Tensors, contents: Mapping[str, CheckContent]) -> Check:
-    """The check of a built-in operation, whose only output is y."""
     (output, tensor), = tensors.outputs.items()
-    types, number = {name: each.dtype for name, each in tensors.inputs.items()}, len(tensors.inputs)
-    reference = reference_text(chosen.problem, types)
-    step, allowed = _step(tensor.size, MOST_WORK / reference.work), reference.tolerance
-    operands = "".join(f"arrays[{index}], " for index in range(number))
-    count = -(-tensor.size // step)
-    c = f"""{c_values(reference.dtypes)}{reference.c}
-static struct verdict check(void *const *arrays)
-{{
-    double *wanted = memory({count}, sizeof *wanted);
-    struct verdict verdict;
-    for (int64_t i = 0; i < {count}; i++)
-        wanted[i] = expected({operands}i * {step});
-    verdict = compare(&buffers[{number}], arrays[{number}], FP64, wanted, NULL, 0, {count}, {step}, {allowed!r});
-    free(wanted);
-    return verdict;
-}}
-"""
-    python = f"""{reference.python}
+    reference = reference_text(chosen.problem, {name: each.dtype for name, each in tensors.inputs.items()}, name)
+    step = _step(tensor.size, MOST_WORK / reference.work)
+    return Check(arrays, contents, [Rule(output, step, -(-tensor.size // step), reference.tolerance)],
+                 _WORDS.format("a reference in double precision"), reference)
 
-def references(arrays):
-    return {{"{output}": reference(**{{name: decoded(arrays[name], dtype) for name, dtype in {types!r}.items()}})}}
-"""
-    return Check(contents, c, python, {output: {"allowed": allowed, "step": step}},
-                 _WORDS.format("a reference in double precision"), remark=_SAMPLED if step > 1 else "")
+
+def _file(path: str | bool) -> str:
+    return f'"{path}"' if path else "NULL"
 
 
 def _step(count: int, most: float) -> int:
@@ -150,8 +182,8 @@ def _step(count: int, most: float) -> int:
 def _by_files(chosen: Chosen, tensors: Tensors, contents: Mapping[str, CheckContent]) -> Check:
     """The check of a declared operation."""
     arrays: dict[str, NDArray[Any]] = {}
-    files: Files = {}
-    for name, tensor in {**tensors.inputs, **tensors.outputs}.items():
+    all_tensors, files = {**tensors.inputs, **tensors.outputs}, Files()
+    for name, tensor in all_tensors.items():
         if isinstance(tensor.values, Path):
             arrays[name] = read_array(tensor.values, tensor.shape).astype(element_type(tensor.dtype).stored)
             files[contents[name].text] = arrays[name].tobytes()
@@ -160,19 +192,9 @@ def _by_files(chosen: Chosen, tensors: Tensors, contents: Mapping[str, CheckCont
                                       ).reshape(tensor.shape)
     expected, words = _expected(chosen, arrays, tensors)
     if expected is None:
-        nothing = "static struct verdict check(void *const *arrays)\n{\n    (void)arrays;\n    (void)compare;\n" \
-                  "    return (struct verdict){0, 0};\n}\n"
-        return Check(contents, nothing, "def references(arrays):\n    return {}\n", {},
-                     f"Nothing is compared, since {words}.", files, f"; nothing was compared, since {words}")
-    rules, blocks = {}, []
-    for number, (name, tensor) in enumerate(tensors.outputs.items(), start=len(tensors.inputs)):
-        rules[name] = _expected_files(name, tensor, expected, files)
-        blocks.append(_block(number, rules[name], files))
-    c = ("static struct verdict check(void *const *arrays)\n{\n    struct verdict worst = {0, 0}, verdict;\n"
-         f"    void *expected, *sizes;\n    size_t size;\n{''.join(blocks)}    return worst;\n}}\n")
-    sampled = any(rule["step"] not in (0, 1) for rule in rules.values())
-    return Check(contents, c, "def references(arrays):\n    return {}\n", rules, _WORDS.format(words), files,
-                 _SAMPLED if sampled else "")
+        return Check(all_tensors, contents, [], f"Nothing is compared, since {words}.", files=files, nothing=words)
+    rules = [_expected_files(name, tensor, expected, files) for name, tensor in tensors.outputs.items()]
+    return Check(all_tensors, contents, rules, _WORDS.format(words), files=files)
 
 
 def _expected(chosen: Chosen, arrays: Mapping[str, NDArray[Any]],
@@ -195,7 +217,7 @@ def _expected(chosen: Chosen, arrays: Mapping[str, NDArray[Any]],
         "the outputs of the default configuration, since the operation has no reference", note)))
 
 
-def _expected_files(name: str, tensor: Tensor, expected: ExpectedOutputs, files: Files) -> dict[str, object]:
+def _expected_files(name: str, tensor: Tensor, expected: ExpectedOutputs, files: Files) -> Rule:
     """Write the expected numbers of an output and their sizes; returns the output's rule."""
     rule, array = expected.rules[name], expected.arrays[name].reshape(-1)
     step = 0 if tensor.compares_sum else _step(tensor.size, MOST_COMPARED)
@@ -207,24 +229,4 @@ def _expected_files(name: str, tensor: Tensor, expected: ExpectedOutputs, files:
     sizes = rule.sizes.reshape(-1) if rule.sizes.size == 1 or not step else rule.sizes.reshape(-1)[::step]
     paths = f"expected/{name}.bin", f"expected/{name}.sizes.bin"
     files |= dict(zip(paths, (numbers.tobytes(), sizes.astype(np.float64).tobytes()), strict=True))
-    return {"allowed": 0.0 if rule.exact else float(rule.tolerance), "step": step, "expected": paths[0], "type": dtype,
-            "sizes": paths[1]}
-
-
-def _block(number: int, rule: Mapping[str, Any], files: Files) -> str:
-    """The lines that compare an output with its files."""
-    expected, sizes = files[rule["expected"]], files[rule["sizes"]]
-    count = len(expected) // ELEMENT_TYPES[rule["type"]].size
-    return f"""    size = {len(expected)};
-    expected = file_content("{rule["expected"]}", &size);
-    size = {len(sizes)};
-    sizes = file_content("{rule["sizes"]}", &size);
-    verdict = compare(&buffers[{number}], arrays[{number}], {rule["type"].upper()}, expected, sizes,
-                      {len(sizes) // 8}, {count}, {rule["step"]}, {rule["allowed"]!r});
-    free(expected);
-    free(sizes);
-    if (!(verdict.error <= verdict.allowed))
-        return verdict;
-    if (verdict.error >= worst.error)
-        worst = verdict;
-"""
+    return Rule(name, step, len(numbers), 0.0 if rule.exact else float(rule.tolerance), dtype, *paths)

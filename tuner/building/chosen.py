@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias, cast
 
 from seqtune.errors import MisuseError
@@ -57,6 +58,11 @@ def files_of(chosen: Sequence[Chosen]) -> Files:
     for one in chosen:
         check_measurable(one.problem)
     return cast(Writer, resolve(WRITERS[backend]))(chosen)
+
+
+def template(name: str) -> bytes:
+    """A file that is the same in the folders of all kernels."""
+    return (Path(__file__).parent / "templates" / name).read_bytes()
 
 
 def function_name(problem: Problem) -> str:

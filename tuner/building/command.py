@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from seqtune.errors import KernelError
 from seqtune.kernels.launches.call_declaration import code_for
 from seqtune.kernels.launches.command_declaration import CommandDeclaration
 from seqtune.kernels.libraries.files import is_file_inside
 
-from .called_folder import folders
+from .called_folder import one_by_one
 from .chosen import Chosen, Files
 from .description import LAUNCH_JSON, README, launch_json, readme
 
@@ -22,13 +21,9 @@ The last line that it prints is a JSON object with the seconds of the run, and i
 the library's folder that the command names are here, too; copy others that the program reads."""
 
 
-def write(chosen: Sequence[Chosen]) -> Files:
-    """The files of a folder; of several kernels each has a folder of its own. See `WRITERS`."""
-    return folders(chosen, {one.name: _folder(one) for one in chosen})
-
-
-def _folder(chosen: Chosen) -> Files:
-    """The files of one kernel. Raises KernelError, FormatError."""
+@one_by_one
+def write(chosen: Chosen) -> Files:
+    """The files of a kernel. Raises KernelError, FormatError."""
     declaration, name = code_for(chosen.kernel, chosen.device.backend), chosen.name
     if not isinstance(declaration, CommandDeclaration):
         raise KernelError(f"{chosen.kernel.name} declares no command that could be written to files")

@@ -7,19 +7,19 @@ device has threads, since these determine the pieces of the workspace.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from seqtune.kernels.llvm.launch import Launch
-from seqtune.kernels.operations.operation import MOST_OPERANDS, Shape
-from seqtune.kernels.problem import Problem
+from seqtune.kernels.operations.operation import MOST_OPERANDS
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensor, Tensors
 
-from .inputs import c_inputs
+from .check import Check
+from .chosen import Chosen
+from .kernel_header import c_string
 from .packing import C_TYPES
-from .reference import ReferenceText, c_values
-
-SAMPLED_FROM = 2e9  # multiply-adds of a reference, from which on a sample of the outputs is compared
 
 _PRELUDE = """\
 #define _GNU_SOURCE
@@ -113,27 +113,15 @@ int {name}_run({packed_operands}, {y} *y, void *workspace)
 
 int {name}({plain_operands}, {y} *y)
 {{
-    void *workspace = lines({name_upper}_WORKSPACE_BYTES);
-    int code = workspace ? 0 : 2;
-{plain}    free(workspace);
-    return code;
-}}
-"""
-
-_PLAIN = """\
-    if (!code)
-        code = {name}_run({names}, y, workspace);
-"""
-
-_PLAIN_PACKED = """\
-    void *packed = lines({name_upper}_PACKED_BYTES);
-    if (!packed)
-        code = 2;
+    void *workspace = lines({name_upper}_WORKSPACE_BYTES), *packed = lines({name_upper}_PACKED_BYTES);
+    int code = workspace && packed ? 0 : 2;
     if (!code) {{
-        {name}_pack({constant}, packed);
-        code = {name}_run({names}, y, workspace);
+{packs}        code = {name}_run({packed_names}, y, workspace);
     }}
     free(packed);
+    free(workspace);
+    return code;
+}}
 """
 
 _HEADER = """\
@@ -167,7 +155,8 @@ _DECLARED = """
 {arrays} */
 enum {{ {name_upper}_SHARES = {shares}, {name_upper}_PHASES = {phases} }};
 #define {name_upper}_WORKSPACE_BYTES {workspace}
-{packing}
+#define {name_upper}_PACKED_BYTES {packed_bytes}
+
 /* All of it: allocates what it needs and frees it. */
 int {name}({plain_operands}, {y} *y);
 {pack}/* Without an allocation, on up to {name_upper}_SHARES threads with OpenMP. */
@@ -176,194 +165,116 @@ int {name}_run({packed_operands}, {y} *y, void *workspace);
 int {name}_share({packed_operands}, {y} *y, void *workspace, int phase, int index);
 """
 
-_CHECK_HEAD = """\
-/* Runs every kernel on inputs from a seed, compares its output with a reference, and prints the median of 20 times.
-
-   Exit status: 0 all are right, 1 one is wrong, 2 this machine cannot run them. */
-
-#define _GNU_SOURCE
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include "{library}.h"
-
-enum {{ RUNS = 20 }};
-
-{inputs}
-static double now(void)
-{{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}}
-
-static int longer(const void *first, const void *second)
-{{
-    const double difference = *(const double *)first - *(const double *)second;
-    return (difference > 0) - (difference < 0);
-}}
-
-static void *memory(size_t bytes)
-{{
-    void *content = NULL;
-    if (posix_memalign(&content, 64, bytes ? bytes : 64)) {{
-        fprintf(stderr, "an array of %zu bytes does not fit into memory\\n", bytes);
-        exit(2);
-    }}
-    return content;
-}}
-
-static void stop(int code)
-{{
-    if (code) {{
-        fprintf(stderr, "%s\\n", {library}_error(code));
-        exit(2);
-    }}
-}}
-"""
-
 _CHECK = """\
-
 {reference}
-static int check_{name}(void)
+static const struct array arrays_{name}[] = {{
+{arrays}}};
+
+static int run_{name}(enum way way, void *const *arrays, void *packed, void *workspace)
 {{
-{arrays}    {y} *y = memory({count} * sizeof *y);
-    void *workspace = memory({name_upper}_WORKSPACE_BYTES);
-    double largest = 0, difference = 0, times[RUNS];
-    double *wanted = memory({compared} * sizeof *wanted);
-{packed}    for (int64_t turn = 0; turn < {compared}; turn++) {{
-        wanted[turn] = expected_{name}({names}, {place});
-        largest = fmax(largest, fabs(wanted[turn]));
+    int code = 0;
+    if (way == PLAIN) {{
+        {pack_array}
+        return {name}({plain_arrays});
     }}
-    for (int way = 0; way < 3; way++) {{     /* the three functions */
-        memset(y, 0xff, {count} * sizeof *y);
-        if (way < 2)
-            stop(way ? {name}_run({packed_names}, y, workspace) : {name}({names}, y));
-        else
-            for (int share = 0; share < {name_upper}_PHASES * {name_upper}_SHARES; share++)
-                stop({name}_share({packed_names}, y, workspace, share / {name_upper}_SHARES,
-                                  share % {name_upper}_SHARES));
-        for (int64_t turn = 0; turn < {compared}; turn++) {{
-            const double error = fabs({value}(y[{place}]) - wanted[turn]);
-            if (!(error <= difference))
-                difference = isnan(error) ? HUGE_VAL : error;
-        }}
-    }}
-    for (int run = 0; run < RUNS; run++) {{
-        const double begin = now();
-        stop({name}_run({packed_names}, y, workspace));
-        times[run] = now() - begin;
-    }}
-    qsort(times, RUNS, sizeof *times, longer);
-    difference /= largest > 0 ? largest : 1;
-    printf("%s: {name}: largest error %.1e, allowed {tolerance!r}{sampled}; %.1f us\\n",
-           difference <= {tolerance!r} ? "right" : "wrong", difference, 5e5 * (times[RUNS / 2 - 1] + times[RUNS / 2]));
-{freed}    free(wanted);
-    free(y);
-    free(workspace);
-    return difference <= {tolerance!r} ? 0 : 1;
+    if (way == RUN)
+        return {name}_run({packed_arrays}, workspace);
+    for (int share = 0; share < {name_upper}_PHASES * {name_upper}_SHARES && !code; share++)
+        code = {name}_share({packed_arrays}, workspace, share / {name_upper}_SHARES, share % {name_upper}_SHARES);
+    return code;
 }}
+
+"""
+
+_CHECKED = """\
+    {{"{name}", {remark}, arrays_{name}, {rule},
+     {name_upper}_PACKED_BYTES, {name_upper}_WORKSPACE_BYTES, reference_{name}, run_{name}}},
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CpuKernel:
-    """One kernel as the texts need it. Operands are in the order of the operation."""
+    """One kernel as the texts need it."""
 
-    name: str
-    problem: Problem
-    configuration: str
-    shapes: Mapping[str, Shape]
-    types: Mapping[str, str]  # of the plain operands
-    output: Shape
-    constant: str | None  # the operand that is packed
+    chosen: Chosen
+    tensors: Tensors  # the operands in the order of the operation, and the output y
     pack: str  # the text of static void NAME_order(const TYPE *, void *); empty without a constant
     packed_bytes: int
     launch: Launch
-    shares: int
     entries: Mapping[str, str]  # entry of a phase -> its name in the object
-    reference: ReferenceText
+    check: Check  # whose reference is reference_NAME
+
+    @property
+    def constant(self) -> str | None:
+        """The operand that is packed."""
+        return operation(self.chosen.problem.type).constant
 
     @property
     def given(self) -> list[str]:
         """The names of the operands that the kernel is given: `packed` for its constant."""
-        return ["packed" if name == self.constant else name for name in self.shapes]
+        return ["packed" if name == self.constant else name for name in self.tensors.inputs]
 
+    @cached_property
     def words(self) -> dict[str, object]:
         """The words of the templates."""
-        y = C_TYPES[self.problem.element.result.name]
-        plain = [f"const {C_TYPES[self.types[name]]} *{name}" for name in self.shapes]
+        name, plain = self.chosen.name, [_parameter(name, tensor) for name, tensor in self.tensors.inputs.items()]
         packed = ["const void *packed" if name == self.constant else text
-                  for name, text in zip(self.shapes, plain, strict=True)]
-        return {"name": self.name, "name_upper": self.name.upper(), "y": y, "plain_operands": ", ".join(plain),
-                "packed_operands": ", ".join(packed), "names": ", ".join(self.shapes),
-                "packed_names": ", ".join(self.given), "problem": self.problem.key, "constant": self.constant}
+                  for name, text in zip(self.tensors.inputs, plain, strict=True)]
+        return {"name": name, "name_upper": name.upper(), "y": C_TYPES[self.tensors.outputs["y"].dtype],
+                "plain_operands": ", ".join(plain), "packed_operands": ", ".join(packed),
+                "packed_names": ", ".join(self.given), "problem": self.chosen.problem.key,
+                "packed_bytes": self.packed_bytes}
 
     def source(self) -> str:
         """The functions."""
-        words, names = self.words(), self.given
+        name, names, pack, packs = self.chosen.name, self.given, "", ""
         further = names[MOST_OPERANDS:]
         addresses = [*names[:MOST_OPERANDS], *["NULL"] * (MOST_OPERANDS - len(names))]
         count = len(self.launch.arguments)
         copied = "".join([f"    int64_t arguments[{count}];\n"
-                          f"    memcpy(arguments, {self.name}_arguments, sizeof arguments);\n",
-                          *(f"    arguments[{count - len(further) + at}] = (int64_t)(intptr_t){name};\n"
-                            for at, name in enumerate(further))]) if further else ""
-        plain = _PLAIN.format(**words)
-        pack = ""
+                          f"    memcpy(arguments, {name}_arguments, sizeof arguments);\n",
+                          *(f"    arguments[{count - len(further) + at}] = (int64_t)(intptr_t){operand};\n"
+                            for at, operand in enumerate(further))]) if further else ""
         if self.constant is not None:
-            dtype = C_TYPES[self.types[self.constant]]
-            pack = (f"{self.pack}\nvoid {self.name}_pack(const {dtype} *{self.constant}, void *packed)\n{{\n"
-                    f"    {self.name}_order({self.constant}, packed);\n}}\n")
-            plain = _PLAIN_PACKED.format(**{**words, "names": words["packed_names"]})
+            pack = f"{self.pack}\n{self._pack_head()}\n{{\n    {name}_order({self.constant}, packed);\n}}\n"
+            packs = f"        {name}_pack({self.constant}, packed);\n"
         return _KERNEL.format(
-            **words, entries=", ".join(dict.fromkeys(self.entries.values())),
+            **self.words, entries=", ".join(dict.fromkeys(self.entries.values())),
             arguments=", ".join(map(_number, self.launch.arguments)) or "0",
             phases=", ".join(f"{{{self.entries[phase.entry]}, {phase.tasks}, {phase.runs}}}"
                              for phase in self.launch.phases),
-            pack=pack, addresses=", ".join(addresses), further=copied, plain=plain,
-            given="arguments" if further else f"{self.name}_arguments")
+            pack=pack, addresses=", ".join(addresses), further=copied, packs=packs,
+            given="arguments" if further else f"{name}_arguments")
 
     def declarations(self) -> str:
         """The part of the header."""
-        words = self.words()
-        arrays = "\n".join(f"   {name}: {C_TYPES[self.types[name]]} {_shape(shape)}{_encoding(self.types[name])}"
-                           for name, shape in self.shapes.items())
-        y = self.problem.element.result.name
-        pack = packing = ""
-        if self.constant is not None:
-            packing = f"#define {self.name.upper()}_PACKED_BYTES {self.packed_bytes}\n"
-            pack = (f"/* The order of {self.constant} in which the kernel reads it. */\n"
-                    f"void {self.name}_pack(const {C_TYPES[self.types[self.constant]]} *{self.constant}, "
-                    "void *packed);\n")
+        pack = "" if self.constant is None else (
+            f"/* The order of {self.constant} in which the kernel reads it. */\n{self._pack_head()};\n")
         return _DECLARED.format(
-            **words, configuration=self.configuration, phases=len(self.launch.phases), shares=self.shares,
-            workspace=4 * self.launch.workspace, packing=packing, pack=pack,
-            arrays=f"{arrays}\n   y: {C_TYPES[y]} {_shape(self.output)}{_encoding(y)}")
+            **self.words, configuration=f"{self.chosen.kernel.name} {self.chosen.configuration.brief()}",
+            phases=len(self.launch.phases), shares=self.chosen.device.threads, workspace=4 * self.launch.workspace,
+            pack=pack, arrays="\n".join(map(_described, self.check.arrays, self.check.arrays.values())))
 
-    def check(self) -> str:
-        """The function that checks the kernel."""
-        words, count, y = self.words(), math.prod(self.output), self.problem.element.result.name
-        work = self.reference.work * count
-        compared = count if work <= SAMPLED_FROM else max(1, int(SAMPLED_FROM / self.reference.work))
-        arrays = "".join(
-            f"    {C_TYPES[self.types[name]]} *{name} = memory({math.prod(shape)} * sizeof *{name});\n"
-            for name, shape in self.shapes.items())
-        fills = "".join(f"    fill_{self.types[name]}({name}, {math.prod(shape)}, {seed << 40});\n"
-                        for seed, (name, shape) in enumerate(self.shapes.items()))
-        packed = "" if self.constant is None else (
-            f"    void *packed = memory({self.name.upper()}_PACKED_BYTES);\n")
-        order = "" if self.constant is None else f"    {self.name}_pack({self.constant}, packed);\n"
-        return _CHECK.format(
-            **words, reference=self.reference.c.replace("double expected(", f"double expected_{self.name}("),
-            arrays=arrays, packed=f"{packed}{fills}{order}", count=count, compared=compared,
-            place="turn" if compared == count else f"(int64_t)(drawn((uint64_t)turn) % {count})",
-            sampled="" if compared == count else f" (of {compared} of {count} elements)", value=f"value_{y}",
-            tolerance=self.reference.tolerance,
-            freed="".join(f"    free({name});\n" for name in (*self.shapes, *(["packed"] if packed else []))))
+    def _pack_head(self) -> str:
+        """The beginning of the function that packs the constant."""
+        assert self.constant is not None
+        operand = _parameter(self.constant, self.tensors.inputs[self.constant])
+        return f"void {self.chosen.name}_pack({operand}, void *packed)"
+
+    def checked(self) -> str:
+        """The part of check.h that runs the kernel."""
+        arrays = [f"arrays[{number}]" for number in range(len(self.check.arrays))]
+        packed = ["packed" if name == self.constant else array
+                  for name, array in zip(self.check.arrays, arrays, strict=True)]
+        pack = "(void)packed;" if self.constant is None else (
+            f"{self.chosen.name}_pack({arrays[packed.index('packed')]}, packed);")
+        assert self.check.reference is not None
+        return _CHECK.format(**self.words, reference=self.check.reference.c, arrays=self.check.c_arrays(),
+                             pack_array=pack, plain_arrays=", ".join(arrays), packed_arrays=", ".join(packed))
+
+    def checked_row(self) -> str:
+        """The line of the kernel in check.h."""
+        return _CHECKED.format(**self.words, remark=c_string(self.check.remark), rule=self.check.c_rules())
 
 
 def library_source(library: str, kernels: Sequence[CpuKernel], needs: str, headers: str, supported: str) -> str:
@@ -378,14 +289,13 @@ def library_header(library: str, kernels: Sequence[CpuKernel], about: str) -> st
                           kernels="".join(kernel.declarations() for kernel in kernels))
 
 
-def check_source(library: str, kernels: Sequence[CpuKernel]) -> str:
-    """The program that checks a library."""
-    dtypes = {dtype for kernel in kernels for dtype in kernel.types.values()}
-    read = {dtype for kernel in kernels for dtype in (*kernel.reference.dtypes, kernel.problem.element.result.name)}
-    calls = "".join(f"    wrong |= check_{kernel.name}();\n" for kernel in kernels)
-    return "".join([_CHECK_HEAD.format(library=library, inputs=c_inputs(dtypes) + c_values(read)),
-                    *(kernel.check() for kernel in kernels),
-                    f"\nint main(void)\n{{\n    int wrong = 0;\n{calls}    return wrong;\n}}\n"])
+def check_header(library: str, kernels: Sequence[CpuKernel]) -> str:
+    """The text of check.h, which tells `check.c` of a library's kernels."""
+    most = max(len(kernel.check.arrays) for kernel in kernels)
+    return (f'/* What check.c has to know of the library\'s kernels. */\n\n#include "{library}.h"\n\n'
+            f"#define error_text {library}_error\nenum {{ MOST_ARRAYS = {most} }};\n\n"
+            f"{''.join(kernel.checked() for kernel in kernels)}"
+            f"static const struct kernel kernels[] = {{\n{''.join(kernel.checked_row() for kernel in kernels)}}};\n")
 
 
 def _number(value: int) -> str:
@@ -393,9 +303,12 @@ def _number(value: int) -> str:
     return f"INT64_C({value})" if value > -(1 << 63) else "INT64_MIN"
 
 
-def _shape(shape: Shape) -> str:
-    return f"[{']['.join(map(str, shape))}]"
+def _parameter(name: str, tensor: Tensor) -> str:
+    """A parameter that a function reads."""
+    return f"const {C_TYPES[tensor.dtype]} *{name}"
 
 
-def _encoding(dtype: str) -> str:
-    return f" ({dtype} as its bits)" if dtype in ("bf16", "fp16") else ""
+def _described(name: str, tensor: Tensor) -> str:
+    """A line about an array."""
+    encoding = f" ({tensor.dtype} as its bits)" if tensor.dtype in ("bf16", "fp16") else ""
+    return f"   {name}: {C_TYPES[tensor.dtype]} [{']['.join(map(str, tensor.shape))}]{encoding}"

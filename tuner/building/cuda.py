@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from seqtune.errors import UnavailableError, one_line
 from seqtune.kernels.launches.call import Call
 
 from ..backends.cuda.compiler import CubinCompiler, ptx_of
-from .called_folder import Language, call_for, called_folder, folders
+from .called_folder import Language, call_for, called_folder, one_by_one
 from .chosen import Chosen, Files
 
-LANGUAGE = Language("cuda", ".cu", """\
+LANGUAGE = Language("cuda", ".cu")
+_NEEDS = """\
 The programs need a GPU of NVIDIA with the architecture {target} and its driver; `CUDA_VISIBLE_DEVICES` chooses one. \
-`run.py` needs NumPy and pycuda. They load `{name}.cubin`{ptx}.""")
+`run.py` needs NumPy and pycuda. They load `{name}.cubin`{ptx}."""
 
 
-def write(chosen: Sequence[Chosen]) -> Files:
-    """The files of a folder; of several kernels each has a folder of its own. See `WRITERS`."""
-    return folders(chosen, {one.name: _folder(one) for one in chosen})
-
-
-def _folder(chosen: Chosen) -> Files:
-    """The files of one kernel. Raises BuildError, SeqtuneErrors."""
+@one_by_one
+def write(chosen: Chosen) -> Files:
+    """The files of a kernel. Raises BuildError, SeqtuneErrors."""
     call, name = call_for(chosen), chosen.name
     target = chosen.device.architecture.replace("sm_90", "sm_90a")  # see `seqtune.tuner.backends.cuda.compiler.target`
     images: Files = {}
@@ -38,8 +34,7 @@ def _folder(chosen: Chosen) -> Files:
         options = " ".join(("nvcc -cubin", f"-arch={target}", *call.source.options))
         remarks = [f"The kernel was not compiled, because here {one_line(error, 200)}. Compile it before:\n\n"
                    f"    {options} -o {name}.cubin {name}.cu"]
-    language = replace(LANGUAGE, needs=LANGUAGE.needs.format(
-        target=target, name=name, ptx=", or else the driver compiles the PTX" if images else ""))
+    needs = _NEEDS.format(target=target, name=name, ptx=", or else the driver compiles the PTX" if images else "")
     listed = ", ".join(f'"{path}"' for path in images) or f'"{name}.cubin"'
-    return called_folder(chosen, call, language, images=images, remarks=remarks,
+    return called_folder(chosen, call, LANGUAGE, [needs, *remarks], images=images,
                          code=f'#define TARGET "{target}"\n#define IMAGES {listed}\n')

@@ -23,8 +23,7 @@ from seqtune.kernels.launches.call import (
     WorkspaceArgument,
 )
 from seqtune.kernels.llvm.launch import Launch
-from seqtune.kernels.operations.tensor import Tensor, Tensors
-from seqtune.kernels.problem import Problem
+from seqtune.kernels.operations.tensor import Tensors
 from seqtune.kernels.version import VERSION
 
 from .chosen import Chosen
@@ -84,38 +83,37 @@ def _described(chosen: Chosen) -> dict[str, object]:
 def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:
     """The part of launch.json about a call. `packed` has the function and the elements of each packed input by name.
     """
-    arrays, taken = {**tensors.inputs, **tensors.outputs}, call.buffers()
-    buffers = {name: _buffer(tensor, taken[name].dtype if name in taken else tensor.dtype, name in tensors.outputs,
-                             packed.get(name))
-               for name, tensor in arrays.items()}
-    workspaces: dict[str, dict[str, object]] = {}
-    for workspace in call.workspaces():
-        size = max(workspace.size, int(str(workspaces.get(workspace.name, {}).get("bytes", 0))))
-        workspaces[workspace.name] = {"type": workspace.dtype, "bytes": size}
-    return {"buffers": buffers, "workspaces": workspaces,
-            "restored_before_each_launch": list(dict.fromkeys((*tensors.restorable(), *call.rewritten))),
+    return {"buffers": _buffers(tensors, packed),
+            "workspaces": {workspace.name: {"type": workspace.dtype, "bytes": workspace.size}
+                           for workspace in call.workspaces()},
+            "restored_before_each_launch": restored_arrays(call, tensors),
             "compiler_options": list(call.source.options),
             "launches": [_described_step(step) for step in call.steps]}
 
 
-def described_launch(launch: Launch, problem: Problem, tensors: Tensors, packed: Mapping[str, tuple[str, int]],
-                     tolerance: float) -> dict[str, object]:
+def restored_arrays(call: Call, tensors: Tensors) -> list[str]:
+    """The arrays that are written again before each run."""
+    return list(dict.fromkeys((*tensors.restorable(), *call.rewritten)))
+
+
+def described_launch(launch: Launch, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:
     """The part of launch.json about a launch of an llvm kernel: see `seqtune.kernels.llvm.launch`."""
-    y = problem.element.result.name
-    buffers = {name: _buffer(tensor, tensor.dtype, False, packed.get(name)) for name, tensor in tensors.inputs.items()}
-    buffers |= {name: _buffer(tensor, y, True, None) for name, tensor in tensors.outputs.items()}
-    return {"buffers": buffers, "workspaces": {"workspace": {"type": "fp32", "bytes": 4 * launch.workspace}},
-            "tolerance": tolerance, "entry_arguments": list(launch.arguments),
+    return {"buffers": _buffers(tensors, packed),
+            "workspaces": {"workspace": {"type": "fp32", "bytes": 4 * launch.workspace}},
+            "entry_arguments": list(launch.arguments),
             "phases": [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases]}
 
 
-def _buffer(tensor: Tensor, dtype: str, is_output: bool, packed: tuple[str, int] | None) -> dict[str, object]:
-    """A buffer: the array's shape, and the type and number of elements that the kernel takes."""
-    elements = tensor.size if packed is None else packed[1]
-    about: dict[str, object] = {"role": "output" if is_output else "input", "type": dtype,
-                                "shape": list(tensor.shape), "elements": elements,
-                                "bytes": elements * ELEMENT_TYPES[dtype].size}
-    return about if packed is None else {**about, "packed_by": packed[0]}
+def _buffers(tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, dict[str, object]]:
+    """The buffers by name: the array's shape and type, and the number of elements that the kernel takes."""
+    buffers: dict[str, dict[str, object]] = {}
+    for name, tensor in (*tensors.inputs.items(), *tensors.outputs.items()):
+        function, elements = packed.get(name, ("", tensor.size))
+        buffers[name] = {"role": "input" if name in tensors.inputs else "output", "type": tensor.dtype,
+                         "shape": list(tensor.shape), "elements": elements,
+                         "bytes": elements * ELEMENT_TYPES[tensor.dtype].size,
+                         **({"packed_by": function} if function else {})}
+    return buffers
 
 
 def _described_step(step: CallStep) -> dict[str, object]:

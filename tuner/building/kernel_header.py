@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.launches.call import (
@@ -18,7 +18,8 @@ from seqtune.kernels.launches.call import (
 )
 from seqtune.kernels.operations.tensor import Tensors
 
-from .check import CheckContent
+from .check import Check, CheckContent, c_array
+from .description import restored_arrays
 from .packing import PackedText
 
 
@@ -32,41 +33,30 @@ def defines(words: Mapping[str, str]) -> str:
     return "".join(f"#define {name} {c_string(text)}\n" for name, text in words.items())
 
 
-def buffer_types(call: Call, tensors: Tensors) -> dict[str, str]:
-    """The element types of all inputs and outputs as the kernel takes them."""
-    taken = call.buffers()
-    return {name: taken[name].dtype if name in taken else tensor.dtype
-            for name, tensor in (*tensors.inputs.items(), *tensors.outputs.items())}
+def check_text(check: Check) -> str:
+    """The reference, and the table of `rules`."""
+    reference = "" if check.reference is None else f"{check.reference.c}\n"
+    return (f"{reference}#define REFERENCE {'reference_y' if reference else 'NULL'}\n"
+            f"enum {{ RULES = {len(check.rules)} }};\n\n"
+            f"static const struct rule rules[] = {{{check.c_rules() or '{0}'}}};\n\n")
 
 
-def tables(call: Call, tensors: Tensors, packings: Mapping[str, PackedText], contents: Mapping[str, CheckContent],
-           restored: Iterable[str]) -> str:
-    """The packings, then the tables `buffers` and `launches`."""
-    types, kept = buffer_types(call, tensors), set(restored)
-    names = list(types)
-    lines = []
-    for name, dtype in types.items():
-        tensor = tensors.inputs.get(name) or tensors.outputs[name]
-        packed = packings.get(name)
-        role = "INPUT" if name in tensors.inputs else "OUTPUT"
-        lines.append(f'    {{"{name}", {role}, {dtype.upper()}, {tensor.size}, '
-                     f"{tensor.size if packed is None else packed.elements}, {contents[name].c(names)}, "
-                     f"{int(name in kept)}, {'NULL' if packed is None else f'packed_{name}'}}},\n")
-    workspaces: dict[str, WorkspaceArgument] = {}
+def tables(call: Call, tensors: Tensors, check: Check, packings: Mapping[str, PackedText]) -> str:
+    """The packings, then the tables `abouts`, `buffers` and `launches`."""
+    names = (*tensors.names(), *(workspace.name for workspace in call.workspaces()))
+    abouts, rows, restored = check.c_arrays(), "", restored_arrays(call, tensors)
+    for name, tensor in (*tensors.inputs.items(), *tensors.outputs.items()):
+        function, elements = (function_of(name), packings[name].elements) if name in packings else ("NULL", tensor.size)
+        rows += f"    {{{elements}, {int(name in tensors.outputs)}, {int(name in restored)}, {function}}},\n"
     for workspace in call.workspaces():
-        workspaces[workspace.name] = max(workspace, workspaces.get(workspace.name, workspace), key=lambda one: one.size)
-    for workspace in workspaces.values():
         poison = CheckContent("poison", ELEMENT_TYPES[workspace.dtype].poison)
-        lines.append(f'    {{"{workspace.name}", WORKSPACE, {workspace.dtype.upper()}, {workspace.count}, '
-                     f"{workspace.count}, {poison.c(names)}, 0, NULL}},\n")
-    numbers = {name: number for number, name in enumerate([*names, *workspaces])}
-    wrappers = "".join(
-        f"{text.c}\nstatic void packed_{name}(const void *array, void *packed)\n{{\n    {function_of(name)}(array, "
-        "packed);\n}\n\n" for name, text in packings.items())
-    return (f"enum {{ BUFFERS = {len(numbers)}, LAUNCHES = {len(call.steps)} }};\n\n{wrappers}"
-            "/* name, role, type, elements, elements as the kernel takes them, contents, restored, packing */\n"
-            f"static const struct buffer buffers[BUFFERS] = {{\n{''.join(lines)}}};\n\n"
-            f"{_launches(call.steps, numbers)}")
+        abouts += c_array(workspace.name, workspace.dtype, workspace.count, poison.c([]))
+        rows += f"    {{{workspace.count}, 0, 0, NULL}},\n"
+    functions = "".join(f"{text.c}\n" for text in packings.values())
+    return (f"enum {{ BUFFERS = {len(names)}, LAUNCHES = {len(call.steps)} }};\n\n{functions}"
+            f"/* name, type, elements, contents */\nstatic const struct array abouts[BUFFERS] = {{\n{abouts}}};\n\n"
+            "/* elements as the kernel takes them, whether it is an output, restored, packing */\n"
+            f"static const struct buffer buffers[BUFFERS] = {{\n{rows}}};\n\n{_launches(call.steps, names)}")
 
 
 def function_of(name: str) -> str:
@@ -74,7 +64,7 @@ def function_of(name: str) -> str:
     return f"pack_{name}"
 
 
-def _launches(steps: Sequence[CallStep], numbers: Mapping[str, int]) -> str:
+def _launches(steps: Sequence[CallStep], names: Sequence[str]) -> str:
     """The table of launches, after those of their arguments; launches with equal ones share a table."""
     lists = {arguments: number for number, arguments in enumerate(dict.fromkeys(step.arguments for step in steps))}
     maps = {argument: number for number, argument in enumerate(dict.fromkeys(
@@ -83,7 +73,7 @@ def _launches(steps: Sequence[CallStep], numbers: Mapping[str, int]) -> str:
     if maps:
         text = f"static const struct tensor_map maps[] = {{\n{''.join(map(_map, maps))}}};\n\n"
     for arguments, number in lists.items():
-        lines = "".join(f"    {_argument(argument, numbers, maps)},\n" for argument in arguments)
+        lines = "".join(f"    {_argument(argument, names, maps)},\n" for argument in arguments)
         lines = lines or "    {.kind = NULL_ADDRESS}\n"
         text += f"static const struct argument arguments_{number}[] = {{\n{lines}}};\n\n"
     rows = "".join(f"    {_step(step, lists[step.arguments])},\n" for step in steps)
@@ -98,12 +88,12 @@ def _step(step: CallStep, arguments: int) -> str:
             f"{step.shared + step.local_bytes}, {step.cluster}, {len(step.arguments)}, arguments_{arguments}}}")
 
 
-def _argument(argument: Argument, numbers: Mapping[str, int], maps: Mapping[TensorMapArgument, int]) -> str:
+def _argument(argument: Argument, names: Sequence[str], maps: Mapping[TensorMapArgument, int]) -> str:
     match argument:
         case BufferArgument(name) | WorkspaceArgument(name):
-            return f"{{.kind = ADDRESS, .buffer = {numbers[name]}}}"
+            return f"{{.kind = ADDRESS, .buffer = {names.index(name)}}}"
         case TensorMapArgument(buffer):
-            return f"{{.kind = TENSOR_MAP, .buffer = {numbers[buffer.name]}, .map = &maps[{maps[argument]}]}}"
+            return f"{{.kind = TENSOR_MAP, .buffer = {names.index(buffer.name)}, .map = &maps[{maps[argument]}]}}"
         case LocalArgument(size):
             return f"{{.kind = LOCAL_MEMORY, .bytes = {size}}}"
         case ScalarArgument():

@@ -5,25 +5,26 @@ The functions need no runtime. Kernels with equal sources share an object file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from seqtune.kernels.devices.element_types import element_type
 from seqtune.kernels.launches.implementation import KernelSource
-from seqtune.kernels.llvm.launch import ComputedPacking, Launch, LLVMImplementation, llvm_implementation
-from seqtune.kernels.operations.table import operation
+from seqtune.kernels.llvm.launch import ComputedPacking, LLVMImplementation, llvm_implementation
+from seqtune.kernels.operations.tensor import Tensors
 
 from ..backends.llvm.arm_features import is_arm
-from ..backends.llvm.backend import constant_argument, plain_types
+from ..backends.llvm.backend import constant_argument, plain_tensors
 from ..backends.llvm.compiler import INSTRUCTION_SETS
 from ..backends.llvm.offline_compiler import LLVMOfflineCompiler
 from ..backends.stored_operands import stored
-from .chosen import Chosen, Files
+from .check import check_of
+from .chosen import Chosen, Files, template
 from .cpu_support import support_text
-from .cpu_text import CpuKernel, check_source, library_header, library_source
+from .cpu_text import CpuKernel, check_header, library_header, library_source
 from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
-from .packing import packing_text
-from .reference import reference_text
+from .packing import operand_packing
 
 LIBRARY = "kernels"  # the name of a library of several kernels
 
@@ -45,7 +46,7 @@ check: run_check
 
 %.o: %.c    # the object files of the kernels are there already
 
-run_check: check.c lib{library}.a
+run_check: check.c check.h arrays.h lib{library}.a
 \t$(CC) $(CFLAGS) $(OPENMP) -o $@ check.c lib{library}.a -lm
 
 .PHONY: check
@@ -79,7 +80,9 @@ def folder(chosen: Sequence[Chosen]) -> Files:
         launch = code.launch(one.problem, device, one.configuration)
         entries, first = names.setdefault(source, {}), objects.setdefault(source, one.name)
         entries |= {phase.entry: f"{first}_{phase.entry}" for phase in launch.phases}
-        kernels.append(_kernel(one, code, launch, entries))
+        tensors = plain_tensors(one.problem)
+        kernels.append(CpuKernel(one, tensors, *_packing(one, code, tensors), launch, entries,
+                                 check_of(one, tensors, f"reference_{one.name}")))
     for source, name in objects.items():
         files[f"{name}.o"], text = compiler.library(source, names[source])
         files[f"{name}.ll"] = text.encode()
@@ -87,43 +90,35 @@ def folder(chosen: Sequence[Chosen]) -> Files:
     headers, supported = support_text(compiler.features, arm, entry.vector_bits if entry.scalable else 0)
     needs = f"{device.instruction_set} as {device.architecture} has it"
     about = chosen[0].problem.brief() if len(chosen) == 1 else f"{len(chosen)} kernels for {device.name}"
-    parts = [(one, described_launch(
-        kernel.launch, one.problem, operation(one.problem.type).tensors(one.problem),
-        {} if kernel.constant is None else {kernel.constant: (f"{kernel.name}_pack", kernel.packed_bytes)},
-        kernel.reference.tolerance)) for one, kernel in zip(chosen, kernels, strict=True)]
     return {
         README: readme(chosen, [_HOW.format(library=library, name=chosen[0].name, needs=needs)]),
-        LAUNCH_JSON: launch_json(parts), f"{library}.h": library_header(library, kernels, about).encode(),
+        LAUNCH_JSON: launch_json([(kernel.chosen, _part(kernel)) for kernel in kernels]),
+        f"{library}.h": library_header(library, kernels, about).encode(),
         f"{library}.c": library_source(library, kernels, needs, headers, supported).encode(),
-        "check.c": check_source(library, kernels).encode(),
+        "check.c": template("check.c"), "arrays.h": template("arrays.h"),
+        "check.h": check_header(library, kernels).encode(),
         "Makefile": _MAKEFILE.format(library=library, objects=" ".join(f"{name}.o" for name in objects.values())
                                      ).encode(), **files}
 
 
-def _kernel(chosen: Chosen, code: LLVMImplementation, launch: Launch, entries: Mapping[str, str]) -> CpuKernel:
-    """A kernel as the texts need it. `entries` are the names of its entries in the object file."""
-    problem, work, types = chosen.problem, operation(chosen.problem.type), plain_types(chosen.problem)
-    pack, packed_bytes = _packing(chosen, code)
-    return CpuKernel(
-        name=chosen.name, problem=problem, configuration=f"{chosen.kernel.name} {chosen.configuration.brief()}",
-        shapes=work.operands(problem), types=types, output=work.output(problem), constant=work.constant, pack=pack,
-        packed_bytes=packed_bytes, launch=launch, shares=chosen.device.threads, entries=entries,
-        reference=reference_text(problem, types))
+def _part(kernel: CpuKernel) -> dict[str, object]:
+    """The part of launch.json about a kernel."""
+    packed: dict[str, tuple[str, int]] = {}
+    if kernel.constant is not None:
+        size = element_type(kernel.tensors.inputs[kernel.constant].dtype).size
+        packed[kernel.constant] = f"{kernel.chosen.name}_pack", kernel.packed_bytes // size
+    return {**described_launch(kernel.launch, kernel.tensors, packed), "check": kernel.check.to_json()}
 
 
-def _packing(chosen: Chosen, code: LLVMImplementation) -> tuple[str, int]:
+def _packing(chosen: Chosen, code: LLVMImplementation, tensors: Tensors) -> tuple[str, int]:
     """The function NAME_order, and the bytes of the packed constant."""
     problem, argument = chosen.problem, constant_argument(code, chosen.problem, chosen.device, chosen.configuration)
     if argument is None:
         return "", 0
-    shape = operation(problem.type).operands(problem)[argument.name]
-    zeros = np.zeros(shape, problem.element.host)
-    packed_bytes = stored(zeros, argument).nbytes
+    name, shape = f"{chosen.name}_order", tensors.inputs[argument.name].shape
+    packed_bytes = stored(np.zeros(shape, problem.element.host), argument).nbytes
     if isinstance(code, ComputedPacking):
-        text = code.pack_text(problem, chosen.device, chosen.configuration, f"{chosen.name}_order")
+        text = code.pack_text(problem, chosen.device, chosen.configuration, name)
         if text is not None:
             return text, packed_bytes
-    groups = problem.names().get("groups", 1)
-    packed = packing_text(f"{chosen.name}_order", lambda array: stored(array, argument), shape, problem.dtype,
-                          int(str(groups)))
-    return packed.c, packed_bytes
+    return operand_packing(name, argument, tensors, problem).c, packed_bytes

@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES, ElementType, decode, element_type, encode
+from seqtune.kernels.launches.call import BufferArgument
+from seqtune.kernels.operations.tensor import Tensors
+from seqtune.kernels.problem import Problem
+
+from ..backends.stored_operands import stored
 
 Pack = Callable[[NDArray[np.generic]], NDArray[np.generic]]  # an operand -> the packed array, in its stored form
 Indices = NDArray[np.int64]
@@ -30,7 +35,7 @@ C_TYPES = {name: _C_FLOATS.get(element.numpy, f"{element.numpy}_t") for name, el
 class PackedText:
     """A packing as text. Its functions copy elements of one type and change no bits."""
 
-    c: str  # static void NAME(const TYPE *source, TYPE *packed), in C99
+    c: str  # static void NAME(const void *operand, void *content), in C99
     python: str  # def NAME(source): the packed array, flat; in NumPy
     dtype: str  # of the packed array's elements
     elements: int  # of the packed array
@@ -96,6 +101,13 @@ def packing_text(name: str, pack: Pack, shape: Sequence[int], dtype: str, groups
                 text = _Text(name, digits, axes, dtype, packed, int(wanted.min()) == _PADDED)
                 return PackedText(text.c(), text.python(), packed, len(wanted))
     raise KernelError(f"the packing of {name} is no order of loops over an operand of shape {tuple(shape)}")
+
+
+def operand_packing(name: str, argument: BufferArgument, tensors: Tensors, problem: Problem) -> PackedText:
+    """The functions NAME for the packing of a problem's constant operand. Raises KernelError."""
+    tensor, groups = tensors.inputs[argument.name], problem.names().get("groups")
+    return packing_text(name, lambda array: stored(array, argument), tensor.shape, tensor.dtype,
+                        groups if isinstance(groups, int) else 1)
 
 
 def index_map(pack: Pack, shape: Sequence[int], dtype: str, packed_dtype: str) -> Indices | None:
@@ -238,8 +250,9 @@ class _Text:
             element = f"{inside} ? {element} : 0"
         axes = [f"const int64_t {line};" for line in self._indices("({0} < {1} ? {0} : {1})")]
         body = "\n        ".join([*axes, f"*packed++ = {element};"])
-        head = f"static void {self.name}(const {source} *source, {packed} *packed)"
-        return f"{head}\n{{\n{loops}    {{\n        {body}\n    }}\n}}\n"
+        return (f"static void {self.name}(const void *operand, void *content)\n{{\n"
+                f"    const {source} *source = operand;\n    {packed} *packed = content;\n"
+                f"{loops}    {{\n        {body}\n    }}\n}}\n")
 
     def python(self) -> str:
         """The function in NumPy."""

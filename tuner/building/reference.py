@@ -5,7 +5,7 @@ The C function computes one element, so that a check can look at all elements, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from seqtune.errors import MisuseError
@@ -19,39 +19,13 @@ from .packing import C_TYPES
 class ReferenceText:
     """The reference of a problem as text. Operands are in the operation's order."""
 
-    c: str  # static double expected(const TYPE *operand, ..., int64_t place), after stdint.h, string.h and math.h
-    dtypes: frozenset[str]  # whose functions value_TYPE (`c_values`) the C text calls
+    c: str  # static double NAME(void *const *arrays, int64_t place), after arrays.h; operands are the first arrays
     python: str  # def reference(operand, ...): the output in float64, of numbers as `decoded` makes them; in NumPy
     work: float  # multiply-adds of one element in C
     tolerance: float  # the largest error of an output, relative to the largest number of the reference
 
 
-# Element type -> the function value_TYPE: a stored number in double.
-_C_VALUES = {
-    "fp32": "static double value_fp32(float number)\n{\n    return number;\n}\n",
-    "int8": "static double value_int8(int8_t number)\n{\n    return number;\n}\n",
-    "int32": "static double value_int32(int32_t number)\n{\n    return number;\n}\n",
-    "bf16": """\
-static double value_bf16(uint16_t number)
-{
-    const uint32_t bits = (uint32_t)number << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-""",
-    "fp16": """\
-static double value_fp16(uint16_t number)
-{
-    const int power = number >> 10 & 31;
-    const double digits = (number & 1023) / 1024.0;
-    const double size = power == 31 ? (digits > 0 ? NAN : INFINITY)
-        : power ? ldexp(1 + digits, power - 15) : ldexp(digits, -14);
-    return number & 0x8000 ? -size : size;
-}
-""",
-}
-
+_VALUES = {"bf16": "from_bf16", "fp16": "from_fp16"}  # functions of arrays.h: stored numbers in double
 _CONV2D = """\
     const int64_t image = {image}, channel = {channel}, row = {row}, column = {column}, group = channel / {kg};
     double sum = {bias};
@@ -136,23 +110,20 @@ def reference(q, k, v, mask=None):
 """
 
 
-def reference_text(problem: Problem, types: Mapping[str, str]) -> ReferenceText:
-    """The reference of a problem. `types` are the element types of its operands, in their order.
+def reference_text(problem: Problem, types: Mapping[str, str], name: str) -> ReferenceText:
+    """The reference of a problem; in C it has this name. `types` are the element types of its operands, in their order.
 
     Raises MisuseError if the problem's operation has no reference in text.
     """
     if problem.type not in _REFERENCES or problem.names().get("direction", "forward") != "forward":
         raise MisuseError(f"{problem.type} has no reference that is written as text")
-    body, python, work = _REFERENCES[problem.type](problem, {name: f"value_{dtype}" for name, dtype in types.items()})
-    operands = "".join(f"const {C_TYPES[dtype]} *{name}, " for name, dtype in types.items())
+    values = {operand: _VALUES.get(dtype, "(double)") for operand, dtype in types.items()}
+    body, python, work = _REFERENCES[problem.type](problem, values)
+    operands = "".join(f"    const {C_TYPES[dtype]} *{operand} = arrays[{number}];\n"
+                       for number, (operand, dtype) in enumerate(types.items()))
     relu = "sum > 0 ? sum : 0" if problem.names().get("activation") == "relu" else "sum"
-    return ReferenceText(f"static double expected({operands}int64_t place)\n{{\n{body}    return {relu};\n}}\n",
-                         frozenset(types.values()), python, work, allowed_error(problem))
-
-
-def c_values(dtypes: Iterable[str]) -> str:
-    """The functions value_TYPE of these element types: stored numbers in double."""
-    return "".join(_C_VALUES[dtype] for dtype in sorted(set(dtypes)))
+    return ReferenceText(f"static double {name}(void *const *arrays, int64_t place)\n{{\n{operands}{body}"
+                         f"    return {relu};\n}}\n", python, work, allowed_error(problem))
 
 
 Values = Mapping[str, str]  # operand -> the function that reads its numbers

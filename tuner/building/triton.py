@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pprint import pformat
 
 from seqtune.errors import MissingPackageError, one_line
@@ -10,40 +10,31 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.triton.text import constants_of
 
 from ..backends.triton.compiler import compile_call
-from .called_folder import call_for, folders, template
-from .chosen import Chosen, Files
-from .description import LAUNCH_JSON, README, described_call, launch_json, readme
-from .reference import reference_text
+from .called_folder import Language, call_for, called_folder, one_by_one
+from .chosen import Chosen, Files, template
+from .description import described_call
 
+LANGUAGE = Language("triton", ".py", has_c=False)
+_NEEDS = """\
+`{name}.py` needs PyTorch and Triton alone: `{name}.run(x=x, weights=weights)` takes contiguous tensors of one GPU, by
+the names of the inputs, and returns the output. `run.py` needs NumPy, too."""
 _END = "# What follows stands in every module.\n"
-_HOW = """\
-`{name}.py` needs PyTorch and Triton alone. `{name}.run(x=x, weights=weights)` takes contiguous tensors of one GPU, by
-the names of the inputs, and returns the output. The module compares itself with a reference in double precision (which
-needs NumPy), and prints one line with the largest error and the time of a run:
-
-    python {name}.py"""
 
 
-def write(chosen: Sequence[Chosen]) -> Files:
-    """The files of a folder; of several kernels each has a folder of its own. See `WRITERS`."""
-    return folders(chosen, {one.name: _folder(one) for one in chosen})
-
-
-def _folder(chosen: Chosen) -> Files:
-    """The files of one kernel. Raises BuildError, SeqtuneErrors."""
+@one_by_one
+def write(chosen: Chosen) -> Files:
+    """The files of a kernel. Raises BuildError, SeqtuneErrors."""
     call, remarks = call_for(chosen), []
     try:
         compile_call(call, chosen.device)
     except MissingPackageError as error:
         remarks = [f"The kernel was not compiled here: {one_line(error, 200)}."]
-    tensors = operation(chosen.problem.type).tensors(chosen.problem)
-    part = described_call(call, tensors, {})
-    reference = reference_text(chosen.problem, {name: tensor.dtype for name, tensor in tensors.inputs.items()})
-    about = {"name": chosen.name, "allowed": reference.tolerance, "constants": constants_of(call.source)[1],
-             **{name: part[name] for name in ("buffers", "workspaces", "launches")}}
+    constants = constants_of(call.source)[1]
+    part = described_call(call, operation(chosen.problem.type).tensors(chosen.problem), {})
+    about = {"constants": constants, **{name: part[name] for name in ("buffers", "workspaces", "launches")}}
     text = (f"{call.source.text}\n\n# {chosen.name}: {chosen.problem.brief()}\n"
-            f"ABOUT = {pformat(about, width=110, sort_dicts=False)}\n\n\n"
-            f"import numpy as np\n\n\n{reference.python}\n\n{template('triton.py').partition(_END)[2]}")
-    return {README: readme([chosen], [_HOW.format(name=chosen.name), *remarks]),
-            LAUNCH_JSON: launch_json([(chosen, part | {"constants": about["constants"]})]),
-            f"{chosen.name}.py": text.encode()}
+            f"ABOUT = {pformat(about, width=110, sort_dicts=False)}\n\n"
+            f"{template('triton_end.py').decode().partition(_END)[2]}")
+    call = replace(call, source=replace(call.source, text=text))
+    return called_folder(chosen, call, LANGUAGE, [_NEEDS.format(name=chosen.name), *remarks],
+                         more={"constants": constants})

@@ -65,8 +65,7 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
 
 
 def test_a_launch_for_cpus_is_described_with_its_phases() -> None:
-    part = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), PROBLEM, operation("gemm").tensors(PROBLEM),
-                            {}, 1e-4)
+    part = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), operation("gemm").tensors(PROBLEM), {})
     assert part["phases"] == [{"entry": "run", "tasks": 12, "runs": 2}]
     assert part["entry_arguments"] == [3, 4]
     assert part["workspaces"] == {"workspace": {"type": "fp32", "bytes": 20}}

@@ -61,14 +61,14 @@ def test_one_library_of_many_kernels_is_right(tmp_path: Path) -> None:
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     assert len(lines) >= len(solvable)
-    assert all(line.startswith("right: ") for line in lines)
+    assert all(" on this CPU: right, largest error " in line for line in lines)
 
 
 @needs_compiler
 @needs_make
 @pytest.mark.parametrize(("old", "new", "status", "words"), [
     (b"run_share(phases + phase, operands, y, workspace, arguments, index, shares);",
-     b"run_share(phases + phase, operands, y, workspace, arguments, 0, 2);", 1, "wrong: gemm_m17_n34_k20_0: "),
+     b"run_share(phases + phase, operands, y, workspace, arguments, 0, 2);", 1, "_k20_0 on this CPU: WRONG"),
     (b"    return __builtin_cpu_supports", b"    return 0 && __builtin_cpu_supports", 2, "this CPU lacks "),
 ])
 def test_a_check_finds_a_wrong_result_and_a_cpu_that_lacks_something(
@@ -92,12 +92,13 @@ def test_a_check_finds_a_wrong_result_and_a_cpu_that_lacks_something(
 @needs_make
 def test_one_output_that_was_never_written_is_found(tmp_path: Path) -> None:
     files = built("gemm m=17 n=34 k=20")
-    compares = b"        for (int64_t turn = 0; turn < 578; turn++) {\n            const double error"
+    compares = b"        verdict = with_error("
     assert compares in files["check.c"]
-    files["check.c"] = files["check.c"].replace(compares, b"        memset(y, 0xff, sizeof *y);\n" + compares)
+    files["check.c"] = files["check.c"].replace(
+        compares, b"        memset(call.arrays[y], 0xff, size_of(about->type));\n" + compares)
     result = checked(files, tmp_path / "out")
     assert result.returncode != 0
-    assert "wrong: gemm_m17_n34_k20_0: largest error" in result.stdout
+    assert "gemm_m17_n34_k20_0 on this CPU: WRONG, largest error inf" in result.stdout
 
 
 def test_a_cpu_that_is_not_here_gets_its_files() -> None:

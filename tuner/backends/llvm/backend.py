@@ -18,6 +18,7 @@ from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.llvm.launch import LLVMImplementation, WeightsPacking, llvm_implementation
 from seqtune.kernels.operations.operation import Operands, Shape
 from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -51,10 +52,12 @@ def operand_types(problem: Problem) -> dict[str, str]:
     return {name: "fp32" if name in wide else problem.dtype for name in shapes}
 
 
-def plain_types(problem: Problem) -> dict[str, str]:
-    """The element type of each operand as callers have it, by name: before the constant one is packed."""
-    constant = operation(problem.type).constant
-    return {name: problem.dtype if name == constant else dtype for name, dtype in operand_types(problem).items()}
+def plain_tensors(problem: Problem) -> Tensors:
+    """The operands and the output as callers have them: before the constant operand is packed."""
+    shapes, output = _shapes(problem)
+    types = operand_types(problem) | {operation(problem.type).constant or "": problem.dtype}
+    return Tensors({name: Tensor(shape, types[name]) for name, shape in shapes.items()},
+                   {"y": Tensor(output, problem.element.result.name, None)})
 
 
 def constant_argument(implementation: LLVMImplementation, problem: Problem, device: Device,

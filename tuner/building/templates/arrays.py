@@ -1,12 +1,13 @@
-"""Arrays of a check: what they hold before a run, and how far outputs are from what they should be.
+"""Arrays of a check: what they hold before a run, how far outputs are from what they should be, and the line on it.
 
-`launch.json` describes both under "check". bf16 numbers are the upper halves of fp32 numbers, as uint16.
+`launch.json` describes them under "check". bf16 numbers are the upper halves of fp32 numbers, as uint16.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,22 @@ def largest_error(output: NDArray[Any], expected: NDArray[Any], sizes: NDArray[n
         equal = (compared == expected) | (np.isnan(compared) & np.isnan(expected))
     errors = np.where(equal, 0.0, np.where(np.isnan(errors), np.inf, np.maximum(errors, 1e-300)))
     return float(errors.max(initial=0.0))
+
+
+def report(about: Mapping[str, Any], device: str, worst: tuple[float, float], remark: str, run: Callable[[], float],
+           runs: int) -> int:
+    """Print the line of a check, for right results with the median of the seconds that `run` returns.
+
+    `worst` is the `verdict`, `remark` stands behind it. Returns 1 if the results are wrong, else 0.
+    """
+    error, allowed = worst
+    is_right = error <= allowed
+    line = f"{about['name']} on {device}: ran"
+    if about["check"]["outputs"]:
+        line = (f"{about['name']} on {device}: {'right' if is_right else 'WRONG'}, largest error {error:.2e} "
+                f"(allowed {allowed:.1e})")
+    line += remark
+    if is_right:
+        line += f", median of {runs} runs {1e6 * statistics.median(run() for _ in range(runs)):.1f} us"
+    print(line)
+    return int(not is_right)

@@ -93,17 +93,17 @@ static void open_device(void)
 
 static void allocate_buffer(int index)
 {
-    succeeded(cuMemAlloc_v2(&memories[index], bytes_of(&buffers[index])), buffers[index].name);
+    succeeded(cuMemAlloc_v2(&memories[index], bytes_of(index)), abouts[index].name);
 }
 
 static void write_buffer(int index, const void *content)
 {
-    succeeded(cuMemcpyHtoD_v2(memories[index], content, bytes_of(&buffers[index])), buffers[index].name);
+    succeeded(cuMemcpyHtoD_v2(memories[index], content, bytes_of(index)), abouts[index].name);
 }
 
 static void read_buffer(int index, void *content)
 {
-    succeeded(cuMemcpyDtoH_v2(content, memories[index], bytes_of(&buffers[index])), buffers[index].name);
+    succeeded(cuMemcpyDtoH_v2(content, memories[index], bytes_of(index)), abouts[index].name);
 }
 
 /* Writes the 128 bytes of a CUtensorMap, which the entry takes by value, to memory of the host. */

@@ -14,6 +14,7 @@ MAP_BYTES, MAP_ALIGNMENT, DYNAMIC_SHARED = 128, 64, 8
 MAP_TYPES = {"fp32": 7, "fp16": 6, "bf16": 9}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 ERRORS = (cuda.Error, RuntimeError, OSError)
+RUNS = 20
 
 
 class Device:

@@ -2,8 +2,6 @@
    to compile. OPENCL_LIBRARY in the environment names another library than libOpenCL.so.1, OPENCL_DEVICE a part of the
    name of another device. */
 
-#include <time.h>
-
 typedef void *handle;
 
 #define FUNCTIONS(each) \
@@ -56,13 +54,6 @@ static void succeeded(int32_t status, const char *what)
         snprintf(why, sizeof why, "OpenCL's error %d", (int)status);
         stop(what, why);
     }
-}
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* The device that the kernel was chosen for, by its name, or else the first one. */
@@ -123,20 +114,20 @@ static void open_device(void)
 static void allocate_buffer(int index)
 {
     int32_t status;
-    memories[index] = clCreateBuffer(context, READ_WRITE, bytes_of(&buffers[index]), NULL, &status);
-    succeeded(status, buffers[index].name);
+    memories[index] = clCreateBuffer(context, READ_WRITE, bytes_of(index), NULL, &status);
+    succeeded(status, abouts[index].name);
 }
 
 static void write_buffer(int index, const void *content)
 {
-    succeeded(clEnqueueWriteBuffer(queue, memories[index], 1, 0, bytes_of(&buffers[index]), content, 0, NULL, NULL),
-              buffers[index].name);
+    succeeded(clEnqueueWriteBuffer(queue, memories[index], 1, 0, bytes_of(index), content, 0, NULL, NULL),
+              abouts[index].name);
 }
 
 static void read_buffer(int index, void *content)
 {
-    succeeded(clEnqueueReadBuffer(queue, memories[index], 1, 0, bytes_of(&buffers[index]), content, 0, NULL, NULL),
-              buffers[index].name);
+    succeeded(clEnqueueReadBuffer(queue, memories[index], 1, 0, bytes_of(index), content, 0, NULL, NULL),
+              abouts[index].name);
 }
 
 static void prepare_launches(void)

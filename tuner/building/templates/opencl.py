@@ -12,6 +12,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 ERRORS = (cl.Error, LookupError)
+RUNS = 20
 
 
 class Device:

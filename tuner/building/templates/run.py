@@ -13,7 +13,6 @@ launch.json says what the kernel takes, and kernel.py packs its inputs and compu
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path(__file__).resolve().parent
-RUNS = 20
 
 
 class Kernel:
@@ -73,24 +71,15 @@ def main() -> int:
     """Check and time the kernel; prints one line."""
     kernel = Kernel()
     given = arrays.make_arrays(kernel.about, FOLDER)
-    outputs = kernel(**given)
-    error, allowed = arrays.verdict(kernel.about, outputs, texts.references(given), FOLDER)
-    wrong = not error <= allowed
-    line = f"{kernel.about['name']} on {kernel.device.name}: {'WRONG' if wrong else 'right'}, largest error " \
-           f"{error:.2e} (allowed {allowed:.1e})"
-    if not kernel.about["check"]["outputs"]:
-        line = f"{kernel.about['name']} on {kernel.device.name}: ran"
-    line += texts.CHECKED
-    if not wrong:
-        restored = {name: kernel.stored(name, given[name]) for name in kernel.about["restored_before_each_launch"]}
-        times = []
-        for _ in range(RUNS):
-            for name, array in restored.items():
-                kernel.device.write(name, array)
-            times.append(kernel.device.run())
-        line += f", median of {RUNS} runs {1e6 * statistics.median(times):.1f} us"
-    print(line)
-    return int(wrong)
+    worst = arrays.verdict(kernel.about, kernel(**given), texts.references(given), FOLDER)
+    restored = {name: kernel.stored(name, given[name]) for name in kernel.about["restored_before_each_launch"]}
+
+    def run() -> float:
+        for name, array in restored.items():
+            kernel.device.write(name, array)
+        return float(kernel.device.run())
+
+    return int(arrays.report(kernel.about, kernel.device.name, worst, texts.CHECKED, run, device.RUNS))
 
 
 if __name__ == "__main__":
