@@ -19,7 +19,7 @@ from seqtune.kernels.operations.table import operation
 from .check import check_of
 from .chosen import Chosen, Files, Writer, template
 from .description import LAUNCH_JSON, README, described_call, launch_json, readme
-from .kernel_header import check_text, defines, function_of, tables
+from .kernel_header import check_text, defines, tables
 from .packing import operand_packing
 
 _HOW = """Compile and check the kernel, {ways}:
@@ -59,9 +59,9 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     """
     tensors = operation(chosen.problem.type).tensors(chosen.problem)
     check = check_of(chosen, tensors)
-    packings = {name: operand_packing(function_of(name), argument, tensors, chosen.problem)
+    packings = {name: operand_packing(f"pack_{name}", argument, tensors, chosen.problem)
                 for name, argument in call.buffers().items() if argument.packing is not None}
-    part = described_call(call, tensors, {name: (function_of(name), text.elements) for name, text in packings.items()})
+    part = described_call(call, tensors, {name: (f"pack_{name}", text.elements) for name, text in packings.items()})
     part |= {"check": check.to_json(), **(more or {})}
     module = (f'"""The packings and the reference of {chosen.name}."""\n\n'
               "import numpy as np\nfrom arrays import decoded\n\n"
@@ -77,7 +77,8 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     macros = {"NAME": chosen.name, "SOURCE": source, "OPTIONS": " ".join(call.source.options),
               "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark}
     header = (f"/* What host.c and device.h have to know of {source}; launch.json says the same. */\n\n"
-              f"{defines(macros)}{code}\n{check_text(check)}{tables(call, tensors, check, packings)}")
+              f"{defines(macros)}{code}\n"
+              + "\n".join([*(text.c for text in packings.values()), check_text(check), tables(part, check)]))
     return {**files, "kernel.h": header.encode(), "device.h": template(f"{language.name}.h"),
             "host.c": template("host.c"), "arrays.h": template("arrays.h")}
 

@@ -1,8 +1,7 @@
-"""Parameters of CLBlast as folders: for clblast::OverrideParameters in C++ and in C, and as JSON."""
+"""Parameters of CLBlast as folders: a header for C and C++ that calls CLBlastOverrideParameters."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from ..backends.clblast.calls import parameter_sets
@@ -10,9 +9,9 @@ from .chosen import Chosen, Files
 from .description import LAUNCH_JSON, README, launch_json, readme
 
 _HOW = """\
-CLBlast computes the product: no kernel is needed. A program that includes `{name}.h` (C) or `{name}.hpp` (C++) calls
+CLBlast computes the product: no kernel is needed. A program in C or C++ that includes `{name}.h` calls
 `{name}_parameters(device)` once, before its first call of `CLBlastSgemm` or `clblast::Gemm` on the device. The
-parameters then hold for all products of single precision in this process. `{name}.json` has them, too."""
+parameters then hold for all products of single precision in this process."""
 _C = """\
 /* CLBlast's parameters of single precision that were chosen for one product; see README.md. */
 #ifndef {guard}
@@ -36,39 +35,18 @@ _C_BLOCK = """\
             return status;
     }}
 """
-_CPP = """\
-// CLBlast's parameters of single precision that were chosen for one product; see README.md.
-#pragma once
-#include <clblast.h>
-
-inline clblast::StatusCode {name}_parameters(cl_device_id device) {{
-{blocks}    return clblast::StatusCode::kSuccess;
-}}
-"""
-_CPP_BLOCK = """\
-    if (const auto status = clblast::OverrideParameters(device, "{kernel}", clblast::Precision::kSingle,
-            {{{pairs}}}); status != clblast::StatusCode::kSuccess)
-        return status;
-"""
 
 
 def clblast_folder(chosen: Chosen) -> Files:
     """The files of one configuration of CLBlast's kernels."""
     name, sets = chosen.name, parameter_sets(chosen.configuration)
     c = _C.format(name=name, guard=f"{name.upper()}_H", blocks="".join(map(_c_block, sets, sets.values())))
-    cpp = _CPP.format(name=name, blocks="".join(map(_cpp_block, sets, sets.values())))
     return {README: readme([chosen], [_HOW.format(name=name)]),
             LAUNCH_JSON: launch_json([(chosen, {"override_parameters": sets})]),
-            f"{name}.h": c.encode(), f"{name}.hpp": cpp.encode(),
-            f"{name}.json": (json.dumps(sets, indent=1) + "\n").encode()}
+            f"{name}.h": c.encode()}
 
 
 def _c_block(kernel: str, parameters: Mapping[str, int]) -> str:
     names = ", ".join(f'"{name}"' for name in parameters)
     return _C_BLOCK.format(kernel=kernel, names=names, values=", ".join(map(str, parameters.values())),
                            count=len(parameters))
-
-
-def _cpp_block(kernel: str, parameters: Mapping[str, int]) -> str:
-    return _CPP_BLOCK.format(kernel=kernel, pairs=", ".join(f'{{"{name}", {value}}}'
-                                                            for name, value in parameters.items()))

@@ -86,14 +86,9 @@ def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str,
     return {"buffers": _buffers(tensors, packed),
             "workspaces": {workspace.name: {"type": workspace.dtype, "bytes": workspace.size}
                            for workspace in call.workspaces()},
-            "restored_before_each_launch": restored_arrays(call, tensors),
+            "restored_before_each_launch": list(dict.fromkeys((*tensors.restorable(), *call.rewritten))),
             "compiler_options": list(call.source.options),
             "launches": [_described_step(step) for step in call.steps]}
-
-
-def restored_arrays(call: Call, tensors: Tensors) -> list[str]:
-    """The arrays that are written again before each run."""
-    return list(dict.fromkeys((*tensors.restorable(), *call.rewritten)))
 
 
 def described_launch(launch: Launch, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:

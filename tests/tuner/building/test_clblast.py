@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -39,11 +40,11 @@ def test_the_parameters_reach_the_library(tmp_path: Path) -> None:
     files = files_of([Chosen("product", problem, device, family, configuration, "the first proposal")])
     main = b'#include "product.h"\nint main(void) { return (int)product_parameters(0); }\n'
     write_folder({**files, "clblast_c.h": HEADER.encode(), "main.c": main}, tmp_path / "out")
-    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I.", "-o", "main", "main.c"],
-                   cwd=tmp_path / "out", check=True)
-    said = subprocess.run([tmp_path / "out" / "main"], capture_output=True, text=True, check=True).stdout
-    sets = json.loads(files["product.json"])
+    sets = json.loads(files["launch.json"])["kernels"][0]["override_parameters"]
     assert sets["XgemmDirect"] == {name: int(value) for name, value in configuration.settings}
-    assert set(said.splitlines()) == {f"{kernel} {name} {value}" for kernel, parameters in sets.items()
-                                      for name, value in parameters.items()}
-    assert b'{"WGD", ' in files["product.hpp"]
+    wanted = {f"{kernel} {name} {value}" for kernel, parameters in sets.items() for name, value in parameters.items()}
+    for language in (["-std=c99"], ["-x", "c++"] if shutil.which("c++") else ["-std=c99"]):
+        subprocess.run(["cc", *language, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I.", "-o", "main", "main.c"],
+                       cwd=tmp_path / "out", check=True)
+        said = subprocess.run([tmp_path / "out" / "main"], capture_output=True, text=True, check=True).stdout
+        assert set(said.splitlines()) == wanted

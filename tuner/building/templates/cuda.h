@@ -37,7 +37,7 @@ FUNCTIONS(DECLARE)
 static int (*cuTensorMapEncodeTiled)(void *, int, unsigned, address, const uint64_t *, const uint64_t *,
                                      const uint32_t *, const uint32_t *, int, int, int, int);
 
-enum { L2_BYTES = 38, DYNAMIC_SHARED = 8, MAP_BYTES = 128, MAP_ALIGNMENT = 64, MOST_ARGUMENTS = 128 };
+enum { L2_BYTES = 38, DYNAMIC_SHARED = 8, MAP_BYTES = 128, MOST_ARGUMENTS = 128 };
 
 static handle library, module, functions[LAUNCHES], events[2];
 static address memories[BUFFERS], scratch;
@@ -125,12 +125,10 @@ static void prepare_launches(void)
         succeeded(cuModuleGetFunction(&functions[i], module, launch->entry), launch->entry);
         if (launch->shared)
             succeeded(cuFuncSetAttribute(functions[i], DYNAMIC_SHARED, (int)launch->shared), "shared memory");
-        maps_of_launches[i] = memory(launch->count + 1, MAP_BYTES);
+        maps_of_launches[i] = memory(launch->count, MAP_BYTES);    /* aligned to 64 bytes, as maps must be */
         for (unsigned j = 0; j < launch->count; j++)
-            if (launch->arguments[j].kind == TENSOR_MAP) {
-                unsigned char *bytes = maps_of_launches[i] + (size_t)j * MAP_BYTES;
-                encode_map(&launch->arguments[j], bytes + (MAP_ALIGNMENT - (uintptr_t)bytes % MAP_ALIGNMENT) % MAP_ALIGNMENT);
-            }
+            if (launch->arguments[j].kind == TENSOR_MAP)
+                encode_map(&launch->arguments[j], maps_of_launches[i] + (size_t)j * MAP_BYTES);
     }
 }
 
@@ -142,11 +140,10 @@ static void enqueue(int index)
     unsigned count = 0;
     for (unsigned j = 0; j < launch->count; j++) {
         const struct argument *argument = &launch->arguments[j];
-        unsigned char *map = maps_of_launches[index] + (size_t)j * MAP_BYTES;
         switch (argument->kind) {
         case ADDRESS: values[count++] = &memories[argument->buffer]; break;
-        case TENSOR_MAP: values[count++] = map + (MAP_ALIGNMENT - (uintptr_t)map % MAP_ALIGNMENT) % MAP_ALIGNMENT; break;
-        case NUMBER: values[count++] = (void *)(uintptr_t)&argument->number; break;
+        case TENSOR_MAP: values[count++] = maps_of_launches[index] + (size_t)j * MAP_BYTES; break;
+        case NUMBER: values[count++] = (void *)(uintptr_t)argument->number; break;
         case NULL_ADDRESS: values[count++] = (void *)(uintptr_t)&none; break;
         case LOCAL_MEMORY: break;    /* it is dynamic shared memory, which launch->shared counts */
         }

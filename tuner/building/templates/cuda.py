@@ -6,7 +6,6 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
@@ -26,11 +25,11 @@ class Device:
         self.context = device.retain_primary_context()
         self.context.push()
         self.name = str(device.name())
-        self.image = (folder / f"{about['name']}.cubin").read_bytes()
-        self.module = cuda.module_from_buffer(self.image)
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.module = ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(self.module), (folder / f"{about['name']}.cubin").read_bytes())
         self.stream = cuda.Stream()
         self.buffers: dict[str, Any] = {}
-        self.library: Any = None  # the driver, for what pycuda does not have
 
     def allocate(self, name: str, size: int) -> None:
         """Allocate a buffer."""
@@ -46,37 +45,22 @@ class Device:
         return array
 
     def prepare(self, launches: list[dict[str, Any]]) -> None:
-        """Prepare the launches."""
+        """Prepare the launches, which the driver itself takes: pycuda passes no tensor maps."""
         self.launches = [self._launch(launch) for launch in launches]
 
     def _launch(self, launch: dict[str, Any]) -> Any:
         """A function that enqueues a launch."""
-        values = [self._bytes(argument) for argument in launch["arguments"] if argument["kind"] != "local"]
+        function, shared = ctypes.c_void_p(), launch["shared_bytes"]
+        self._call("cuModuleGetFunction", ctypes.byref(function), self.module, launch["entry"].encode())
+        if shared:
+            self._call("cuFuncSetAttribute", function, DYNAMIC_SHARED, shared)
         grid, block = ((*launch[sizes], 1, 1)[:3] for sizes in ("groups", "local"))
-        if self.library is not None:
-            return self._launch_with_maps(launch, values, grid, block)
-        function = self.module.get_function(launch["entry"])
-        if launch["shared_bytes"]:
-            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch["shared_bytes"])
-        packed = b""
-        for value in values:
-            packed += b"\0" * (-len(packed) % len(value)) + value
-        arguments = np.frombuffer(packed, np.dtype((np.void, len(packed))))[0]
-        return lambda: function(arguments, grid=grid, block=block, shared=launch["shared_bytes"], stream=self.stream)
-
-    def _launch_with_maps(self, launch: dict[str, Any], values: list[bytes], grid: tuple[int, ...],
-                          block: tuple[int, ...]) -> Any:
-        """The same by the driver, which places tensor maps among the arguments itself."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), self.image)
-        self._call("cuModuleGetFunction", ctypes.byref(function), module, launch["entry"].encode())
-        self._call("cuFuncSetAttribute", function, DYNAMIC_SHARED, launch["shared_bytes"])
-        kept = [_aligned(value) for value in values]
+        kept = [_aligned(self._bytes(argument)) for argument in launch["arguments"] if argument["kind"] != "local"]
         pointers = (ctypes.c_void_p * len(kept))(*(address for _, address in kept))
         stream = ctypes.c_void_p(self.stream.handle)
 
         def enqueue(kept: object = kept) -> None:  # the values live as long as the function
-            self._call("cuLaunchKernel", function, *grid, *block, launch["shared_bytes"], stream, pointers, None)
+            self._call("cuLaunchKernel", function, *grid, *block, shared, stream, pointers, None)
 
         return enqueue
 
@@ -101,7 +85,6 @@ class Device:
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver."""
-        self.library = self.library or ctypes.CDLL("libcuda.so.1")
         status = getattr(self.library, name)(*arguments)
         if status:
             raise RuntimeError(f"{name}: error {status} of the driver")

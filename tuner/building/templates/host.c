@@ -12,11 +12,6 @@
 
 enum kind { ADDRESS, TENSOR_MAP, NUMBER, LOCAL_MEMORY, NULL_ADDRESS };
 
-union number {
-    int8_t int8; uint8_t uint8; int16_t int16; uint16_t uint16; int32_t int32; uint32_t uint32;
-    int64_t int64; uint64_t uint64; float fp32; double fp64;
-};
-
 struct buffer {            /* memory of the device */
     size_t stored;         /* elements of the array as the kernel takes it */
     int is_output;
@@ -36,7 +31,7 @@ struct argument {
     enum kind kind;
     int buffer;                     /* of an address or a tensor map */
     size_t bytes;                   /* of a number or of local memory */
-    union number number;
+    unsigned char number[8];        /* its bytes; the last ones are not used */
     const struct tensor_map *map;
 };
 

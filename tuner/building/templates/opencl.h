@@ -142,7 +142,7 @@ static void prepare_launches(void)
             const struct argument *argument = &launch->arguments[j];
             switch (argument->kind) {
             case ADDRESS: status = clSetKernelArg(kernels[i], j, sizeof(handle), &memories[argument->buffer]); break;
-            case NUMBER: status = clSetKernelArg(kernels[i], j, argument->bytes, &argument->number); break;
+            case NUMBER: status = clSetKernelArg(kernels[i], j, argument->bytes, argument->number); break;
             case LOCAL_MEMORY: status = clSetKernelArg(kernels[i], j, argument->bytes, NULL); break;
             default: status = clSetKernelArg(kernels[i], j, sizeof(handle), &none);
             }
