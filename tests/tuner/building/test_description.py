@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from seqtune.kernels.launches.call import (
     BufferArgument,
@@ -20,6 +21,7 @@ from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
+from seqtune.tuner.backends.llvm.backend import plain_tensors
 from seqtune.tuner.building.chosen import Chosen
 from seqtune.tuner.building.description import described_call, described_launch, launch_json, readme
 
@@ -65,7 +67,11 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
 
 
 def test_a_launch_for_cpus_is_described_with_its_phases() -> None:
-    part = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), operation("gemm").tensors(PROBLEM), {})
+    problem = parse_problem("gemm m=64 n=8 k=9 dtype=bf16 bias=yes")
+    part: Any = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), plain_tensors(problem),
+                                 {"weights": ("product_pack", 96)})
     assert part["phases"] == [{"entry": "run", "tasks": 12, "runs": 2}]
     assert part["entry_arguments"] == [3, 4]
     assert part["workspaces"] == {"workspace": {"type": "fp32", "bytes": 20}}
+    assert {name: (buffer["type"], buffer["bytes"]) for name, buffer in part["buffers"].items()} == {
+        "x": ("bf16", 1152), "weights": ("bf16", 192), "bias": ("fp32", 32), "y": ("bf16", 1024)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -86,6 +87,19 @@ def test_a_check_finds_a_wrong_result_and_a_cpu_that_lacks_something(
     assert found.returncode == status, result.stderr
     assert words in found.stdout + found.stderr
     assert len((found.stdout + found.stderr).splitlines()) == 1
+
+
+@needs_compiler
+@needs_make
+def test_a_sample_is_compared_where_the_reference_would_take_long(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("seqtune.tuner.building.check.MOST_WORK", 20 * 20)  # 20 elements of 20 products
+    files = built("gemm m=17 n=34 k=20")
+    kernel, = json.loads(files["launch.json"])["kernels"]
+    assert kernel["check"]["outputs"]["y"]["step"] == 29
+    result = checked(files, tmp_path / "out")
+    assert ": right, " in result.stdout, result.stderr
+    assert "; a sample of the elements was compared, median of 20 runs" in result.stdout
 
 
 @needs_compiler

@@ -103,7 +103,8 @@ def test_a_machine_without_opencl_gets_one_line(device: Device, tmp_path: Path) 
     done = subprocess.run([compiled(tmp_path / "out")], cwd=tmp_path / "out", env={"OPENCL_LIBRARY": "missing.so"},
                           capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "OpenCL: libOpenCL.so.1 is not installed; OPENCL_LIBRARY names another file\n"
+    assert done.stderr == ("libOpenCL.so.1: it is not installed; OPENCL_LIBRARY in the environment names another "
+                           "file\n")
 
 
 @needs_compiler

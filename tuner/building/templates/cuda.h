@@ -31,7 +31,6 @@ typedef uint64_t address;
     each(cuEventElapsedTime, (float *, handle, handle)) \
     each(cuEventDestroy_v2, (handle))
 #define DECLARE(name, parameters) static int (*name) parameters;
-#define LOAD(name, parameters) load(&name, #name);
 
 FUNCTIONS(DECLARE)
 static int (*cuTensorMapEncodeTiled)(void *, int, unsigned, address, const uint64_t *, const uint64_t *,
@@ -39,19 +38,10 @@ static int (*cuTensorMapEncodeTiled)(void *, int, unsigned, address, const uint6
 
 enum { L2_BYTES = 38, DYNAMIC_SHARED = 8, MAP_BYTES = 128, MOST_ARGUMENTS = 128 };
 
-static handle library, module, functions[LAUNCHES], events[2];
+static handle module, functions[LAUNCHES], events[2];
 static address memories[BUFFERS], scratch;
 static size_t scratch_bytes;
-static char device_name[256];
 static unsigned char *maps_of_launches[LAUNCHES];
-
-static void load(void *function, const char *name)
-{
-    void *symbol = dlsym(library, name);
-    if (symbol == NULL)
-        stop("the NVIDIA driver lacks", name);
-    memcpy(function, &symbol, sizeof symbol);
-}
 
 static void succeeded(int status, const char *what)
 {
@@ -64,13 +54,10 @@ static void succeeded(int status, const char *what)
 
 static void open_device(void)
 {
-    const char *path = getenv("CUDA_DRIVER");
     static const char *const images[] = {IMAGES};
     handle context;
     int device = 0, l2 = 0, status = 1;
-    library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        stop("CUDA", "libcuda.so.1, which NVIDIA's driver brings, is not installed");
+    open_library("libcuda.so.1", "CUDA_DRIVER");
     FUNCTIONS(LOAD)
     succeeded(cuInit(0), "CUDA");
     succeeded(cuDeviceGet(&device, 0), "the first GPU");

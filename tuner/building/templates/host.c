@@ -51,6 +51,29 @@ static size_t bytes_of(int index)
     return buffers[index].stored * size_of(abouts[index].type);
 }
 
+static void *library;    /* the driver's, which is loaded when the program runs */
+static char device_name[256];
+
+static void open_library(const char *name, const char *variable)
+{
+    const char *path = getenv(variable);
+    char why[128];
+    library = dlopen(path ? path : name, RTLD_NOW | RTLD_LOCAL);
+    snprintf(why, sizeof why, "it is not installed; %s in the environment names another file", variable);
+    if (library == NULL)
+        stop(name, why);
+}
+
+static void load(void *function, const char *name)
+{
+    void *address = dlsym(library, name);
+    if (address == NULL)
+        stop("the driver lacks", name);
+    memcpy(function, &address, sizeof address);
+}
+
+#define LOAD(name, parameters) load(&name, #name);
+
 #include "device.h"
 
 /* Restores what a run changed, and runs; returns the seconds of the run. */

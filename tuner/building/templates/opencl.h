@@ -29,23 +29,13 @@ typedef void *handle;
     each(clCreateBuffer, (handle, uint64_t, size_t, void *, int32_t *))
 #define DECLARE(name, parameters) static int32_t (*name) parameters;
 #define DECLARE_MAKER(name, parameters) static handle (*name) parameters;
-#define LOAD(name, parameters) load(&name, #name);
 
 FUNCTIONS(DECLARE)
 MAKERS(DECLARE_MAKER)
 
 enum { ANY_DEVICE = -1, READ_WRITE = 1, DEVICE_NAME = 0x102B, BUILD_LOG = 0x1183, MOST_DEVICES = 32 };
 
-static handle library, device, context, queue, program, memories[BUFFERS], kernels[LAUNCHES];
-static char device_name[256];
-
-static void load(void *function, const char *name)
-{
-    void *address = dlsym(library, name);
-    if (address == NULL)
-        stop("the OpenCL library lacks", name);
-    memcpy(function, &address, sizeof address);
-}
+static handle device, context, queue, program, memories[BUFFERS], kernels[LAUNCHES];
 
 static void succeeded(int32_t status, const char *what)
 {
@@ -86,13 +76,10 @@ static void choose_device(void)
 
 static void open_device(void)
 {
-    const char *path = getenv("OPENCL_LIBRARY");
     size_t size = 0;
     int32_t status;
     char *source;
-    library = dlopen(path ? path : "libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        stop("OpenCL", "libOpenCL.so.1 is not installed; OPENCL_LIBRARY names another file");
+    open_library("libOpenCL.so.1", "OPENCL_LIBRARY");
     FUNCTIONS(LOAD)
     MAKERS(LOAD)
     choose_device();
