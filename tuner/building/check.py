@@ -30,6 +30,7 @@ from .templates.arrays import make_array
 MOST_WORK = 1e9  # multiply-adds of a reference: some seconds in one thread
 MOST_COMPARED = 100_000  # elements of an output whose expected numbers are kept in a file: 1.6 MB
 _WORDS = "Both compare the results with {}."
+_CONSTANTS: Mapping[object, float] = {"zeros": 0.0, "ones": 1.0}
 _NORMAL = 1.75  # evenly drawn numbers up to this are about as large as normal ones
 
 
@@ -53,11 +54,11 @@ class CheckContent:
             return cls("file", text=f"inputs/{name}.bin")
         if (copied := copied_input(values)) is not None:
             return cls("copy", text=copied)
-        if values in ("zeros", "ones", "index") or not isinstance(values, str):
-            number = float({"zeros": 0, "ones": 1}.get(str(values), 0) if isinstance(values, str) else values)
-            return cls("index" if values == "index" else "drawn", seed, number, number)
-        numbers = RandomNumbers.of(values)
-        assert numbers is not None
+        if values == "index":
+            return cls("index")
+        if (numbers := RandomNumbers.of(values)) is None:
+            number = float(_CONSTANTS.get(values, values))
+            return cls("drawn", seed, number, number)
         low, high = (0.0, 1.0) if not numbers.is_normal else (-_NORMAL, _NORMAL)
         if not element.is_float:
             low, high = (0, 16) if element.stored.kind == "u" else (-8, 8)
@@ -68,7 +69,7 @@ class CheckContent:
         """The initial value of a `struct content`; `names` are those of the arrays by number."""
         kind = "FILE_CONTENT" if self.kind == "file" else self.kind.upper()
         number = names.index(self.text) if self.kind == "copy" else self.number
-        return f"{{{kind}, {number}, {self.low!r}, {self.high!r}, {_file(self.kind == 'file' and self.text)}}}"
+        return f"{{{kind}, {number}, {self.low!r}, {self.high!r}, {_file(self.text if self.kind == 'file' else '')}}}"
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -153,21 +154,26 @@ def c_array(name: str, dtype: str, count: int, content: str) -> str:
     return f'    {{"{name}", {dtype.upper()}, {count}, {content}}},\n'
 
 
-def check_of(chosen: Chosen, tensors: Tensors, name: str = "reference_y") -> Check:
-    """The check of a chosen kernel; `name` is that of its reference in C, if there is one. Raises SeqtuneErrors."""
+def check_of(chosen: Chosen, tensors: Tensors, function: str = "reference_y") -> Check:
+    """The check of a chosen kernel; `function` is the name of its reference in C, if there is one.
+
+    Raises SeqtuneErrors.
+    """
     arrays = {**tensors.inputs, **tensors.outputs}
     contents = {name: CheckContent.of(name, tensor, number) for number, (name, tensor) in enumerate(
         arrays.items(), start=1)}
     if operation(chosen.problem.type).declares_tensors:
         return _by_files(chosen, tensors, contents)
     (output, tensor), = tensors.outputs.items()
-    reference = reference_text(chosen.problem, {name: each.dtype for name, each in tensors.inputs.items()}, name)
+    reference = reference_text(chosen.problem, {name: each.dtype for name, each in tensors.inputs.items()},
+                               function)
     step = _step(tensor.size, MOST_WORK / reference.work)
     return Check(arrays, contents, [Rule(output, step, -(-tensor.size // step), reference.tolerance)],
                  _WORDS.format("a reference in double precision"), reference)
 
 
-def _file(path: str | bool) -> str:
+def _file(path: str) -> str:
+    """The name of a file in C."""
     return f'"{path}"' if path else "NULL"
 
 
