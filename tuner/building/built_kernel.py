@@ -41,7 +41,7 @@ from ..backends.llvm.threads import Threads
 from ..backends.llvm.turn import Turn
 from ..backends.stored_operands import stored
 from .chosen import Chosen, files_of
-from .description import described_call
+from .description import described_call, described_launch
 from .folder import write_folder
 from .operands import Packed, Place
 
@@ -206,17 +206,17 @@ def built_kernel(chosen: Chosen) -> BuiltKernel:
     problem = chosen.problem
     if chosen.device.backend == "llvm":
         tensors, code = plain_tensors(problem), llvm_implementation(chosen.kernel)
-        launch = code.launch(problem, chosen.device, chosen.configuration)
+        described: Any = described_launch(code.launch(problem, chosen.device, chosen.configuration), tensors, {})
         return BuiltKernel(
             chosen, _places(tensors.inputs), _places(tensors.outputs), tensors.outputs,
             constant_argument(code, problem, chosen.device, chosen.configuration),
             code.source(problem, chosen.device, chosen.configuration).text,
-            [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases])
+            described["phases"])
     tensors = operation(problem.type).tensors(problem)
     call = call_of(chosen.kernel, problem, chosen.device, chosen.configuration)
     taken = call.buffers()
     packed = [argument for argument in taken.values() if argument.packing is not None]
-    described: Any = described_call(call, tensors, {})
+    described = described_call(call, tensors, {})
     return BuiltKernel(
         chosen, _places({name: tensor for name, tensor in tensors.inputs.items() if name in taken}),
         _places(tensors.outputs), tensors.outputs, packed[0] if packed else None, call.source.text,

@@ -37,7 +37,6 @@ class PackedText:
 
     c: str  # static void NAME(const void *operand, void *content), in C99
     python: str  # def NAME(source): the packed array, flat; in NumPy
-    dtype: str  # of the packed array's elements
     elements: int  # of the packed array
 
 
@@ -50,9 +49,8 @@ class Digit:
 
     def along(self, axis: int, number: str, least: str) -> list[str]:
         """The terms by which an axis' index grows. `least` formats the smaller of two numbers."""
-        return [(f"{number} * {step}" if step != 1 else number) if most is None else
-                least.format(f"{number} * {step}" if step != 1 else number, most)
-                for at, step, most in self.moves if at == axis]
+        terms = ((number if step == 1 else f"{number} * {step}", most) for at, step, most in self.moves if at == axis)
+        return [term if most is None else least.format(term, most) for term, most in terms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def packing_text(name: str, pack: Pack, shape: Sequence[int], dtype: str, groups
             if digits is not None and np.array_equal(_places(digits, sizes), places) and _copies(
                     pack, wanted, shape, dtype, packed):
                 text = _Text(name, digits, axes, dtype, packed, int(wanted.min()) == _PADDED)
-                return PackedText(text.c(), text.python(), packed, len(wanted))
+                return PackedText(text.c(), text.python(), len(wanted))
     raise KernelError(f"the packing of {name} is no order of loops over an operand of shape {tuple(shape)}")
 
 

@@ -31,7 +31,7 @@ struct argument {
     enum kind kind;
     int buffer;                     /* of an address or a tensor map */
     size_t bytes;                   /* of a number or of local memory */
-    unsigned char number[8];        /* its bytes; the last ones are not used */
+    unsigned char number[8];        /* its bytes, the lowest first, then unused ones */
     const struct tensor_map *map;
 };
 

@@ -49,7 +49,7 @@ static void succeeded(int32_t status, const char *what)
 /* The device that the kernel was chosen for, by its name, or else the first one. */
 static void choose_device(void)
 {
-    const char *wanted = getenv("OPENCL_DEVICE");
+    const char *wanted = getenv("OPENCL_DEVICE"), *part = wanted ? wanted : DEVICE_MODEL;
     handle platforms[MOST_DEVICES], devices[MOST_DEVICES];
     uint32_t platform_count = 0, count;
     if (clGetPlatformIDs(MOST_DEVICES, platforms, &platform_count) || !platform_count)
@@ -61,13 +61,12 @@ static void choose_device(void)
         for (uint32_t j = 0; j < count && j < MOST_DEVICES; j++) {
             char name[sizeof device_name] = "";
             clGetDeviceInfo(devices[j], DEVICE_NAME, sizeof name - 1, name, NULL);
-            if (device == NULL || strstr(name, wanted ? wanted : DEVICE_MODEL)) {
-                const int is_wanted = strstr(name, wanted ? wanted : DEVICE_MODEL) != NULL;
+            if (device == NULL || strstr(name, part)) {
                 device = devices[j];
                 memcpy(device_name, name, sizeof name);
-                if (is_wanted)
-                    return;
             }
+            if (strstr(name, part))
+                return;
         }
     }
     if (device == NULL || wanted)
