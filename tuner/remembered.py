@@ -2,14 +2,15 @@
 
 Verifications and the finals of searches are comparisons: they run configurations and the safe default in rounds. Each
 configuration's newest comparison counts, so that a later one can take a victory back. The winner leads its default by
-most. Its comparison decided by the rule of verifications (`measuring.verification.decide`): a trial alone, whose time
-may be lucky, makes no winner.
+most. Each comparison is won as its command says: a verification by `measuring.verification.decide`, finals by
+`run.finals.fastest_finalist`. A trial alone, whose time may be lucky, makes no winner. `predict`, `build` and `tune`
+all name this winner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
+from .measuring.comparison import faster_than
 from .measuring.verdicts import is_of_machine
-from .measuring.verification import Verdict, decide
+from .measuring.verification import RULE, Verdict, decide
+from .run.finals import fastest_finalist
 from .stand_ins import default_and_stand_ins
 
 FINAL = "final"  # Record.run of a search's finals, whose records have the session of their comparison
@@ -52,7 +55,7 @@ class Remembered:
     def described(self) -> str:
         """The winner and its comparison in words: the winner verified on 2026-11-20."""
         is_default = self.configuration == self.verdict.default
-        return f"{'the default, which nothing beat surely,' if is_default else 'the winner'} {self.origin}"
+        return f"{'the default, which nothing beat,' if is_default else 'the winner'} {self.origin}"
 
     @property
     def measurement(self) -> Measurement:
@@ -119,7 +122,19 @@ def _of_session(records: Sequence[Record], task: Task) -> Remembered | None:
     run = records[-1].run
     paired = [record.configuration for record in records if run == FINAL or record.stage == TOGETHER]
     verdict = decide(measurements, _default(measurements, task), paired, any(record.loaded for record in records))
+    if run == FINAL:
+        verdict = _of_finals(verdict)
     return None if verdict.winner is None else Remembered(verdict.winner, verdict, records[-1].when, run)
+
+
+def _of_finals(verdict: Verdict) -> Verdict:
+    """The verdict with the fastest finalist as its winner, whether or not its lead over the default is significant."""
+    fastest, default, seconds = fastest_finalist(verdict.measurements), verdict.default, verdict.typical
+    if fastest is None or default not in seconds:
+        return verdict
+    pair = {each: verdict.measurements[each].samples for each in (default, fastest)}
+    return replace(verdict, winner=fastest, speedup=seconds[default] / seconds[fastest],
+                   significant=bool(faster_than(default, pair, RULE)))
 
 
 def _default(measurements: Mapping[Configuration, Measurement], task: Task) -> Configuration:

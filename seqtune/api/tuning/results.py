@@ -17,6 +17,7 @@ from ..results import finite
 from .failures import IN_DOUBT, FailureCount, count_failures, is_in_doubt
 
 if TYPE_CHECKING:
+    from seqtune.tuner.remembered import Remembered
     from seqtune.tuner.run.plan import Budget, Skipped
     from seqtune.tuner.run.result import TuningResult
 
@@ -44,6 +45,7 @@ class Tuned:
     device: str = ""  # the name of the members' device; empty without a fleet
     members: tuple[str, ...] = ()  # members of a fleet that shared the trials
     default_in_doubt: bool = False  # whether trials failed only because they differ from the default
+    origin: str = ""  # of the best, if another comparison in the journal decides: "verified on 2026-11-20"
 
     @classmethod
     def of(cls, result: TuningResult) -> Tuned:
@@ -61,6 +63,15 @@ class Tuned:
         """The result of trials alone, which were not interleaved: there is no confidence in the best."""
         return replace(self, confidence=None)
 
+    def with_winner(self, winner: Remembered | None) -> Self:
+        """The result with the journal's winner as the best, where a comparison other than these finals made it."""
+        if winner is None or winner.configuration == self.best:
+            return self
+        verdict, seconds = winner.verdict, winner.verdict.typical
+        return replace(self, best=winner.configuration, best_seconds=seconds.get(winner.configuration),
+                       default=verdict.default, default_seconds=seconds.get(verdict.default), confidence=None,
+                       best_resources=winner.measurement.resources, origin=winner.origin)
+
     @property
     def failed(self) -> int:
         """The number of failed trials."""
@@ -69,6 +80,8 @@ class Tuned:
     def remarks(self) -> list[str]:
         """Lines about what failed."""
         remarks = [self.failed_default] if self.failed_default else []
+        if self.origin:
+            remarks.append(f"the best and its times are those {self.origin}: that comparison decides over these finals")
         if self.failures:
             nothing = "nothing ran; " if self.best is None else ""
             remarks.append(f"{nothing}{self.failed} of {self.trials} trials failed: "
@@ -80,8 +93,8 @@ class Tuned:
     def to_json(self) -> dict[str, object]:
         """A JSON object.
 
-        It has `failed_default` where the default did not run, `default_in_doubt` where it may be wrong, and `members`
-        of a fleet.
+        It has `failed_default` where the default did not run, `default_in_doubt` where it may be wrong, `origin` where
+        another comparison in the journal made the best, and `members` of a fleet.
         """
         def timed(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
             return None if configuration is None else {
@@ -95,6 +108,7 @@ class Tuned:
                 "failed": self.failed, "failures": [failure.to_json() for failure in self.failures],
                 "space": self.space, "confidence": self.confidence,
                 **({"failed_default": self.failed_default} if self.failed_default else {}),
+                **({"origin": self.origin} if self.origin else {}),
                 **({"default_in_doubt": IN_DOUBT} if self.default_in_doubt else {}),
                 **({"device": self.device, "members": list(self.members)} if self.members else {})}
 

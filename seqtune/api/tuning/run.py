@@ -181,10 +181,16 @@ def _completed(report: TuningReport, run: Run, budget: Budget, meter: LoadMeter 
         loaded = meter is not None and any(result.measured for result in results) and meter.load().heavy
         return replace(complete, loaded=loaded)
 
+    from seqtune.tuner.remembered import remembered_winners
+
     results: list[Tuned] = []
     try:
         for result in run.results():
-            results.append(Tuned.of(result))  # one by one: those before an interruption count
+            tuned = Tuned.of(result)
+            if meter is not None and result.paired:
+                tuned = tuned.with_winner(remembered_winners(
+                    [result.problem], report.device, report.journal).get(result.problem))
+            results.append(tuned)  # one by one: those before an interruption count
     except InterruptedTuning as stop:
         results.extend(Tuned.of(result).unfinished() for result in stop.results)
         stop.report = replace(finished(), interrupted=True)
