@@ -28,3 +28,24 @@ def test_nothing_is_left_where_a_file_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="cannot be written"):
         write_folder({"a": b"1", "a/b": b"2"}, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("place", "reason"), [
+    ("", "the current folder cannot be written"), (".", "name a new folder in it"), ("..", "name a new folder in it"),
+    ("file/out", "file is not a folder"), ("file/deep/out", "file is not a folder"),
+    ("/dev/full/out", "/dev/full is not a folder"), ("/proc/out", "/proc takes no new files"),
+    ("new/" + 300 * "a", "File name too long"), ("a\0b", "null"), ("/sys/new/out", "cannot be written")])
+def test_a_place_that_takes_no_folder_is_named_with_the_reason(place: str, reason: str, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(MisuseError, match=reason) as refused:
+        write_folder({"a": b"1"}, Path(place))
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 220
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_long_name_is_taken(tmp_path: Path) -> None:
+    write_folder({"a": b"1"}, tmp_path / (255 * "a"))
+    assert len(next(tmp_path.iterdir()).name) == 255
