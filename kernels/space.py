@@ -26,7 +26,7 @@ from .problem import Problem, names_of
 from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.exclusion import excluding_constraint
-from .spaces.row_cache import KNOWN, Names, RowFinder
+from .spaces.row_cache import Names
 from .spaces.row_values import RowValues
 from .spaces.skeleton import valid_rows
 from .spaces.value_tables import ValueTables, layout_of, tables_of
@@ -46,10 +46,10 @@ class NextValue(NamedTuple):
 class SearchSpace:
     """The valid configurations of `kernel` for `problem` on `device`, in sorted order, numbered from 0.
 
-    `find` finds them unless they are known. Raises KernelError if the kernel does not solve the problem.
+    Raises KernelError if the kernel does not solve the problem.
     """
 
-    def __init__(self, kernel: Kernel, problem: Problem, device: Device, find: RowFinder = valid_rows) -> None:
+    def __init__(self, kernel: Kernel, problem: Problem, device: Device) -> None:
         reason = kernel.why_not(problem, device)
         if reason is not None:
             raise KernelError(reason)
@@ -65,7 +65,7 @@ class SearchSpace:
                 names[name] = expression(names)
         # None if another tool gave the rows
         self.identity: Names | None = tuple([(name, names[name]) for name in needed])
-        valid = KNOWN.rows(kernel, self.identity, _fact_names(device.extra), find)
+        valid = valid_rows(kernel, self.identity, _fact_names(device.extra))
         self.rows: Rows = valid.rows
         self._whole = True
         self._index: RowIndex | None = None
@@ -231,12 +231,9 @@ class SearchSpace:
         """The safe default: the valid configuration nearest to the kernel's declared default."""
         return self.nearest(dict(self.kernel.default))
 
-    def columns(self, known: Mapping[str, NDArray[Any]] | None = None) -> dict[str, NDArray[Any]]:
-        """The columns of all parameters and derived quantities over all rows, by name; for models and charts.
-
-        Derived quantities that are `known` are not computed.
-        """
-        values = self._values(self.rows, known)
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns of all parameters and derived quantities over all rows, by name; for models and charts."""
+        values = self._values(self.rows)
         names = [parameter.name for parameter in self.kernel.parameters] + [name for name, _ in self.kernel.derived]
         return {name: values.column(name) for name in names}
 
@@ -287,15 +284,14 @@ class SearchSpace:
         return RowValues(self.kernel, self._names, rows, self.tables if len(rows) <= FEW_ROWS else None, known or {})
 
 
-def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None,
-               find: RowFinder = valid_rows) -> tuple[SearchSpace, ...]:
+def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:
     """The search spaces of all kernel families that solve the problem on the device, without empty ones.
 
     The families are `kernels`, by default those of the device's backend. Raises KernelError, with each family's reason,
     if no family solves the problem.
     """
     chosen = list(kernels or families(device.backend))
-    solving = [SearchSpace(family, problem, device, find) for family in chosen
+    solving = [SearchSpace(family, problem, device) for family in chosen
                if family.why_not(problem, device) is None]
     spaces = tuple(space for space in solving if len(space))
     if not spaces:

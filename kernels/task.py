@@ -22,8 +22,6 @@ from .kernel import Configuration, Kernel, Parameter, Setting
 from .problem import Problem
 from .row_index import Numbers
 from .space import SearchSpace, spaces_for
-from .spaces.row_cache import RowFinder
-from .spaces.skeleton import valid_rows
 
 Floats = NDArray[np.float64]
 
@@ -47,14 +45,12 @@ class Task:
     spaces: tuple[SearchSpace, ...]
 
     @classmethod
-    def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None,
-           find: RowFinder = valid_rows) -> Task:
+    def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> Task:
         """Make the task of a problem on a device, for these kernels or (None) for all registered kernels.
 
-        `find` finds the rows of its spaces. Raises KernelError if no kernel solves the problem and has a valid
-        configuration.
+        Raises KernelError if no kernel solves the problem and has a valid configuration.
         """
-        return cls(problem, device, spaces_for(problem, device, kernels, find))
+        return cls(problem, device, spaces_for(problem, device, kernels))
 
     @cached_property
     def ends(self) -> Numbers:

@@ -18,7 +18,6 @@ from seqtune.tuner.cost_models.gpu_rates import missing_fact
 from seqtune.tuner.cost_models.modes import order
 
 from .candidate import Candidate
-from .sequence.derived_quantities import numeric_quantities
 from .untrained import UntrainedPredictor
 
 if TYPE_CHECKING:
@@ -39,5 +38,4 @@ class AnalyticPredictor(UntrainedPredictor):
             if (missing := missing_fact(device)) is not None:
                 warnings.warn(f"the analytic model has no estimate for {device.name}: {missing} is not known; the "
                               "default comes first", SeqtuneWarning, stacklevel=2)
-        return [[Candidate(task[number]) for number in order(task, estimates(task, numeric_quantities), count).tolist()]
-                for task in tasks]
+        return [[Candidate(task[number]) for number in order(task, estimates(task), count).tolist()] for task in tasks]

@@ -41,7 +41,6 @@ from .mixture.winners import Excess
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
-from .sequence.space_program import program_rows
 from .sequence.vocabulary import Vocabulary
 from .translator.dimensions import Dimensions
 from .translator.numpy_judge import NumpyJudge
@@ -285,9 +284,9 @@ class Checkpoint:
         """
         if self.choices is not None:
             return self.choices.task(problem, device, self.kernels.values())
-        task = Task.of(problem, device, find=program_rows)
+        task = Task.of(problem, device)
         known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
-        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known, program_rows)
+        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known)
 
     def next_word(self) -> NextWord[Any]:
         """The source of next words for the beam search: the translator, mixed with trees of choices if it has any."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,10 +28,6 @@ class ValidRows(NamedTuple):
         return self.rows.nbytes + 16 * len(self.rows)
 
 
-# Finds the rows of a kernel for the values of names; the third argument are the names that devices have
-RowFinder = Callable[[Kernel, Names, frozenset[str]], ValidRows]
-
-
 class RowCache:
     """Rows by all that they depend on. The least recently used ones go first. Threads may share a cache."""
 
@@ -46,22 +41,24 @@ class RowCache:
         """The memory that all rows take."""
         return self._bytes
 
-    def rows(self, kernel: Kernel, names: Names, device_names: frozenset[str], find: RowFinder) -> ValidRows:
-        """The rows, found when they are new. Raises KernelError as the finder does."""
+    def known(self, kernel: Kernel, names: Names) -> ValidRows | None:
+        """The rows of a kernel for the values of the names that they depend on; None if they are not kept."""
         key = _rules(kernel), names
         with self._lock:
             known = self._known.get(key)
             if known is not None:
                 self._known.move_to_end(key)
-                return known
-        found = find(kernel, names, device_names)
+            return known
+
+    def keep(self, kernel: Kernel, names: Names, found: ValidRows) -> None:
+        """Keep rows."""
+        key = _rules(kernel), names
         with self._lock:
             if key not in self._known:
                 self._known[key] = found
                 self._bytes += found.bytes
             while self._bytes > self._most and len(self._known) > 1:
                 self._bytes -= self._known.popitem(last=False)[1].bytes
-        return found
 
 
 @lru_cache(maxsize=MOST_RULES)
@@ -86,5 +83,3 @@ class _Rules:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Rules) and self._hash == other._hash and self._said == other._said)
 
-
-KNOWN = RowCache()  # of this process

@@ -2,8 +2,7 @@
 
 The tree is made once for a kernel and a device. A problem then only removes branches: the constraints that depend on
 the problem are tables over a few parameters' values (`seqtune.kernels.spaces.value_tables`), looked up by prefix.
-Predictions find the same rows with compiled code (`seqtune.predictor.sequence.space_program`), which this floor cannot
-make.
+`valid_rows` is how every space gets its rows.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from ..enumeration import enumerate_rows
 from ..expression import Expression
 from ..kernel import Kernel
 from ..row_index import Numbers, PrefixBorders, Rows
-from .row_cache import Names, ValidRows
+from .row_cache import Names, RowCache, ValidRows
 from .value_tables import LARGEST_TABLE, Layout, ValueTables, layout_of, tables_of
 
 LARGEST_GRID = 2_000_000  # prefixes during the enumeration, a tenth of a second
 LARGEST_JOINED = 4096  # cells of a table that several constraints share
-LARGEST_SKELETON = 300_000  # configurations; 30 MB. A larger kernel's spaces are enumerated one by one
+LARGEST_SKELETON = 400_000  # configurations; 40 MB. A larger kernel's spaces are enumerated one by one
+
+_KEPT = RowCache()  # of this process
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +163,16 @@ class LazySkeleton:
         self._problems = 0
         self._skeleton: Skeleton | None = None
 
-    def rows(self, names: Names) -> Rows | None:
-        """The rows for a problem; None if they must be enumerated."""
+    def rows(self, names: Names) -> Rows:
+        """The rows for a problem: those of the skeleton, or enumerated where it has none.
+
+        Raises KernelError if there may be too many partial configurations.
+        """
         self._problems += 1
         if self._problems == 2:
             self._skeleton = Skeleton.of(self._kernel, self._fixed)
-        return None if self._skeleton is None else self._skeleton.rows(names)
+        rows = None if self._skeleton is None else self._skeleton.rows(names)
+        return enumerate_rows(self._kernel, names) if rows is None else rows
 
 
 @lru_cache(maxsize=64)
@@ -176,12 +181,15 @@ def lazy_skeleton(kernel: Kernel, fixed: Names) -> LazySkeleton:
 
 
 def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> ValidRows:
-    """The valid configurations, as `enumerate_rows` finds them; `device_names` are the names that devices have.
+    """The valid configurations, as `enumerate_rows` finds them, which are kept for other problems.
 
-    Raises KernelError if there may be too many partial configurations.
+    `names` are those that the rows depend on, with their values; `device_names` those that devices have. Raises
+    KernelError if there may be too many partial configurations.
     """
-    rows = lazy_skeleton(kernel, tuple(item for item in names if item[0] in device_names)).rows(names)
-    if rows is None:
-        rows = enumerate_rows(kernel, names)
-    rows.setflags(write=False)
-    return ValidRows(rows, PrefixBorders(rows))
+    found = _KEPT.known(kernel, names)
+    if found is None:
+        rows = lazy_skeleton(kernel, tuple([item for item in names if item[0] in device_names])).rows(names)
+        rows.setflags(write=False)
+        found = ValidRows(rows, PrefixBorders(rows))
+        _KEPT.keep(kernel, names, found)
+    return found

@@ -23,7 +23,7 @@ from ..enumeration import column_of
 from ..expression import Expression
 from ..kernel import Kernel
 
-LARGEST_TABLE = 8192  # cells: computing more costs as much as evaluating a few thousand configurations
+LARGEST_TABLE = 16384  # cells: computing more costs as much as evaluating a few thousand configurations
 MOST_KNOWN = 2000  # results kept for a kernel: about 60 problems, 10 MB
 MOST_AXES = 32  # parameters of a kernel; NumPy's arrays have at most 64
 

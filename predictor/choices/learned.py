@@ -19,7 +19,6 @@ from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
-from ..sequence.space_program import program_rows
 from ..sequence.vocabulary import Vocabulary
 from .about import ChoicesAbout
 from .choice_trees import ChoiceTrees
@@ -75,4 +74,4 @@ class LearnedChoices:
         """
         problem = as_convnd(problem)
         solving = tuple(kernel for kernel in kernels if kernel.why_not(problem, device) is None)
-        return Task.of(problem, device, solving or None, program_rows)
+        return Task.of(problem, device, solving or None)

@@ -26,7 +26,6 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.analytic import estimates, has_facts
 
 from ..sequence.declaration import Declaration
-from ..sequence.derived_quantities import numeric_quantities
 from ..trees.cost_trees import WORST
 from ..trees.forest import read_arrays
 from .processes import EXPERT, PREFIX, Processes, ProcessFields
@@ -158,7 +157,7 @@ class Mixture:
 
     def _estimated(self, task: Task) -> Floats | None:
         """The analytic model's seconds of every configuration of a task; None where it is no expert."""
-        return estimates(task, numeric_quantities) if self.is_learned and has_facts(task.device) else None
+        return estimates(task) if self.is_learned and has_facts(task.device) else None
 
     def _proposed(self, task: Task, neighbours: Neighbours | None, seconds: Floats | None) -> list[int]:
         """The candidates of the experts beside the beam, distinct."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ from seqtune.kernels.arithmetic import numbers_of
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 
-from .program import KernelProgram, kernel_program, types_of
 from .vocabulary import Vocabulary
 
 MIN_LOG2, MAX_LOG2 = -14.0, 48.0  # log2 is cut here; quantities that are not positive have the minimum
@@ -65,38 +63,9 @@ class ResolvedByRow:
     def _values(self, wanted: tuple[str, ...], rows: NDArray[np.int64]
                 ) -> tuple[Sequence[str], NDArray[np.float64]]:
         """The names of the numeric quantities and their values, (quantity, row)."""
-        known = _programmed(self._space, self._resolving, wanted, rows)
-        if known is not None:
-            return known
         columns = {name: numbers for name, column in self._space.derived_columns(wanted, rows).items()
                    if (numbers := numbers_of(column)) is not None}
         return list(columns), np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
-
-
-def numeric_quantities(space: SearchSpace, rows: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
-    """The derived quantities of some rows that are numbers and have a program, by name."""
-    resolving = _resolving(space.kernel, tuple(name for name, _ in space.kernel.derived))
-    known = _programmed(space, resolving, tuple(resolving.all), rows)
-    return {} if known is None else dict(zip(*known, strict=True))
-
-
-# The programs of a space's quantities, and what they read of problem and device: None if they must be evaluated
-_PROGRAMS: WeakKeyDictionary[SearchSpace, tuple[KernelProgram, NDArray[np.float64] | None]] = WeakKeyDictionary()
-
-
-def _programmed(space: SearchSpace, resolving: _Resolving, wanted: tuple[str, ...], rows: NDArray[np.int64]
-                ) -> tuple[Sequence[str], NDArray[np.float64]] | None:
-    """The names of the wanted quantities that are numbers, and their values (quantity, row), by a program if it can."""
-    program, inputs = _PROGRAMS.get(space, (None, None))
-    if program is None or program.wanted != resolving.sets:
-        program = kernel_program(space.kernel, types_of(space.kernel, space.names), resolving.sets)
-        inputs = program.inputs(space.names)
-        _PROGRAMS[space] = program, inputs
-    names = program.names(wanted)
-    if names is None or inputs is None:
-        return None
-    values = program.run(wanted, inputs, space.rows, rows)
-    return None if values is None else (names, values)
 
 
 class _Resolving(NamedTuple):

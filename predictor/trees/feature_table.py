@@ -13,8 +13,6 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.features import FeatureList, Table, features
 
-from ..sequence.derived_quantities import numeric_quantities
-
 MOST_KEPT = 256  # rows of a table that is kept: more than any task has candidates
 
 _LATEST: WeakKeyDictionary[SearchSpace, tuple[Numbers, FeatureList, Table]] = WeakKeyDictionary()
@@ -28,7 +26,7 @@ def feature_table(space: SearchSpace, rows: Numbers, listed: FeatureList = "rati
     latest = _LATEST.get(space)
     if latest is not None and latest[1] == listed and np.array_equal(latest[0], rows):
         return latest[2]
-    table = features(space, rows, listed, numeric_quantities(space, rows))
+    table = features(space, rows, listed)
     table.setflags(write=False)
     if len(rows) <= MOST_KEPT:
         _LATEST[space] = rows, listed, table

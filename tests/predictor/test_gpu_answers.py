@@ -171,9 +171,9 @@ def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers_
     ship(checkpoint.save(tmp_path / "trained"), monkeypatch)
     calls: list[Task] = []
 
-    def counted(task: Task, *given: Any) -> Floats:
+    def counted(task: Task) -> Floats:
         calls.append(task)
-        return estimates(task, *given)
+        return estimates(task)
 
     monkeypatch.setattr(mixture, "estimates", counted)
     asked = answering(HALF, described_gpu("triton", "h100"))

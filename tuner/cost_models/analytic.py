@@ -14,7 +14,7 @@ that pass the second-level cache and memory. Sources:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
-from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
@@ -31,7 +30,6 @@ from .gpu_rates import GpuRates, missing_fact
 from .product_tiles import TRANSACTION, WORD, ProductTiles, declared, describes_tiles, tiles_of
 
 Columns = Mapping[str, NDArray[Any]]  # by name of a parameter or derived quantity, (row,) each
-Quantities = Callable[[SearchSpace, Numbers], Columns]  # the derived quantities of some rows of a space
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
 
@@ -86,11 +84,10 @@ def terms_of(space: SearchSpace, tiles: ProductTiles | None = None) -> Terms:
     return terms(tiles, resident, rates)
 
 
-def estimates(task: Task, quantities: Quantities | None = None) -> Floats:
+def estimates(task: Task) -> Floats:
     """The estimated seconds of every configuration of a task (number,); nan where there is no estimate.
 
     There is none for kernels that do not describe their tiles, and on devices that are no GPU with known limits.
-    `quantities` computes derived quantities, such as a program faster than their expressions (None: the expressions).
     Configurations that differ only in parameters that no tile depends on are estimated once.
     """
     seconds = np.full(len(task), np.nan)
@@ -99,8 +96,7 @@ def estimates(task: Task, quantities: Quantities | None = None) -> Floats:
             if describes_tiles(space.kernel):
                 rows, alike = space.distinct(declared(space.kernel))
                 chosen = space if len(rows) == len(space) else space.at(rows)
-                known = None if quantities is None else quantities(chosen, np.arange(len(chosen)))
-                seconds[part] = terms_of(chosen, tiles_of(chosen, known)).seconds[alike]
+                seconds[part] = terms_of(chosen).seconds[alike]
     return seconds
 
 

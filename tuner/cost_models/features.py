@@ -42,14 +42,13 @@ FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (
 Table = NDArray[np.float32]  # (row, feature)
 
 
-def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios",
-             known: Columns | None = None) -> Table:
+def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios") -> Table:
     """The features of some rows of a space, in any order (None: of all); all spaces of a kernel family have the same.
 
-    Features that depend on the device come last. Derived quantities that are `known` are not computed.
+    Features that depend on the device come last.
     """
     chosen = space if rows is None else space.at(rows)
-    columns = chosen.columns(known)
+    columns = chosen.columns()
     return np.hstack([own_features(chosen, columns), device_features(chosen, columns, chosen.device, listed)])
 
 

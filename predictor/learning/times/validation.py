@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from ...mixture.fitting import log_agreement
 from ...sequence.beam import search_numbers_many
 from ...sequence.vocabulary import Vocabulary
 from ...translator.numpy_translator import NumpyTranslator
-from ...translator.translator import Translator
+
+if TYPE_CHECKING:
+    from ...translator.translator import Translator
 
 COUNT = 5  # proposals of a task, and the width of their beam; predictions use a wider one
 TASKS = 64  # that are searched at once

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.row_index import PrefixBorders
-from seqtune.kernels.spaces.row_cache import Names, RowCache, ValidRows
+from seqtune.kernels.spaces.row_cache import RowCache, ValidRows
 
 KERNEL = Kernel("toy.cached", "gemm", ("toy",), (Parameter("a", tuple(range(100))),), (), ())
 
@@ -19,52 +19,43 @@ def found(count: int) -> ValidRows:
     return ValidRows(rows, PrefixBorders(rows))
 
 
-class Finder:
-    """Finds as many rows as the name `n` says, and remembers for which values."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def __call__(self, kernel: Kernel, names: Names, device_names: frozenset[str]) -> ValidRows:
-        (_, count), = names
-        self.asked.append(count)
-        return found(count)
+def rows(cache: RowCache, count: int, kernel: Kernel = KERNEL) -> tuple[ValidRows, bool]:
+    """As many rows as `count` says, and whether the cache had them."""
+    names = (("n", count),)
+    known = cache.known(kernel, names)
+    if known is not None:
+        return known, True
+    cache.keep(kernel, names, made := found(count))
+    return made, False
 
 
 def test_equal_names_share_rows_and_so_do_kernels_that_differ_in_their_names() -> None:
-    cache, find = RowCache(), Finder()
-    first = cache.rows(KERNEL, (("n", 7),), frozenset(), find)
-    again = cache.rows(replace(KERNEL, name="toy.renamed", operation="conv2d"), (("n", 7),), frozenset(), find)
-    assert first is again
-    other = replace(KERNEL, parameters=(Parameter("a", tuple(range(99))),))
-    assert cache.rows(other, (("n", 7),), frozenset(), find) is not first
-    assert find.asked == [7, 7]
+    cache = RowCache()
+    first = rows(cache, 7)[0]
+    assert rows(cache, 7, replace(KERNEL, name="toy.renamed", operation="conv2d")) == (first, True)
+    assert not rows(cache, 7, replace(KERNEL, parameters=(Parameter("a", tuple(range(99))),)))[1]
 
 
 def test_the_memory_of_the_cache_is_bounded_and_the_least_recently_used_rows_go() -> None:
     each = found(1000).bytes
-    cache, find = RowCache(3 * each), Finder()
-    for count in (1000, 999, 998):
-        cache.rows(KERNEL, (("n", count),), frozenset(), find)
-    cache.rows(KERNEL, (("n", 1000),), frozenset(), find)
-    cache.rows(KERNEL, (("n", 997),), frozenset(), find)  # 999 goes
+    cache = RowCache(3 * each)
+    known = [rows(cache, count)[1] for count in (1000, 999, 998, 1000, 997)]  # with the last one, 999 goes
+    assert known == [False, False, False, True, False]
     assert cache.bytes <= 3 * each
-    cache.rows(KERNEL, (("n", 1000),), frozenset(), find)
-    assert find.asked == [1000, 999, 998, 997]
-    cache.rows(KERNEL, (("n", 999),), frozenset(), find)
-    assert find.asked[-1] == 999
-    cache.rows(KERNEL, (("n", 100_000),), frozenset(), find)  # larger than the bound: kept alone
+    assert rows(cache, 1000)[1]
+    assert not rows(cache, 999)[1]
+    rows(cache, 100_000)  # larger than the bound: kept alone
     assert cache.bytes == found(100_000).bytes
-    cache.rows(KERNEL, (("n", 5),), frozenset(), find)
+    rows(cache, 5)
     assert cache.bytes == found(5).bytes
 
 
 def test_threads_share_a_cache() -> None:
-    cache, find = RowCache(200 * found(100).bytes), Finder()
+    cache = RowCache(200 * found(100).bytes)
 
     def ask(seed: int) -> None:
         for count in np.random.default_rng(seed).integers(1, 200, 300).tolist():
-            assert len(cache.rows(KERNEL, (("n", count),), frozenset(), find).rows) == count
+            assert len(rows(cache, count)[0].rows) == count
 
     threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
     for thread in threads:
