@@ -82,6 +82,11 @@ class OurKernel:
     device: Device
     configuration: Configuration
 
+    @property
+    def details(self) -> dict[str, object]:
+        """Further columns of its rows."""
+        return {"kernel": self.configuration.kernel, "configuration": dict(self.configuration.settings)}
+
 
 def chosen_kernels(problem_set: ProblemSet, problem: Problem, device: Device, first: bool, journal: Journal,
                    trials: int, measurer: Measurer) -> list[OurKernel]:
@@ -127,8 +132,7 @@ def our_contestant(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Contest
     """Our kernel as a contestant, whose resources close with `stack`. Raises SeqtuneError if its result is wrong."""
     make = _on_pytorch_memory if kernel.device.backend == "llvm" else _between_buffers
     contestant = make(kernel, layer, stack)
-    return replace(contestant, details={"kernel": kernel.configuration.kernel,
-                                        "configuration": dict(kernel.configuration.settings)})
+    return replace(contestant, details=kernel.details)
 
 
 def _on_pytorch_memory(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Contestant:

@@ -1,12 +1,13 @@
 """Layers beside their peers: `python -m benchmarks layers [--problems resnet18,products] [--out docs]`.
 
 The sets of problems stand in `benchmarks/kernels/problem_sets.py`: convolutions of ResNet-18 and MobileNet-V2, matrix
-products, linear layers of language models, products of int8, and OpenCL convolutions and runtimes. Our kernels are
-chosen before the contest: by a search that measures `--trials` configurations of each kernel family in another process
-and keeps them in the journal, or, for linear layers, by prediction. Then all methods of a layer take turns in one
-process; their constant operands are packed and their inputs are in memory before. Our llvm kernels run on the OpenMP
-threads of PyTorch, so that no threads of another pool disturb either side. A result with a larger error than the
-problem allows ends the program; a peer that is not installed is named and left out.
+products, linear layers of language models, kernels as `seqtune build` gives them, products of int8, and OpenCL
+convolutions and runtimes. Our kernels are chosen before the contest: by a search that measures `--trials`
+configurations of each kernel family in another process and keeps them in the journal, or, for linear layers, by
+prediction. Then all methods of a layer take turns in one process; their constant operands are packed and their inputs
+are in memory before. Our llvm kernels, but for the calls of built ones from Python, run on the OpenMP threads of
+PyTorch, so that no threads of another pool disturb either side. A result with a larger error than the problem allows
+ends the program; a peer that is not installed is named and left out.
 
 The JSON file has a part for each set, and a run replaces the parts of its own sets.
 """
@@ -30,6 +31,7 @@ from benchmarks.common.report import Row, machine
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import UnavailableError
 
+from .built_layers import built_contestants
 from .layer import Layer, OurKernel, chosen_kernels, our_contestant
 from .layers_page import draw, page
 from .openvino_node import node_rows
@@ -117,7 +119,9 @@ def contest(label: str, problem_set: ProblemSet, problem: Problem, device: Devic
     layer, flop = layers[problem], problem.size("flop")
     with ExitStack() as stack:
         contestants = peers_of(layer, [name for name in problem_set.peers if name != OPENVINO])
-        contestants += [our_contestant(kernel, layers[kernel.problem], stack) for kernel in kernels]
+        for kernel in kernels:
+            contestants += (built_contestants(kernel, layers[kernel.problem], stack) if problem_set.built else
+                            [our_contestant(kernel, layers[kernel.problem], stack)])
         seconds = take_turns(contestants, rounds)
         say(f"{label}, {threads} threads: " + ", ".join(
             f"{method} {typical * 1e6:.0f} us" for method, typical in seconds.items()))

@@ -32,6 +32,7 @@ ZERO = 128  # the zero point of unsigned bytes
 class LayerPeer:
     """A peer: what prepares its call of a layer, and the packages beyond PyTorch that it needs."""
 
+    operation: str  # the type of the problems that it computes
     prepare: Callable[[Layer], Call | None]  # None where this build of PyTorch has no such operation
     packages: Sequence[str] = ()
     computes: bool = True  # the layer's result, which is checked
@@ -43,6 +44,8 @@ def peers_of(layer: Layer, names: Sequence[str],
     contestants = []
     for name in names:
         peer = (peers or PEERS)[name]
+        if peer.operation != layer.problem.type:
+            continue
         run = peer.prepare(layer) if is_here(*peer.packages) else None
         if run is None:
             say(f"{name} is left out")
@@ -161,36 +164,59 @@ def _read(layer: Layer) -> Call:
     return _product(layer, lambda a, b: b.t().sum)
 
 
-def _onnx_runtime(layer: Layer) -> Call:
-    """ONNX Runtime's MatMulInteger with B as a constant and A as unsigned bytes."""
+def _onnx_product(layer: Layer) -> Call:
+    """ONNX Runtime's MatMul with B as a constant; of int8 its MatMulInteger, with A as unsigned bytes."""
+    import numpy as np
+
+    a, b = layer.operands["x"], layer.operands["weights"]
+    if layer.problem.dtype == "int8":
+        return _onnx_call(layer, "MatMulInteger", ["zero"], (a.astype(np.int16) + ZERO).astype(np.uint8),
+                          {"b": b, "zero": np.array(ZERO, np.uint8)})
+    return _onnx_call(layer, "MatMul", [], a, {"b": b.T if layer.problem["trans_b"] == "yes" else b})
+
+
+def _onnx_convolution(layer: Layer) -> Call:
+    """ONNX Runtime's Conv with constant weights; its images are NCHW."""
+    import numpy as np
+
+    stride, padding, dilation, groups = _window(layer)
+    constants = {"b": layer.operands["weights"], **{name: layer.operands[name] for name in ("bias",)
+                                                    if name in layer.operands}}
+    return _onnx_call(layer, "Conv", [name for name in constants if name != "b"],
+                      np.ascontiguousarray(layer.operands["x"].transpose(0, 3, 1, 2)), constants, strides=stride,
+                      pads=[*padding, *padding], dilations=dilation, group=groups)
+
+
+def _onnx_call(layer: Layer, operator: str, further: Sequence[str], a: NDArray[Any],
+               constants: Mapping[str, NDArray[Any]], **attributes: Any) -> Call:
+    """The call of a model of one operator of `a`, the constant `b` and `further` constants."""
     import numpy as np
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
-    m, n, k = (layer.problem.size(name) for name in "mnk")
+    element = helper.np_dtype_to_tensor_dtype(a.dtype)
+    result = TensorProto.INT32 if layer.problem.dtype == "int8" else element
     graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])], "product",
-        [helper.make_tensor_value_info("a", TensorProto.UINT8, (m, k))],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, (m, n))],
-        [numpy_helper.from_array(layer.operands["weights"].copy(), "b"),
-         numpy_helper.from_array(np.array(ZERO, np.uint8), "zero")])
+        [helper.make_node(operator, ["a", "b", *further], ["y"], **attributes)], "layer",
+        [helper.make_tensor_value_info("a", element, a.shape)], [helper.make_tensor_value_info("y", result, None)],
+        [numpy_helper.from_array(np.array(array), name) for name, array in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = layer.threads, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    a = (layer.operands["x"].astype(np.int16) + ZERO).astype(np.uint8)
     return lambda: session.run(None, {"a": a})[0]
 
 
 PEERS: Mapping[str, LayerPeer] = {
-    "onednn": LayerPeer(_onednn_convolution),
-    "conv2d_channels_last": LayerPeer(partial(_conv2d, channels_last=True)),
-    "conv2d_nchw": LayerPeer(partial(_conv2d, channels_last=False)),
-    "mm": LayerPeer(_mm),
-    "linear": LayerPeer(_linear),
-    "onednn_packed": LayerPeer(_onednn_product),
-    "mkl_packed": LayerPeer(_mkl_product),
-    READ: LayerPeer(_read, computes=False),
-    "onnxruntime": LayerPeer(_onnx_runtime, ("onnx", "onnxruntime")),
+    "onednn": LayerPeer("conv2d", _onednn_convolution),
+    "conv2d_channels_last": LayerPeer("conv2d", partial(_conv2d, channels_last=True)),
+    "conv2d_nchw": LayerPeer("conv2d", partial(_conv2d, channels_last=False)),
+    "mm": LayerPeer("gemm", _mm),
+    "linear": LayerPeer("gemm", _linear),
+    "onednn_packed": LayerPeer("gemm", _onednn_product),
+    "mkl_packed": LayerPeer("gemm", _mkl_product),
+    READ: LayerPeer("gemm", _read, computes=False),
+    "onnx_product": LayerPeer("gemm", _onnx_product, ("onnx", "onnxruntime")),
+    "onnx_convolution": LayerPeer("conv2d", _onnx_convolution, ("onnx", "onnxruntime")),
 }

@@ -29,6 +29,8 @@ LINEAR = {  # label -> n, k
     "Llama up": (11008, 4096), "Llama down": (4096, 11008),
 }
 ROWS = (1, 8, 64, 2048)  # rows of linear layers: from one token to a long text
+BUILT = ("C1", "C2", "C3", "C6", "C9", "C12", "BERT-base attention", "BERT-base, 16 words", "LSTM 256",
+         "ResNet-50 1x1, 14 x 14")
 INT8 = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 2304, 768), (16, 1000, 2048), (64, 4096, 1024))
 RUNTIMES = (
     "conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1", "conv2d c=192 h=28 w=28 k=768 r=1 s=1", "gemm m=300 n=300 k=300",
@@ -41,6 +43,7 @@ OPENVINO = "openvino"  # the peer whose node is timed apart
 NODE, STEP = "openvino_node", "step"  # the methods of OpenVINO's node, and of our kernel that is timed beside it
 READ, LIMIT = "read", "machine"  # reading B once; the least time that the machine allows
 NCHW = "nchw "  # begins the method's name of our kernel in NCHW memory
+IN_C, IN_PYTHON = "C ", "Python "  # begin the methods' names of a built kernel: its function in C, its Python call
 PROPOSAL = "proposal "  # begins the method's name of a predicted configuration
 SEARCHED = "Every kernel was chosen by a search on this machine, not by a prediction."
 BESIDE_STEP = (
@@ -82,6 +85,7 @@ class ProblemSet:
     backend: str = "llvm"
     runtimes: bool = False  # compares the OpenCL runtimes of this machine
     nchw: bool = False  # our kernels in NCHW memory are timed, too
+    built: bool = False  # our kernels are timed as `seqtune build` gives them
     relu6: bool = False  # ReLU6 replaces ReLU on all sides
     proposals: int = 0  # predicted configurations that are timed; 0: the best of each family that a search found
     reading: Sequence[str] = (SEARCHED,)  # how to read the table
@@ -149,6 +153,11 @@ def _linear() -> dict[str, Problem]:
             for m in ROWS for label, (n, k) in LINEAR.items()}
 
 
+def _built() -> dict[str, Problem]:
+    convolutions, products = _convolutions("resnet18"), _products()
+    return {label: (convolutions | products)[label] for label in BUILT}
+
+
 def _int8() -> dict[str, Problem]:
     from seqtune.kernels.problem import Problem
 
@@ -163,6 +172,7 @@ def _runtimes() -> dict[str, Problem]:
 
 ONEDNN = ("onednn", "conv2d_channels_last")  # its operation on packed weights, and F.conv2d on channels_last input
 PACKED = ("onednn_packed", "mkl_packed")
+ONNX = ("onnx_product", "onnx_convolution")
 BEST_ONEDNN = Comparison("best oneDNN", ONEDNN, "llvm.*")
 DIRECT = Comparison("best oneDNN, by our direct family", ONEDNN, "llvm.direct")
 BESIDE_OPENVINO = Comparison("OpenVINO's node, by our step", (NODE,), STEP)
@@ -207,8 +217,20 @@ PROBLEM_SETS: Mapping[str, ProblemSet] = {problem_set.name: problem_set for prob
                  "2,048 rows, the vocabulary's result has 412 MB of new memory, which the system fills with zeros "
                  "before: the share contains this.")),
     ProblemSet(
-        "int8", "Matrix products of int8", _int8, ("onnxruntime", OPENVINO),
-        (Comparison("ONNX Runtime", ("onnxruntime",), "llvm.*"), BESIDE_OPENVINO),
+        "built", "Kernels taken home", _built, (*ONEDNN, *PACKED, *ONNX),
+        tuple(Comparison(title + by, peers, f"{ours}*") for by, ours in (
+            (", by the function in C", IN_C), (", by the call from Python", IN_PYTHON))
+            for title, peers in (("best oneDNN or MKL", (*ONEDNN, *PACKED)), ("ONNX Runtime", ONNX))),
+        built=True,
+        reading=("Kernels as `seqtune build` gives them. The function in C (`NAME_run`) computes on memory that is "
+                 "there; the call from Python makes a new array, as those of PyTorch and ONNX Runtime do. Weights are "
+                 "packed before on all sides.",
+                 "`best oneDNN or MKL` is the fastest of PyTorch's operations on packed weights and of F.conv2d on "
+                 "channels_last input. `ONNX Runtime` is a model of one Conv or MatMul with constant weights, its "
+                 "images in NCHW.", SEARCHED)),
+    ProblemSet(
+        "int8", "Matrix products of int8", _int8, ("onnx_product", OPENVINO),
+        (Comparison("ONNX Runtime", ONNX, "llvm.*"), BESIDE_OPENVINO),
         reading=("Exact 32-bit sums, constant B. `ONNX Runtime` is MatMulInteger with A as unsigned bytes and the zero "
                  "point 128, its fastest form. OpenVINO's node returns its sums as fp32, and they may be rounded; "
                  "another node quantises its fp32 operand before.", SEARCHED)),

@@ -167,8 +167,10 @@ class Prediction:
         if seconds is not None:
             text += f", {duration(seconds)}"
         if self.speedup is not None:
-            text += (f", {self.speedup:.2f}x the default's speed" if self.significant else
-                     ", the default: no candidate is significantly faster")
+            is_default = winner == self.default.configuration
+            text += (f", {self.speedup:.2f}x the default's speed" if self.significant or not is_default else
+                     ", the default: no candidate is significantly faster") + (
+                         "" if self.significant or is_default else " (not significant)")
         second = None if self.second is None else self.second.seconds
         if self.significant and seconds and second is not None and self.second != self.default:
             text += f", {second / seconds:.2f}x the second's" + ("" if self.leads_second else " (not significant)")

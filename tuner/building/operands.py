@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.element_types import element_type
-from seqtune.kernels.llvm.aligned import aligned
+from seqtune.kernels.llvm.aligned import address_of, aligned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +64,8 @@ class Place:
             if value.shape != self.shape or value.dtype != self.stored:
                 raise self._unlike(value.shape, value.dtype)
             flags = value.flags
+            if flags.carray:  # contiguous, aligned and writable
+                return address_of(value)
             if not flags.c_contiguous:
                 raise MisuseError(f"{self.name} is not contiguous; numpy.ascontiguousarray copies it")
             if written and not flags.writeable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -128,3 +129,14 @@ def test_an_unknown_set_is_one_line(programs: Programs) -> None:
     done = programs.run("benchmarks", "layers", "--problems", "vgg")
     assert done.returncode == 2
     assert "'vgg' is not one of resnet18" in done.stderr.splitlines()[-1]
+
+
+def test_a_built_kernel_takes_part_by_its_call_from_python_and_its_function_in_c() -> None:
+    problem, device = Problem.make("gemm", m=2, n=8, k=16), device_for_threads(1)
+    default = SearchSpace(kernel("llvm.gemm"), problem, device).default
+    rows = layers.contest("toy", replace(PROBLEM_SETS["built"], peers=("onednn", "mm")), problem, device,
+                          [OurKernel("llvm.gemm", problem, device, default)], rounds=1)
+    methods = {row["method"]: row for row in rows}
+    assert {*methods} - {"C llvm.gemm"} == {"mm", "Python llvm.gemm"}  # oneDNN's is of convolutions
+    assert ("C llvm.gemm" in methods) is bool(shutil.which("cc"))
+    assert methods["Python llvm.gemm"]["kernel"] == "llvm.gemm"

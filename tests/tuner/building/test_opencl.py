@@ -84,6 +84,24 @@ def test_the_programs_of_a_folder_are_right(text: str, kernel: str, device: Devi
                                     and path.name != "check")
 
 
+@pytest.mark.device
+def test_the_python_program_takes_arrays_in_order_or_by_name(device: Device, tmp_path: Path) -> None:
+    write_folder(built("gemm m=3 n=5 k=4", device, "gemm"), tmp_path / "out")
+    program = """
+import sys; sys.path.insert(0, "."); import numpy, run
+a, b = numpy.ones((3, 4), "f4"), numpy.ones((4, 5), "f4"); kernel = run.Kernel()
+for y in (kernel(a, b), kernel(a, weights=b)): assert (y["y"] == 4).all()
+for wrong in ((a,), (a, b, b), (a, b.T)):
+    try: kernel(*wrong)
+    except ValueError as error: print(error)
+"""
+    done = run(tmp_path / "out", sys.executable, "-P", "-c", program)
+    assert done.stdout.splitlines() == [
+        "the kernel takes x, weights; 1 by order and [] are given",
+        "the kernel takes x, weights; 3 by order and [] are given",
+        "weights is float32 (5, 4); float32 (4, 5) is needed"], done.stderr
+
+
 @needs_compiler
 @pytest.mark.device
 def test_wrong_results_are_found(device: Device, tmp_path: Path) -> None:

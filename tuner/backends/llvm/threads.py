@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable
 
@@ -28,6 +29,7 @@ SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
 _GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
 
 _pins = 0  # number of pools that pin the calling thread
+_cpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None  # of the calling thread
 
 
 _BUFFERS = "".join(
@@ -195,7 +197,8 @@ class Threads:
 
     With `pins_caller`, the pool pins the thread that creates it, which then is the only one that calls it, until
     `close`. Without it any thread may call it and keeps its CPUs: pinning one for its call alone costs up to a tenth
-    of a short kernel's speed. A forked process has none of the other threads: its own one runs all.
+    of a short kernel's speed. Only a caller that the system has put on another thread's CPU, where both would share
+    it, is moved to the first. A forked process has none of the other threads: its own one runs all.
     """
 
     def __init__(self, compiler: Compiler, count: int, pins_caller: bool = True) -> None:
@@ -203,6 +206,7 @@ class Threads:
         self.count = count
         cpus = usable_cpus()
         self._pins_caller = pins_caller and hasattr(os, "sched_setaffinity")
+        self._first, self._taken = cpus[0], frozenset() if pins_caller or _cpu is None else frozenset(cpus[1:count])
         if self._pins_caller:
             if not _pins:
                 unpinned.update(os.sched_getaffinity(0))
@@ -234,7 +238,16 @@ class Threads:
         """Run the job at this address (see `make_job`) and wait until it has finished."""
         if os.getpid() != self._process:
             self._state[_THREADS] = 1
+        elif _cpu is not None and _cpu() in self._taken:
+            self._move_caller()
         self._launch(self._address, job)
+
+    def _move_caller(self) -> None:
+        """Move the calling thread to the first CPU, where it may stay: the CPUs that it may use remain the same."""
+        usable = os.sched_getaffinity(0)
+        if self._first in usable:
+            os.sched_setaffinity(0, {self._first})
+            os.sched_setaffinity(0, usable)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
         """Run the jobs at these addresses, one after the other."""

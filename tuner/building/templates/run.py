@@ -4,7 +4,7 @@
 
     from run import Kernel
     kernel = Kernel()
-    outputs = kernel(x=x, weights=weights)  # NumPy arrays by name; outputs by name
+    outputs = kernel(x, weights)  # NumPy arrays in the order of launch.json, or by name; outputs by name
 
 launch.json says what the kernel takes, and kernel.py packs its inputs and computes the reference. Exit status: 0 right,
 1 wrong, 2 not possible on this machine.
@@ -48,7 +48,7 @@ class Kernel:
 
     def stored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """An array as the kernel takes it: of its type, packed. A caller may keep it for later runs."""
-        buffer = self.buffers[name]
+        buffer, array = self.buffers[name], np.asarray(array)
         dtype = np.dtype(arrays.TYPES[buffer["type"]])
         if list(array.shape) != buffer["shape"] or array.dtype != dtype:
             raise ValueError(f"{name} is {array.dtype} {array.shape}; {dtype} {tuple(buffer['shape'])} is needed")
@@ -60,9 +60,13 @@ class Kernel:
         return {name: self.device.read(name, np.empty(buffer["shape"], arrays.TYPES[buffer["type"]]))
                 for name, buffer in self.buffers.items() if buffer["role"] == "output"}
 
-    def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The outputs for these inputs, by name."""
-        self.load(**inputs)
+    def __call__(self, *inputs: NDArray[Any], **named: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The outputs for these inputs, by name. An output that the kernel changes is given by name, too."""
+        names = [name for name, buffer in self.buffers.items() if buffer["role"] == "input"]
+        ordered, known = dict(zip(names, inputs, strict=False)), set(self.buffers)
+        if len(inputs) > len(names) or ordered.keys() & named or not set(names) <= {*ordered, *named} <= known:
+            raise ValueError(f"the kernel takes {', '.join(names)}; {len(inputs)} by order and {list(named)} are given")
+        self.load(**ordered, **named)
         self.device.run()
         return self.outputs()
 
