@@ -140,7 +140,7 @@ class TranslatorModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         count, steps, targets = following.shape[:3]
         owners = torch.arange(count, device=mask.device)
         x = model.settled(memory.look_up(owners[:, None], decoder_input_ids), resolved)
-        states = model.decode(x, memory.pairs, memory.mask)[0][:, -steps:].flatten(0, 1)  # (B * K, W)
+        states = model.decode(x, memory.pairs, memory.mask)[:, -steps:].flatten(0, 1)  # (B * K, W)
         after = torch.arange(count * steps, device=mask.device).repeat_interleave(targets)
         vectors = memory.vectors[:, None].expand(count, steps, -1, -1).flatten(0, 2)
         scores = model.settled.score(states, after, vectors, following.flatten(0, 2))

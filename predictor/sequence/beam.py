@@ -1,7 +1,7 @@
 """Constrained beam search: the most probable valid configurations according to a source of next words.
 
-A Grammar gives the words that may follow a prefix, by exact look-ahead in the search spaces. A prefix is a range of
-rows, so no hypothesis becomes invalid or ends without a configuration. A prefix whose range has one row is complete:
+A BatchGrammar gives the words that may follow prefixes, by exact look-ahead in the search spaces. A prefix is a range
+of rows, so no hypothesis becomes invalid or ends without a configuration. A prefix whose range has one row is complete:
 the rest of its words are forced and cost nothing. Probabilities are renormalised over the allowed words, so the
 probabilities of all configurations of a problem sum to 1.
 
@@ -18,15 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
-from .derived_quantities import Quantities, ResolvedQuantities
-from .prefix_batch import BatchGrammar, Prefixes, first_of_each
+from .derived_quantities import Quantities
+from .prefix_batch import BatchGrammar, Longer, Prefixes, first_of_each
 from .vocabulary import Vocabulary, Words
 
 TASKS = 32  # of one batch, which is searched at once; more would leave the processor's caches
@@ -46,6 +44,11 @@ class Allowed(NamedTuple):
     resolved: Quantities  # (word, derived) the derived quantities that are resolved once the word is added
     rows: Numbers | None = None  # (word,) index among the allowed words of the step before, if they were selected
     fresh: Numbers | None = None  # the derived quantities that last words may resolve, ascending; None: any
+
+    @classmethod
+    def of(cls, following: Longer) -> Allowed:
+        """The last words of longer prefixes."""
+        return cls(following.after, following.words, following.prefixes.resolved, None, following.fresh)
 
     def select(self, rows: Numbers | list[int]) -> Allowed:
         """The words at the given indices."""
@@ -67,69 +70,6 @@ class NextWord(Protocol[State]):
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[State, Scores]: ...
 
     def advance(self, state: State, chosen: Allowed, allowed: Allowed) -> tuple[State, Scores]: ...
-
-
-class Prefix(NamedTuple):
-    """A beginning of a sentence, which the rows [begin, end) of a space share; `column` words follow the kernel's."""
-
-    space: int  # -1 before the kernel's word
-    begin: int
-    end: int
-    column: int
-
-    @property
-    def complete(self) -> bool:
-        """Whether exactly one configuration has the prefix."""
-        return self.space >= 0 and self.end - self.begin == 1
-
-
-class Grammar:
-    """The valid sentences of one problem: a kernel's word, then the words of a row of its space."""
-
-    root = Prefix(-1, 0, 0, 0)
-
-    def __init__(self, vocabulary: Vocabulary, spaces: Sequence[SearchSpace]) -> None:
-        self.spaces = [space for space in spaces if len(space)]
-        self._kernels = [vocabulary.kernel(space.kernel.name) for space in self.spaces]
-        self._value_words = [vocabulary.value_words(space.kernel.name) for space in self.spaces]
-        self._resolved = [ResolvedQuantities(space, vocabulary) for space in self.spaces]
-        self._derives = bool(vocabulary.derived)
-
-    def __len__(self) -> int:
-        """The number of sentences."""
-        return sum(map(len, self.spaces))
-
-    def follow(self, prefix: Prefix) -> tuple[Words, list[Prefix]]:
-        """The words allowed after a prefix that is not complete, and the longer prefixes that they make."""
-        if prefix.space < 0:
-            return np.array(self._kernels, dtype=np.int64), [
-                Prefix(number, 0, len(space), 0) for number, space in enumerate(self.spaces)]
-        steps = self.spaces[prefix.space].next_values(prefix.begin, prefix.end, prefix.column)
-        words = self._value_words[prefix.space][prefix.column][[step.value_index for step in steps]]
-        return words, [Prefix(prefix.space, step.begin, step.end, prefix.column + 1) for step in steps]
-
-    def resolved(self, prefixes: Sequence[Prefix]) -> Quantities:
-        """The quantities resolved by prefixes that differ only in their last word, (prefix, derived)."""
-        if not self._derives:
-            return np.empty((len(prefixes), 0), np.float32)
-        if prefixes[0].column == 0:
-            first = np.zeros(1, np.int64)
-            return np.concatenate([self._resolved[prefix.space].after(first, -1) for prefix in prefixes])
-        rows = np.array([prefix.begin for prefix in prefixes])
-        return self._resolved[prefixes[0].space].after(rows, prefixes[0].column - 1)
-
-    def configuration(self, prefix: Prefix) -> Configuration:
-        """The configuration of a complete prefix."""
-        assert prefix.complete
-        return self.spaces[prefix.space][prefix.begin]
-
-    def random(self, generator: np.random.Generator) -> Configuration:
-        """Draw a configuration word by word, each word uniformly from the allowed ones."""
-        prefix = self.root
-        while not prefix.complete:
-            following = self.follow(prefix)[1]
-            prefix = following[int(generator.integers(len(following)))]
-        return self.configuration(prefix)
 
 
 def beam_search(words: NextWord[State], task: Task, width: int = 5, count: int = 5) -> list[Candidate]:
@@ -161,7 +101,7 @@ def _search(words: NextWord[State], tasks: Sequence[Task], width: int, count: in
     """The search for tasks that have configurations."""
     grammar = BatchGrammar(words.vocabulary, tasks)
     following = grammar.begin()
-    allowed = Allowed(following.after, following.words, following.prefixes.resolved, None, following.fresh)
+    allowed = Allowed.of(following)
     state, scores = words.start([(task.problem, task.device) for task in tasks], allowed)
     cost = _costs(scores, np.bincount(allowed.after))
     beam = _Beam(cost, following.prefixes, np.arange(len(cost))).best(grammar.task, width)
@@ -169,7 +109,7 @@ def _search(words: NextWord[State], tasks: Sequence[Task], width: int, count: in
     while len(live := beam.live()):
         following = grammar.follow(beam.prefixes.select(live), column)
         chosen = allowed.select(beam.word[live])
-        allowed = Allowed(following.after, following.words, following.prefixes.resolved, None, following.fresh)
+        allowed = Allowed.of(following)
         state, scores = words.advance(state, chosen, allowed)
         cost = beam.cost[live][allowed.after] + _costs(scores, np.bincount(allowed.after))
         longer = _Beam(cost, following.prefixes, np.arange(len(cost)))

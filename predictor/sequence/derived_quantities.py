@@ -1,4 +1,4 @@
-"""ResolvedQuantities: the derived quantities of a kernel that a prefix of a sentence determines.
+"""ResolvedByRow: the derived quantities of a kernel that a prefix of a sentence determines.
 
 A derived quantity (a tile's accumulators, the share of a row that it wastes) is resolved by a prefix once every
 parameter in its expression has a value. All rows with that prefix then have the same value, so the first row gives it.
@@ -93,31 +93,3 @@ def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:
     positive = np.fmax(sizes, 2.0**MIN_LOG2)  # of NaN and a number, fmax gives the number
     np.log2(positive, out=positive)
     return np.asarray(np.minimum(positive, MAX_LOG2, out=positive), np.float16)
-
-
-class ResolvedQuantities:
-    """The numeric derived quantities in the vocabulary, for the rows of one space."""
-
-    def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
-        index_of = {name: index for index, name in enumerate(vocabulary.derived)}
-        any_known = any(name in index_of for name, _ in space.kernel.derived)
-        values = space.columns() if any_known else {}
-        numbers = {name: numbers_of(values[name]) for name, _ in space.kernel.derived if name in index_of}
-        resolving = {name: column for name, column in resolving_columns(space.kernel).items()
-                     if numbers.get(name) is not None}
-        self._width = len(index_of)
-        self._indices = np.array([index_of[name] for name in resolving], dtype=np.int64)
-        self._columns = np.array(list(resolving.values()), dtype=np.int64)
-        self._values = np.empty((len(space), len(resolving)), dtype=np.float16)
-        for number, name in enumerate(resolving):
-            self._values[:, number] = _rounded_log2(np.asarray(numbers[name], np.float64))
-
-    def after(self, rows: NDArray[np.int64], column: int) -> Quantities:
-        """The quantities resolved by prefixes, (row, derived).
-
-        A prefix is given by a row that has it; it ends with the word in `column` (-1: the kernel's word).
-        """
-        quantities = np.full((len(rows), self._width), np.nan, dtype=np.float32)
-        resolved = self._columns <= column
-        quantities[:, self._indices[resolved]] = self._values[rows][:, resolved]
-        return quantities

@@ -1,6 +1,5 @@
 """BatchGrammar: the words that may follow many prefixes of several tasks, computed with arrays.
 
-It gives the same words as `seqtune.predictor.sequence.beam.Grammar`, which follows one prefix at a time.
 Shapes: P prefixes, R longer prefixes, D derived quantities.
 """
 
@@ -57,7 +56,8 @@ class BatchGrammar:
         spaces = [space for task in tasks for space in task.spaces if len(space)]
         counts = np.array([sum(len(space) > 0 for space in task.spaces) for task in tasks], np.int64)
         self.task = np.repeat(np.arange(len(tasks)), counts)  # (space,)
-        self._spaces, self._lengths = spaces, np.array([len(space) for space in spaces], np.int64)
+        self.spaces = spaces
+        self._lengths = np.array([len(space) for space in spaces], np.int64)
         before = np.cumsum(self._lengths) - self._lengths
         self.number = before - np.repeat(before[np.cumsum(counts) - counts], counts)  # (space,) its first number
         self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in spaces], np.int64)
@@ -66,7 +66,7 @@ class BatchGrammar:
 
     def begin(self) -> Longer:
         """The prefixes of one word, a kernel's; they continue the empty prefix of each task."""
-        count = len(self._spaces)
+        count = len(self.spaces)
         prefixes = Prefixes(np.arange(count), np.zeros(count, np.int64), self._lengths,
                             np.full((count, self._width), np.nan, np.float32))
         for number, quantities in enumerate(self._quantities):
@@ -74,12 +74,12 @@ class BatchGrammar:
         return Longer(self.task, self._kernels, prefixes, self._fresh(range(count), -1))
 
     def follow(self, prefixes: Prefixes, column: int) -> Longer:
-        """The longer prefixes that the values of the parameters in `column` make; no prefix may be complete."""
+        """The longer prefixes that the values of the parameters in `column` make; a complete prefix has one."""
         starts = _starts(prefixes.space)
         parts = []
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(prefixes.space)], strict=True):
             number = int(prefixes.space[start])
-            parents, values, begins, ends = self._spaces[number].next_ranges(
+            parents, values, begins, ends = self.spaces[number].next_ranges(
                 prefixes.begin[start:stop], prefixes.end[start:stop], column)
             after = parents + start
             resolved = prefixes.resolved[after]

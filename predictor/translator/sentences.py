@@ -19,8 +19,8 @@ from torch import Tensor
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
-from ..sequence.beam import Grammar, Prefix
 from ..sequence.derived_quantities import Quantities
+from ..sequence.prefix_batch import BatchGrammar, Prefixes
 from ..sequence.vocabulary import BEGIN, PAD, SourceBatch, Vocabulary
 from .translator import Source
 
@@ -31,7 +31,7 @@ class _Node:
 
     resolved: Quantities  # (T, derived) resolved by the words so far, <begin> included
     words: NDArray[np.int64]  # (word,) allowed next
-    prefixes: tuple[Prefix, ...]  # (word,) the prefix with that word; the same prefix if the sentence has ended
+    prefixes: Prefixes  # (word,) the prefix with that word; the same prefix if the sentence has ended
     following: Quantities  # (word, derived) resolved by each word
 
 
@@ -41,7 +41,8 @@ class Sentences:
     def __init__(self, vocabulary: Vocabulary, tasks: Sequence[Task]) -> None:
         self.vocabulary = vocabulary
         self.tasks = tuple(tasks)
-        self._grammars = [Grammar(vocabulary, task.spaces) for task in tasks]
+        self._grammar = BatchGrammar(vocabulary, tasks)
+        self._first = self._grammar.begin()
         self._nodes: dict[tuple[int, ...], _Node] = {}
 
     def arguments(self) -> dict[str, Any]:
@@ -82,8 +83,8 @@ class Sentences:
             if row[-1] < 0:
                 continue
             node = self._node((number // each, *row))
-            configuration = self._grammars[number // each].configuration(node.prefixes[0])
-            configurations[number // each].setdefault(configuration)
+            space, begin = int(node.prefixes.space[0]), int(node.prefixes.begin[0])
+            configurations[number // each].setdefault(self._grammar.spaces[space][begin])
         return [list(distinct) for distinct in configurations]
 
     def _node(self, key: tuple[int, ...]) -> _Node:
@@ -95,15 +96,16 @@ class Sentences:
 
     def _make(self, key: tuple[int, ...]) -> _Node:
         task, *words = key
-        grammar = self._grammars[task]
         unresolved = np.full((1, len(self.vocabulary.derived)), np.nan, np.float32)
         if len(words) == 1:
-            prefix, resolved = grammar.root, unresolved
-        else:
-            before = self._node(key[:-1])
-            index = before.words.tolist().index(words[-1])
-            prefix, resolved = before.prefixes[index], np.concatenate([before.resolved, before.following[[index]]])
-        if prefix.space >= 0 and prefix.column == len(grammar.spaces[prefix.space].kernel.parameters):
-            return _Node(resolved, np.array([PAD]), (prefix,), unresolved)
-        following, prefixes = grammar.follow(prefix)
-        return _Node(resolved, following, tuple(prefixes), grammar.resolved(prefixes))
+            own = np.flatnonzero(self._first.after == task)
+            prefixes = self._first.prefixes.select(own)
+            return _Node(unresolved, self._first.words[own], prefixes, prefixes.resolved)
+        before = self._node(key[:-1])
+        last = np.flatnonzero(before.words == words[-1])
+        prefix, column = before.prefixes.select(last), len(words) - 2  # the words begin with <begin> and the kernel's
+        resolved = np.concatenate([before.resolved, before.following[last]])
+        if column >= len(self._grammar.spaces[int(prefix.space[0])].kernel.parameters):
+            return _Node(resolved, np.array([PAD]), prefix, unresolved)
+        following = self._grammar.follow(prefix, column)
+        return _Node(resolved, following.words, following.prefixes, following.prefixes.resolved)

@@ -99,17 +99,10 @@ class DecoderLayer(nn.Module):
         self.attention, self.cross = Attention(size.width, size.heads), Attention(size.width, size.heads)
         self.feed, self.drop = _feed_forward(size), ByteDropout(size.dropout)
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None,
-                past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute (B, T, W) from x (B, T, W), and the keys and values of all words so far.
-
-        `memory` holds the keys and values of the source, `past` those of earlier words. With a past, T is 1.
-        """
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+        """Compute (B, T, W) from x (B, T, W); `memory` holds the keys and values of the source."""
         normed = self.norm1(x)
-        pair = self.attention.pairs(normed)
-        if past is not None:
-            pair = (torch.cat((past[0], pair[0]), dim=2), torch.cat((past[1], pair[1]), dim=2))
-        x = x + self.drop(self.attention(normed, pair, causal=past is None))
+        x = x + self.drop(self.attention(normed, self.attention.pairs(normed), causal=True))
         states = self.norm2(x).reshape(memory[0].shape[0], -1, x.shape[2])  # joins the sentences of one source
         x = x + self.drop(self.cross(states, memory, mask).reshape(x.shape))
-        return x + self.drop(self.feed(self.norm3(x))), pair
+        return x.add(self.drop(self.feed(self.norm3(x))))

@@ -284,20 +284,17 @@ class Translator(nn.Module):
         pairs = tuple(layer.cross.pairs(states) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return Memory(pairs, mask[:, None, None, :], self.target(quantities))
 
-    def decode(self, x: Tensor, pairs: Pairs, mask: Tensor | None, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
-        """Read words (B, T, W): the states (B, T, W) after each word, and the keys and values of all words so far.
+    def decode(self, x: Tensor, pairs: Pairs, mask: Tensor | None) -> Tensor:
+        """Read words (B, T, W): the states (B, T, W) after each word.
 
-        `past` continues an earlier call with one more word (T = 1). If the memory's pairs and mask have fewer sources
-        than there are sentences (in training), each source has equally many sentences, in order.
+        If the memory's pairs and mask have fewer sources than there are sentences (in training), each source has
+        equally many sentences, in order.
         """
-        done = 0 if past is None else past[0][0].shape[2]
-        x = x + self.position(torch.arange(done, done + x.shape[1], device=x.device))
-        so_far = []
+        x = x + self.position(torch.arange(x.shape[1], device=x.device))
         for number, layer in enumerate(self.decoder):
-            x, pair = layer(x, pairs[number], mask, None if past is None else past[number])
-            so_far.append(pair)
+            x = layer(x, pairs[number], mask)
         decoded: Tensor = self.decoded(x)
-        return decoded, tuple(so_far)
+        return decoded
 
     def slowness(self, states: Tensor, mask: Tensor, vectors: Tensor, listed: Listed) -> Tensor:
         """The judge's estimates (B, N) for configurations, from the encoder's states, their mask and word vectors."""
@@ -323,7 +320,7 @@ class Translator(nn.Module):
         each = words.shape[0] // states.shape[0]  # sentences of one source
         owners = torch.arange(words.shape[0], device=words.device)[:, None] // each
         x = self.settled(memory.look_up(owners, words), resolved)
-        decoded = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
+        decoded = self.decode(x, memory.pairs, memory.mask).flatten(0, 1)
         if self.size.fixed_words:
             every = self.settled.score_all(decoded, memory.vectors[0])
             return every[choices.position, choices.words], estimate

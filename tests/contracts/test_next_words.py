@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
-from seqtune.predictor.translator.decoding import TranslatorWords
+from seqtune.predictor.sequence.beam import Allowed, NextWord, beam_search
+from seqtune.predictor.sequence.prefix_batch import BatchGrammar, Longer
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,10 +39,7 @@ def trees() -> NextWord[Any]:
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
     "translator.NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
-    "translator.TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").network,
-                                                          Checkpoint.load("default").vocabulary),
     "translator.NumpyTranslator with fixed words": lambda: choices().translator,
-    "translator.TranslatorWords with fixed words": lambda: TranslatorWords(choices().network, choices().vocabulary),
     "choices.ChainWords": trees,
     "sequence.Average": lambda: choices().next_word(),
 }
@@ -75,15 +72,16 @@ def opened(name: str) -> tuple[NextWord[Any], tuple[Task, ...]]:
     return source, tuple(choices().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
 
 
-def allowed_after(source: NextWord[Any], tasks: Sequence[Task], prefixes: Sequence[Prefix]
-                  ) -> tuple[Allowed, list[Prefix]]:
-    """The words that may follow these prefixes, one for each task, and what they lead to."""
-    grammars = [Grammar(source.vocabulary, task.spaces) for task in tasks]
-    following = [grammar.follow(prefix) for grammar, prefix in zip(grammars, prefixes, strict=True)]
-    resolved = [grammar.resolved(after) for grammar, (_, after) in zip(grammars, following, strict=True)]
-    owners = np.repeat(np.arange(len(tasks)), [len(words) for words, _ in following])
-    return (Allowed(owners, np.concatenate([words for words, _ in following]), np.concatenate(resolved)),
-            [prefix for _, after in following for prefix in after])
+def after_first(source: NextWord[Any], tasks: Sequence[Task]) -> Longer:
+    """The prefixes that follow the first kernel's word of each task."""
+    grammar = BatchGrammar(source.vocabulary, tasks)
+    following = grammar.begin()
+    return grammar.follow(following.prefixes.select(first_of(following.after)), 0)
+
+
+def first_of(owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first word of each owner."""
+    return np.searchsorted(owners, np.arange(2))
 
 
 def shares(scores: NDArray[np.float32], allowed: Allowed) -> NDArray[np.float64]:
@@ -103,32 +101,30 @@ class TestNextWord:
     def begin(self, name: str, order: Sequence[int] = (0, 1)) -> tuple[Any, ...]:
         source, tasks = opened(name)
         tasks = tuple(tasks[number] for number in order)
-        allowed, after = allowed_after(source, tasks, [Grammar.root] * len(tasks))
+        allowed = Allowed.of(BatchGrammar(source.vocabulary, tasks).begin())
         state, scores = source.start([(task.problem, task.device) for task in tasks], allowed)
-        return source, tasks, allowed, after, state, scores
+        return source, tasks, allowed, state, scores
 
     def test_there_is_a_score_for_every_allowed_word(self, name: str) -> None:
-        *_, allowed, _, _, scores = self.begin(name)
+        *_, allowed, _, scores = self.begin(name)
         assert scores.shape == allowed.words.shape
         assert scores.dtype == np.float32
         assert not np.isposinf(scores).any()
 
     def test_problems_do_not_disturb_each_other(self, name: str) -> None:
-        *_, allowed, _, _, together = self.begin(name)
+        *_, allowed, _, together = self.begin(name)
         for number in (0, 1):
-            *_, alone_allowed, _, _, alone = self.begin(name, [number])
+            *_, alone_allowed, _, alone = self.begin(name, [number])
             assert shares(alone, alone_allowed) == pytest.approx(
                 shares(together, allowed)[allowed.after == number], abs=1e-4)
 
     def test_a_state_can_be_advanced_again_and_heirs_may_change_places(self, name: str) -> None:
-        source, tasks, allowed, after, state, _ = self.begin(name)
-        first = [int(np.flatnonzero(allowed.after == owner)[0]) for owner in (0, 1)]
+        source, tasks, allowed, state, _ = self.begin(name)
+        first = first_of(allowed.after)
         answers = []
         for order in ((0, 1), (1, 0), (0, 1)):
-            said = allowed.select([first[owner] for owner in order])
-            prefixes = [after[first[owner]] for owner in order]
-            fresh, _ = allowed_after(source, [tasks[owner] for owner in order], prefixes)
-            _, scores = source.advance(state, said, fresh)
+            fresh = Allowed.of(after_first(source, [tasks[owner] for owner in order]))
+            _, scores = source.advance(state, allowed.select(first[list(order)]), fresh)
             assert scores.shape == fresh.words.shape
             split = shares(scores, fresh)
             answers.append([split[fresh.after == order.index(owner)] for owner in (0, 1)])

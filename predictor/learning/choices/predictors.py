@@ -20,7 +20,8 @@ from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ...sequence.beam import WIDTH, Allowed, Grammar, NextWord, Prefix, beam_search_many
+from ...sequence.beam import WIDTH, Allowed, NextWord, beam_search_many
+from ...sequence.prefix_batch import BatchGrammar
 
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels
@@ -90,34 +91,27 @@ class Beam:
         if not rows:
             return correct
         vocabulary = self.words.vocabulary
-        grammars = [Grammar(vocabulary, [spaces[row]]) for row in rows]
-        prefixes = [Prefix(0, 0, len(spaces[row]), 0) for row in rows]
-        kernel, choices = vocabulary.kernel(labels.kernel.name), vocabulary.value_words(labels.kernel.name)
-        allowed = Allowed(np.arange(len(rows)), np.full(len(rows), kernel),
-                          np.concatenate([grammar.resolved([prefix])
-                                          for grammar, prefix in zip(grammars, prefixes, strict=True)]))
-        state, _ = self.words.start([(spaces[row].problem, spaces[row].device) for row in rows], allowed)
-        chosen, impossible = allowed, np.zeros(len(rows), np.bool_)
-        for column, words in enumerate(choices):
-            following = [grammar.follow(prefix) for grammar, prefix in zip(grammars, prefixes, strict=True)]
-            lengths = [len(next_words) for next_words, _ in following]
-            allowed = Allowed(np.repeat(np.arange(len(rows)), lengths),
-                              np.concatenate([next_words for next_words, _ in following]),
-                              np.concatenate([grammar.resolved(after) for grammar, (_, after)
-                                              in zip(grammars, following, strict=True)]))
-            state, scores = self.words.advance(state, chosen, allowed)
-            true_rows, end = [], 0
-            for number, (next_words, after) in enumerate(following):
-                begin, end = end, end + len(next_words)
+        grammar = BatchGrammar(vocabulary, [Task(spaces[row].problem, spaces[row].device, (spaces[row],))
+                                            for row in rows])
+        following = grammar.begin()
+        chosen, prefixes = Allowed.of(following), following.prefixes
+        state, _ = self.words.start([(spaces[row].problem, spaces[row].device) for row in rows], chosen)
+        impossible = np.zeros(len(rows), np.bool_)
+        for column, words in enumerate(vocabulary.value_words(labels.kernel.name)):
+            following = grammar.follow(prefixes, column)
+            state, scores = self.words.advance(state, chosen, Allowed.of(following))
+            ends = np.searchsorted(following.after, np.arange(len(rows)), side="right").tolist()
+            true_rows = []
+            for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 index = int(labels.value_indices[rows[number], column])
-                matches = np.flatnonzero(next_words == words[index]) if index >= 0 else np.zeros(0, np.int64)
+                matches = np.flatnonzero(following.words[begin:end] == words[index]) if index >= 0 else np.zeros(0, int)
                 impossible[number] |= not len(matches)
                 true = 0 if impossible[number] else int(matches[0])
                 correct[rows[number], column] = (not impossible[number]
                                                  and int(np.argmax(scores[begin:end])) == true)
-                prefixes[number] = after[true]
                 true_rows.append(begin + true)
-            chosen = allowed.select(true_rows)
+            chosen = Allowed.of(following).select(true_rows)
+            prefixes = following.prefixes.select(np.array(true_rows))
         return correct
 
 

@@ -15,9 +15,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
-from ...sequence.derived_quantities import Quantities, ResolvedQuantities
+from ...sequence.derived_quantities import Quantities, ResolvedByRow
 from ...sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
 
 ESTIMATED = 0.3  # weight of a time that the teacher estimated, for the judge; its errors are the teacher's
@@ -99,6 +100,32 @@ class _Prefixes:
         return cls(starts.astype(np.int32), children.astype(np.int32), words.astype(np.int32), shares)
 
 
+@dataclass(frozen=True, slots=True)
+class _ResolvedTable:
+    """The numeric quantities of all rows of a space: training asks for them again and again."""
+
+    values: NDArray[np.float16]  # (row, quantity) their log2
+    indices: NDArray[np.int64]  # (quantity,) among those of the vocabulary
+    columns: NDArray[np.int64]  # (quantity,) whose word resolves it, -1: the kernel's
+    width: int  # quantities of the vocabulary
+
+    @classmethod
+    def of(cls, space: SearchSpace, vocabulary: Vocabulary) -> _ResolvedTable:
+        """Compute all quantities of a space."""
+        resolved = ResolvedByRow(space, vocabulary)
+        indices, values = resolved.complete(np.arange(len(space)))
+        columns = {index: column for column, wanted in resolved.by_column.items() for index in wanted.values()}
+        return cls(values.astype(np.float16), np.array(indices, np.int64),
+                   np.array([columns[index] for index in indices], np.int64), len(vocabulary.derived))
+
+    def after(self, rows: NDArray[np.int64], column: int) -> Quantities:
+        """The quantities that prefixes resolve, (row, derived); a row has each, and the word in `column` ends it."""
+        quantities = np.full((len(rows), self.width), np.nan, np.float32)
+        resolved = self.columns <= column
+        quantities[:, self.indices[resolved]] = self.values[rows][:, resolved]
+        return quantities
+
+
 class PrefixTree:
     """All prefixes of a task's sentences with the wanted probability of each next word.
 
@@ -119,7 +146,7 @@ class PrefixTree:
         self._rows = [space.rows for space in task.spaces]
         self._value_words = [vocabulary.value_words(space.kernel.name) for space in task.spaces]
         self._lengths: list[list[_Prefixes]] = []  # for each space: its prefixes by length
-        self._resolved = [ResolvedQuantities(space, vocabulary) for space in task.spaces]
+        self._resolved = [_ResolvedTable.of(space, vocabulary) for space in task.spaces]
         self._kernel_resolved = np.concatenate([quantities.after(np.zeros(1, np.int64), -1)
                                                 for quantities in self._resolved])
         masses = [p[first:last] for first, last in zip(self._offsets, self._offsets[1:], strict=False)]

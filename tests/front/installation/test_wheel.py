@@ -26,9 +26,8 @@ LEARNING = {
     "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
     "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.loop",
     "predictor.training.process_group", "predictor.training.state", "predictor.training.unfinished",
-    "predictor.translator.decoding", "predictor.translator.hypotheses", "predictor.translator.judge",
-    "predictor.pretrained", "predictor.translator.quantity_codes", "predictor.translator.sentences",
-    "predictor.translator.transformer", "predictor.translator.translator",
+    "predictor.translator.judge", "predictor.pretrained", "predictor.translator.quantity_codes",
+    "predictor.translator.sentences", "predictor.translator.transformer", "predictor.translator.translator",
 }
 PROBLEM = ("gemm", "m=64", "n=64", "k=64")
 COMMANDS = (

@@ -19,9 +19,10 @@ from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.sequence.beam import Allowed, Grammar, beam_search, beam_search_many
+from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
+from seqtune.predictor.sequence.prefix_batch import BatchGrammar
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.translator.decoding import TranslatorWords
+from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from tests.support.learning.translators import small_translator
 from tests.support.tasks import task_of
 
@@ -154,14 +155,30 @@ def test_there_are_real_kernels_and_cases_among_those_tested() -> None:
     assert sum(space.kernel.name in names() for task in CASES for space in task.spaces) >= 20
 
 
+def drawn(task: Task, generator: np.random.Generator, count: int) -> list[Configuration]:
+    """Draw configurations word by word, each word uniformly from the allowed ones."""
+    grammar = BatchGrammar(VOCABULARY, [task])
+    prefixes, found, column = grammar.begin().prefixes, [], 0
+    prefixes = prefixes.select(np.sort(generator.integers(len(prefixes.space), size=count)))
+    while len(prefixes.space):
+        following = grammar.follow(prefixes, column)
+        counts = np.bincount(following.after)
+        prefixes = following.prefixes.select(np.cumsum(counts) - counts + generator.integers(counts))
+        column += 1
+        ended = np.array([column == len(grammar.spaces[space].kernel.parameters) for space in prefixes.space.tolist()])
+        assert (prefixes.end - prefixes.begin)[ended].tolist() == [1] * int(ended.sum())
+        found += [grammar.spaces[space][row] for space, row in zip(
+            prefixes.space[ended].tolist(), prefixes.begin[ended].tolist(), strict=True)]
+        prefixes = prefixes.select(np.flatnonzero(~ended))
+    return found
+
+
 def test_thousands_of_random_sentences_are_valid_and_none_dead_ends() -> None:
     generator = np.random.default_rng(1)
     decoded = 0
     for task in CASES:
-        grammar = Grammar(VOCABULARY, task.spaces)
         by_kernel = {space.kernel.name: space for space in task.spaces}
-        for _ in range(100):
-            configuration = grammar.random(generator)
+        for configuration in drawn(task, generator, 100):
             assert by_kernel[configuration.kernel].why_not(configuration) is None
             decoded += 1
     assert decoded >= 3000
@@ -174,7 +191,8 @@ def test_thousands_of_model_driven_sentences_are_valid_and_none_is_missing(seed:
         translator.decoded.weight.mul_(10)  # sharper probabilities, as after training
     decoded = 0
     for count in (1, 40):
-        found = beam_search_many(TranslatorWords(translator, VOCABULARY), CASES, width=4, count=count)
+        words = NumpyTranslator(translator.size, translator.arrays(), VOCABULARY)
+        found = beam_search_many(words, CASES, width=4, count=count)
         decoded += sum(map(len, found))
         for candidates, task in zip(found, CASES, strict=True):
             assert valid(candidates, task, count)
@@ -195,20 +213,20 @@ def test_look_ahead_offers_exactly_the_words_that_brute_force_finds() -> None:
                 here[name] = expression(here)
             if all(constraint.expression(here) for constraint in family.constraints):
                 brute.append(VOCABULARY.target(Configuration(family.name, settings)).tolist())
-        grammar = Grammar(VOCABULARY, [SearchSpace(family, problem, device)])
-        assert len(grammar) == len(brute)
+        task = task_of(SearchSpace(family, problem, device))
+        assert len(task) == len(brute)
         if not brute:
             continue
-        waiting = [([VOCABULARY.kernel(family.name)], grammar.follow(Grammar.root)[1][0])]
-        while waiting:
-            said, prefix = waiting.pop()
-            if len(said) == len(brute[0]):
-                continue
-            words, following = grammar.follow(prefix)
-            wanted = {sentence[len(said)] for sentence in brute if sentence[:len(said)] == said}
-            assert sorted(words.tolist()) == sorted(wanted)
-            waiting += [([*said, word], after) for word, after in zip(words.tolist(), following, strict=True)]
-            prefixes += 1
+        grammar, said = BatchGrammar(VOCABULARY, [task]), [[VOCABULARY.kernel(family.name)]]
+        following = grammar.begin()
+        for column in range(len(family.parameters)):
+            following = grammar.follow(following.prefixes, column)
+            for number, sentence in enumerate(said):
+                wanted = {other[column + 1] for other in brute if other[:column + 1] == sentence}
+                assert sorted(following.words[following.after == number].tolist()) == sorted(wanted)
+                prefixes += 1
+            said = [[*said[after], word] for after, word in zip(
+                following.after.tolist(), following.words.tolist(), strict=True)]
     assert prefixes > 1000
 
 
@@ -251,7 +269,8 @@ def test_the_same_answer_every_time_and_ties_go_by_kernel_and_row() -> None:
 
 
 def test_many_problems_at_once_get_what_each_gets_alone() -> None:
-    model = TranslatorWords(small_translator(VOCABULARY, 32), VOCABULARY)
+    translator = small_translator(VOCABULARY, 32)
+    model = NumpyTranslator(translator.size, translator.arrays(), VOCABULARY)
     for candidates, task in zip(beam_search_many(model, CASES, 4, 4), CASES, strict=True):
         alone = beam_search(model, task, 4, 4)
         assert [one.log_probability for one in candidates] == pytest.approx(

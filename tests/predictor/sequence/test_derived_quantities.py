@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
@@ -11,7 +12,13 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for, names
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.derived_quantities import MAX_LOG2, MIN_LOG2, ResolvedQuantities, resolving_columns
+from seqtune.predictor.sequence.derived_quantities import (
+    MAX_LOG2,
+    MIN_LOG2,
+    Quantities,
+    ResolvedByRow,
+    resolving_columns,
+)
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2)
@@ -24,25 +31,35 @@ TOY = Kernel("toy.direct", "conv2d", ("toy",), (
 PROBLEM = Problem.make("conv2d", c=64, h=58, w=58, k=48, r=3, s=3)
 
 
+def after(space: SearchSpace, vocabulary: Vocabulary, rows: NDArray[np.int64], column: int) -> Quantities:
+    """All quantities that prefixes resolve; a row has each, and the word in `column` ends it."""
+    resolved = ResolvedByRow(space, vocabulary)
+    quantities = np.full((len(rows), len(vocabulary.derived)), np.nan, np.float32)
+    for number in range(-1, column + 1):
+        resolved.resolve(rows, number, quantities)
+    return quantities
+
+
 def test_a_quantity_is_resolved_by_the_last_parameter_that_it_needs_even_through_others() -> None:
     assert resolving_columns(TOY) == {"per_thread": -1, "area": 0, "loop": 2, "volume": 2, "early": 0}
 
 
 def test_quantities_are_given_as_log2_once_resolved_and_words_never() -> None:
     vocabulary, space = Vocabulary.build([TOY], [DEVICE]), SearchSpace(TOY, PROBLEM, DEVICE)
-    resolved, row = ResolvedQuantities(space, vocabulary), len(space) - 1  # tile=7 depth=2
+    row = len(space) - 1  # tile=7 depth=2
     for column, wanted in ((-1, {"per_thread": 28}), (0, {"per_thread": 28, "area": 49, "early": 77}),
                            (2, {"per_thread": 28, "area": 49, "early": 77, "volume": 98})):
-        (found,) = resolved.after(np.array([row]), column)
+        (found,) = after(space, vocabulary, np.array([row]), column)
         known = {name: 2.0**value for name, value in zip(vocabulary.derived, found, strict=True) if not np.isnan(value)}
         assert known == pytest.approx(wanted, rel=5e-3)
-    flat = resolved.after(np.array([0]), 2)[0]
+    flat = after(space, vocabulary, np.array([0]), 2)[0]
     assert flat[vocabulary.derived.index("volume")] == MIN_LOG2, "zero has no log2"
 
 
 def test_quantities_that_the_vocabulary_lacks_are_left_out() -> None:
-    empty = ResolvedQuantities(SearchSpace(TOY, PROBLEM, DEVICE), Vocabulary.build([], [DEVICE]))
-    assert empty.after(np.array([0, 1]), 2).shape == (2, 0)
+    rows, vocabulary = np.array([0, 1]), Vocabulary.build([], [DEVICE])
+    assert after(SearchSpace(TOY, PROBLEM, DEVICE), vocabulary, rows, 2).shape == (2, 0)
+    assert ResolvedByRow(SearchSpace(TOY, PROBLEM, DEVICE), vocabulary).complete(rows)[1].shape == (2, 0)
 
 
 def test_in_every_real_kernel_all_rows_of_a_prefix_agree_on_what_it_settles() -> None:
@@ -54,13 +71,14 @@ def test_in_every_real_kernel_all_rows_of_a_prefix_agree_on_what_it_settles() ->
     vocabulary = Vocabulary.build([kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))], [device])
     for family in families:
         space = SearchSpace(family, problem, device)
-        resolved, rows = ResolvedQuantities(space, vocabulary), space.rows
+        rows = space.rows
         for column in range(-1, rows.shape[1]):
             new = np.ones(len(rows), bool)
             new[1:] = (rows[1:, :column + 1] != rows[:-1, :column + 1]).any(axis=1)
             first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-            np.testing.assert_array_equal(resolved.after(np.arange(len(rows)), column), resolved.after(first, column))
-        last = resolved.after(np.arange(len(rows)), rows.shape[1] - 1)
+            np.testing.assert_array_equal(after(space, vocabulary, np.arange(len(rows)), column),
+                                          after(space, vocabulary, first, column))
+        last = after(space, vocabulary, np.arange(len(rows)), rows.shape[1] - 1)
         known = ~np.isnan(last)
         assert known.any()
         assert ((last[known] >= MIN_LOG2) & (last[known] <= MAX_LOG2)).all()

@@ -13,7 +13,6 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.learning.choices.training import fixed_words
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.translator.decoding import TranslatorWords
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.rows import gelu
 from seqtune.predictor.translator.translator import Translator
@@ -21,7 +20,7 @@ from seqtune.predictor.translator.word_vectors import shapes
 from tests.support.interpreter import loaded_after
 from tests.support.learning.greedy import Greedy
 from tests.support.learning.miopen_problems import draw, gpus, solved
-from tests.support.learning.translators import Compared, draw_norms
+from tests.support.learning.translators import Compared, NetworkWords, draw_norms
 from tests.support.tasks import task_of
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # the others get their rows from labels
@@ -41,7 +40,7 @@ def translator(size: dict[str, int]) -> tuple[Translator, Vocabulary]:
 def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
     (model, vocabulary), generator = translator(size), np.random.default_rng(1)
     draw_norms(model)
-    compared = Compared(TranslatorWords(model, vocabulary), NumpyTranslator(model.size, model.arrays(), vocabulary))
+    compared = Compared(NetworkWords(model, vocabulary), NumpyTranslator(model.size, model.arrays(), vocabulary))
     columns = draw(3000, generator)
     tasks = []
     for kernel in KERNELS:

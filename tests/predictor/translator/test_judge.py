@@ -9,7 +9,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.targets import ESTIMATED, PrefixTree
-from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
+from seqtune.predictor.sequence.derived_quantities import ResolvedByRow
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.translator.judge import list_loss
 from seqtune.predictor.translator.translator import Listed, Source
@@ -97,7 +97,9 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
     words = np.full((1, 50, vocabulary.longest), PAD, np.int64)
     for index, row in enumerate(rows):
         words[0, index, :len(row)] = row
-    resolved = ResolvedQuantities(task.spaces[0], vocabulary).after(numbers, vocabulary.longest)
+    indices, values = ResolvedByRow(task.spaces[0], vocabulary).complete(numbers)
+    resolved = np.full((len(numbers), len(vocabulary.derived)), np.nan, np.float32)
+    resolved[:, indices] = values
     with torch.inference_mode():
         states = model.read(source)
         wanted = model.slowness(states, source.mask, model.target(source.quantities),

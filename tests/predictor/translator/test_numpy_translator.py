@@ -13,13 +13,12 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator import numpy_translator
-from seqtune.predictor.translator.decoding import TranslatorWords
 from seqtune.predictor.translator.dimensions import Dimensions
 from seqtune.predictor.translator.numpy_layers import Linear
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from seqtune.predictor.translator.word_vectors import shapes
-from tests.support.learning.translators import Compared, draw_norms, small_translator
+from tests.support.learning.translators import Compared, NetworkWords, draw_norms, small_translator
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE
 
 GEMMS = ("gemm m=64 n=48 k=20", "gemm m=1 n=1000 k=512 trans_b=yes")
@@ -43,7 +42,7 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
     torch.manual_seed(0)
     model = Translator.of(VOCABULARY, **size)
     draw_norms(model)
-    compared = Compared(TranslatorWords(model, VOCABULARY), NumpyTranslator(model.size, model.arrays(), VOCABULARY))
+    compared = Compared(NetworkWords(model, VOCABULARY), NumpyTranslator(model.size, model.arrays(), VOCABULARY))
     beam_search_many(compared, TASKS, 20, 20)  # many problems at once, with sources of different lengths
     for task in TASKS[::3]:
         beam_search_many(compared, [task], 20, 20)

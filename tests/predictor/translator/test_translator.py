@@ -1,10 +1,9 @@
-"""Tests of the translator: cached steps, divisibility, and extended vocabularies."""
+"""Tests of the translator: sentences, divisibility, and extended vocabularies."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,8 +15,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
-from seqtune.predictor.translator.decoding import TranslatorWords
 from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.quantity_codes import fit_numbers, resolved_numbers
 from seqtune.predictor.translator.translator import Choices, Source, Translator
 from seqtune.predictor.translator.word_vectors import FIT_SIZE
@@ -69,26 +68,6 @@ def translator() -> Translator:
 
 def test_it_stays_under_two_million_weights(translator: Translator) -> None:
     assert sum(weight.numel() for weight in translator.parameters()) < 2_000_000
-
-
-def test_cached_steps_give_what_teacher_forcing_gives(translator: Translator) -> None:
-    words = torch.randint(2, len(VOCABULARY.targets), (len(PROBLEMS), VOCABULARY.longest))
-    words[:, 0] = BEGIN
-    said, choices = resolved(*words.shape), every(words)
-    said[:, 0] = torch.nan
-    with torch.inference_mode():
-        whole = translator(source(PROBLEMS), words, said, choices).view(*words.shape, -1).numpy()
-    steps = choices.resolved.view(*words.shape, -1, len(VOCABULARY.derived)).numpy()
-    model, state, count = TranslatorWords(translator, VOCABULARY), None, len(VOCABULARY.targets)
-    for place in range(words.shape[1]):
-        allowed = Allowed(np.arange(len(words)).repeat(count), np.tile(np.arange(count), len(words)),
-                          steps[:, place].reshape(-1, len(VOCABULARY.derived)))
-        if state is None:
-            state, scores = model.start([(problem, DEVICE) for problem in PROBLEMS], allowed)
-        else:
-            latest = Allowed(np.arange(len(words)), words[:, place].numpy(), said[:, place].numpy())
-            state, scores = model.advance(state, latest, allowed)
-        np.testing.assert_allclose(scores.reshape(len(words), -1), whole[:, place], atol=1e-4)
 
 
 def test_no_word_sees_the_words_after_it_nor_what_they_settle(translator: Translator) -> None:
@@ -145,22 +124,6 @@ def test_padding_changes_nothing(translator: Translator) -> None:
     torch.testing.assert_close(alone.flatten(), padded, atol=1e-5, rtol=1e-4)
 
 
-def test_the_order_of_hypotheses_is_free(translator: Translator) -> None:
-    model = TranslatorWords(translator, VOCABULARY)
-    known, none = resolved(4).numpy(), np.full((4, len(VOCABULARY.derived)), np.nan, np.float32)
-    allowed = Allowed(np.arange(4), np.array([4, 5, 6, 7]), none)
-    state, first = model.start([(problem, DEVICE) for problem in PROBLEMS], allowed)
-    parents, words = np.array([2, 0, 0, 3]), np.array([3, 4, 5, 3])
-    _, together = model.advance(state, Allowed(parents, words, known), allowed)
-    for row, parent in enumerate(parents):
-        following = allowed._replace(words=allowed.words[[parent]], after=np.array([0]), resolved=none[:1])
-        alone, scores = model.start([(PROBLEMS[parent], DEVICE)], following)
-        assert scores[0] == pytest.approx(first[parent], abs=1e-4)
-        said = Allowed(np.array([0]), words[row:row + 1], known[row:row + 1])
-        following = following._replace(words=allowed.words[[row]])
-        assert model.advance(alone, said, following)[1][0] == pytest.approx(together[row], abs=1e-4)
-
-
 def test_a_value_is_seen_with_what_it_wastes() -> None:
     found = fit_numbers(torch.tensor([[56.0, 0.0]]), torch.tensor([14.0, 16.0, 0.0, 64.0]))
     assert found.shape == (1, 4, 2 * FIT_SIZE)
@@ -208,22 +171,23 @@ def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -
         after = grown(there[1], words, wider[0], choices._replace(resolved=wider[1]))
         torch.testing.assert_close(after, before, msg="a new word begins as <unknown>")
     problem = PROBLEMS[0]
-    assert beam_search(TranslatorWords(grown, larger), task_of(SearchSpace(new, problem, device)), 3, 3)
+    grown_words = NumpyTranslator(grown.size, grown.arrays(), larger)
+    assert beam_search(grown_words, task_of(SearchSpace(new, problem, device)), 3, 3)
 
 
 def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator) -> None:
     """All hypotheses and problems go through the decoder together: its time is that of the longest sentence."""
     steps: list[int] = []
 
-    class Counted(TranslatorWords):
+    class Counted(NumpyTranslator):
         def advance(self, state: Any, words: Allowed, allowed: Allowed) -> Any:
             steps.append(len(words.words))
             return super().advance(state, words, allowed)
 
     tasks = [task_of(SearchSpace(KERNEL, problem, DEVICE)) for problem in PROBLEMS[:3]]
-    for candidates in beam_search_many(Counted(translator, VOCABULARY), tasks, 5, 5):
+    for candidates in beam_search_many(Counted(translator.size, translator.arrays(), VOCABULARY), tasks, 5, 5):
         assert len(candidates) == 5
-    assert 0 < len(steps) <= len(KERNEL.parameters)
+    assert 0 < len(steps) <= 1 + len(KERNEL.parameters)  # <begin>, too
     assert max(steps) > 3, "hypotheses of several problems are in one step"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores
-from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.translator.translator import Translator
+from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
+from seqtune.predictor.translator.translator import Memory, Source, Translator
 
 
 def small_translator(vocabulary: Vocabulary, width: int = 16, seed: int = 0, **size: float) -> Translator:
@@ -27,6 +27,48 @@ def draw_norms(model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if "norm" in name or "coded" in name:
             torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
+
+
+class NetworkState(NamedTuple):
+    """Hypotheses of a search: the words of each, read by the network from the begin at every step."""
+
+    memory: Memory  # of every query
+    owners: NDArray[np.int64]  # (hypothesis,) number of the query
+    words: NDArray[np.int64]  # (hypothesis, T)
+    resolved: NDArray[np.float32]  # (hypothesis, T, derived)
+
+
+class NetworkWords:
+    """The PyTorch network as a source of next words, as training reads sentences: slow, for comparisons."""
+
+    def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
+        self.model, self.vocabulary = model.eval(), vocabulary
+
+    @torch.inference_mode()
+    def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[NetworkState, Scores]:
+        source = Source.of(SourceBatch.of([self.vocabulary.source(problem, device) for problem, device in queries]))
+        count, derived = len(queries), len(self.vocabulary.derived)
+        state = NetworkState(self.model.encode(source), np.arange(count), np.full((count, 1), BEGIN),
+                             np.full((count, 1, derived), np.nan, np.float32))
+        return state, self._scores(state, allowed)
+
+    @torch.inference_mode()
+    def advance(self, state: NetworkState, words: Allowed, allowed: Allowed) -> tuple[NetworkState, Scores]:
+        state = NetworkState(state.memory, state.owners[words.after],
+                             np.concatenate([state.words[words.after], words.words[:, None]], axis=1),
+                             np.concatenate([state.resolved[words.after], words.resolved[:, None]], axis=1))
+        return state, self._scores(state, allowed)
+
+    def _scores(self, state: NetworkState, allowed: Allowed) -> Scores:
+        model, memory, owners = self.model, state.memory, torch.from_numpy(state.owners)
+        x = model.settled(memory.look_up(owners[:, None], torch.from_numpy(state.words)),
+                          torch.from_numpy(state.resolved))
+        pairs = tuple((keys[owners], values[owners]) for keys, values in memory.pairs)
+        last = model.decode(x, pairs, memory.mask[owners])[:, -1]
+        after = torch.from_numpy(allowed.after)
+        vectors = memory.look_up(owners[after], torch.from_numpy(allowed.words))
+        scores: Scores = model.settled.score(last, after, vectors, torch.from_numpy(allowed.resolved)).numpy()
+        return scores
 
 
 class Compared:

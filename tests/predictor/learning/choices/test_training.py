@@ -17,7 +17,7 @@ from seqtune.predictor.learning.choices.predictors import Beam
 from seqtune.predictor.learning.choices.scores import LabelRow, score_labels
 from seqtune.predictor.learning.choices.training import fixed_words, train_network
 from seqtune.predictor.training.loop import Progress
-from seqtune.predictor.translator.decoding import TranslatorWords
+from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from tests.support.label_toys import MLIR, QUICK, Parts
 
@@ -26,7 +26,7 @@ def test_a_translator_learns_all_solvers_and_devices_at_once(label_checkpoint: P
     loaded = Checkpoint.load(label_checkpoint)
     torch.manual_seed(0)
     untrained = Translator.of(loaded.vocabulary, **fixed_words(), width=32, heads=2, layers=1, hidden=64)
-    before, alone = (score_labels(Beam(TranslatorWords(model, loaded.vocabulary)), label_parts[1])
+    before, alone = (score_labels(Beam(NumpyTranslator(model.size, model.arrays(), loaded.vocabulary)), label_parts[1])
                      for model in (untrained, loaded.network))
     with_trees = score_labels(Beam(loaded.next_word()), label_parts[1])
     assert all(row.score.invalid == 0 for row in (*before, *alone, *with_trees))
