@@ -1,12 +1,12 @@
 """Time a prediction: `python -m benchmarks latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
 Warm: predictions of 5 configurations in a running process, for many problems on each device: `new` problems, whose
-search space has to be enumerated, and the same ones `again`; one row is of MIOpen's parameters, for a GPU that need not
-be here. NumPy keeps its own number of threads, of which a prediction takes one. Busy: known problems on the first
-device, beside no, one and two busy processes in turns. Cold: the least time of several new processes, with byte code as
-an installed package has it, and without a journal; `seqtune predict` uses its default beam there. Calls: a kernel with
-almost no work, called from Python on threads that are awake; the second row has the dispatch to the threads in
-addition.
+search space has to be enumerated, and the same ones `again`; some rows are of GPUs that need not be here. First: the
+first problem of a process that has loaded its checkpoint. NumPy keeps its own number of threads, of which a prediction
+takes one. Busy: known problems on the first device, beside no, one and two busy processes in turns. Cold: the least
+time of several new processes, with byte code as an installed package has it, and without a journal; `seqtune predict`
+uses its default beam there. Calls: a kernel with almost no work, called from Python on threads that are awake; the
+second row has the dispatch to the threads in addition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import OneLineParser, positive
 from benchmarks.common.report import Row, machine, markdown
 from benchmarks.speed.busy_processes import beside_busy_processes, busy_table, percentiles
-from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
+from benchmarks.speed.prediction_parts import bulk, cold_parts, first_problem, parts_tables, warm_parts
 from seqtune.errors import KernelError, SeqtuneError
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
 BEAM = 5
 WARM_UP = 10  # problems that are not counted
 MIOPEN = ("miopen", "miopen:gfx906_60")  # checkpoint and device of MIOpen's parameters, which are never measured here
+GPUS = ("cuda:h100", "triton:h200")  # answered by the shipped checkpoint of GPUs
+FIRST = "gemm m=1024 n=768 k=512"  # solved on every device
 SEED = 77
 CALLS = 500  # calls of a block: about a millisecond, so that most blocks are not interrupted
 
@@ -63,18 +65,18 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
         raise SeqtuneError(f"{' '.join(map(str, error.cmd[1:4]))} ended with exit code {error.returncode}") from None
 
 
-def warm(checkpoint: str, name: str, problems: Sequence[Problem]) -> Row:
+def warm(checkpoint: str | None, name: str, problems: Sequence[Problem]) -> Row:
     """Make the row of a device: milliseconds of new problems, and of the same problems again.
 
-    The first WARM_UP problems are not counted.
+    The first WARM_UP problems are not counted. Without a checkpoint, that of the device's backend answers.
     """
     from seqtune.api.inputs import as_device
-    from seqtune.predictor.model import cached_model
+    from seqtune.predictor.answering import answering
 
-    model, device = cached_model(checkpoint), as_device(name)
+    device = as_device(name)
 
     def answer(problem: Problem) -> None:
-        model.propose([model.task(problem, device)], BEAM)
+        answering(problem, device, checkpoint).propose(BEAM)
 
     row: Row = {"device": device.name}
     for pass_name in ("new", "again"):
@@ -171,6 +173,11 @@ def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
     return (time.perf_counter() - start) * 1e3
 
 
+def first_table(first: dict[str, float]) -> str:
+    """Make the table of a process's first problem."""
+    return markdown(["a process's first problem", "ms"], [[name, f"{each:.0f}"] for name, each in first.items()])
+
+
 def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[str, float]) -> str:
     """Make the tables of whole predictions, programs and calls."""
     lines = [[row["device"], str(row["new"]["problems"]), *(f"{row[which][value]:.1f}" for which in ("new", "again")
@@ -184,14 +191,16 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    medians = [row["new"]["median_ms"] for row in results["warm"] if row["device"] != MIOPEN[1]]
+    medians = [row["new"]["median_ms"] for row in results["warm"] if row["device"] not in (*GPUS, MIOPEN[1])]
+    first = results.get("first_problem_ms")  # older results lack it
     return Page(
         "latency", "How long a prediction takes",
         f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks latency --out docs",
         "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
-                     busy_table(results["beside_busy"]), parts_tables(results)]), measured_on(results),
+                     *([first_table(first)] if first else []), busy_table(results["beside_busy"]),
+                     parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
         "be enumerated; `again`: the same problems a second time. `beside a busy process`: known problems on the first "
         "device, while other processes compute without end; the rows were measured in turns. "
@@ -241,10 +250,13 @@ def measure(given: argparse.Namespace) -> None:
     dispatch = calls(20 * given.times + 1)
     problems = sampled(given.problems)
     rows = [warm(given.checkpoint, name, problems) for name in names]
+    rows += [warm(None, name, problems) for name in GPUS if name not in names]
     rows.append(warm(*MIOPEN, convolutions_of_miopen(given.problems)))
     first, problems = find(names[0]), sample_problems("conv2d", given.problems, SEED + 2)
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch, "width": PROPOSALS,
+             "first_problem_ms": {name: first_problem(checkpoint, name, FIRST, given.times) for checkpoint, name in (
+                 (given.checkpoint, names[0]), *((None, name) for name in GPUS))},
              "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
              "beside_busy": beside(given.checkpoint, names[0], given.problems, given.times),
              "warm_parts": [warm_parts(model, find(name), problems, BEAM) for name in names],

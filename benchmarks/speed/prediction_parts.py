@@ -44,16 +44,38 @@ seconds["memory_mb"] = most_memory() / 1024
 print(json.dumps(seconds))
 """
 
+# The first prediction of a process that has loaded its checkpoint; it prints the seconds.
+FIRST = """
+import sys, time
+from seqtune.api.inputs import as_device, as_problem
+from seqtune.predictor.answering import answering, predictor_for, predictor_name
+device, problem, checkpoint = as_device(sys.argv[1]), as_problem(sys.argv[2]), sys.argv[3] or None
+predictor_for(device, checkpoint or predictor_name(problem, device))
+begin = time.perf_counter()
+answering(problem, device, checkpoint).propose(5)
+print(time.perf_counter() - begin)
+"""
+
+
+def first_problem(checkpoint: str | None, device: str, problem: str, times: int) -> float:
+    """The least milliseconds of a process's first prediction, once its checkpoint is loaded. Raises SeqtuneError.
+
+    Without a checkpoint, that of the device's backend answers.
+    """
+    return 1e3 * min(float(_printed(FIRST, device, problem, checkpoint or "")) for _ in range(times))
+
+
+def _printed(program: str, *arguments: str) -> str:
+    """What a program prints in a new process. Raises SeqtuneError if it fails."""
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SeqtuneError(f"a prediction in a new process failed: {done.stderr.strip()[-200:]}")
+    return done.stdout
+
 
 def cold_parts(checkpoint: str, device: str, problem: str, times: int) -> dict[str, float]:
     """The least seconds of each step in new processes, and the most memory of one in MB. Raises SeqtuneError."""
-    runs = []
-    for _ in range(times):
-        done = subprocess.run([sys.executable, "-c", STEPS, device, checkpoint, problem], capture_output=True,
-                              text=True, check=False)
-        if done.returncode:
-            raise SeqtuneError(f"a prediction in a new process failed: {done.stderr.strip()[-200:]}")
-        runs.append(json.loads(done.stdout))
+    runs = [json.loads(_printed(STEPS, device, checkpoint, problem)) for _ in range(times)]
     return {name: (max if name == "memory_mb" else min)(run[name] for run in runs) for name in runs[0]}
 
 
