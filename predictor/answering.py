@@ -217,7 +217,8 @@ def predictor_name(problem: Problem, device: Device) -> str:
             return library.checkpoint
         if solving and problem.type in library.operations:
             raise CheckpointError(f"no checkpoint knows {solving[0]}; train one (seqtune train) and name it "
-                                  "(--checkpoint)")
+                                  "(--checkpoint), or tune the problem (seqtune tune), and `seqtune build` builds the "
+                                  "winner")
     return answers_for(device.backend)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.building.built_kernel import BuiltKernel
@@ -14,7 +15,7 @@ from seqtune.tuner.building.chosen import Chosen, files_of
 from seqtune.tuner.building.folder import check_free, write_folder
 from seqtune.tuner.remembered import remembered_winners
 
-from ..errors import KernelError, MisuseError, shown
+from ..errors import CheckpointError, KernelError, MisuseError, shown
 from .inputs import as_device, as_problem, as_problems
 from .predicting import predict
 from .question import Question, built, refused
@@ -82,7 +83,12 @@ def _choose(problem: Problem, device: Device, proposal: int | None, checkpoint: 
         raise MisuseError(f"proposal={shown(proposal)}; it is the number of a row of `predict`, from 1 to "
                           f"{MOST_PROPOSALS}")
     number = proposal or 1
-    answer = predict(problem, device, max(SHOWN, number), checkpoint=checkpoint, journal=journal)
+    try:
+        answer = predict(problem, device, max(SHOWN, number), checkpoint=checkpoint, journal=journal)
+    except CheckpointError:
+        if checkpoint is None:  # a mistake in a library's sources must not hide behind the missing checkpoint
+            built(Question(problem, device, "the default", None).chosen(Task.of(problem, device).default, None))
+        raise
     if number > len(answer.candidates):
         raise MisuseError(f"there is no proposal {number}: {problem.brief()} has {len(answer.candidates)} on "
                           f"{device.name}")

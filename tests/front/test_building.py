@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
 from tests.support.command_line import Refused, Run
+from tests.support.paths import ROOT
 
 GEMM = ["build", "gemm", "m=8", "n=16", "k=4"]
 
@@ -99,3 +102,20 @@ def test_a_full_disk_leaves_nothing(refused: Refused, journal: Path, tmp_path: P
     assert "cannot be written: No space left on device" in refused(
         *GEMM, "--out", tmp_path / "new" / "out", "--journal", journal)
     assert [path for path in tmp_path.iterdir() if path != journal] == []
+
+
+@pytest.mark.device
+def test_a_missing_checkpoint_hides_no_mistake_in_a_library_s_sources(
+        refused: Refused, journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = opencl.unavailable()
+    if reason:
+        pytest.skip(reason)
+    own = shutil.copytree(ROOT / "examples" / "vector_add", tmp_path / "own")
+    words = ["build", "vector_add", "n=1024", "--library", str(own), "--allow-commands", "--device", "opencl:0",
+             "--out", str(tmp_path / "out"), "--journal", str(journal)]
+    assert "or tune the problem (seqtune tune), and `seqtune build` builds the winner" in refused(*words)
+    source = own / "vector_add.cl"
+    source.write_text(f'#include "nowhere.h"\n{source.read_text()}')
+    assert main(words) == 1
+    assert "the compiler refuses the kernel: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
