@@ -107,9 +107,12 @@ class BuiltKernel:
             raise type(self._absent)(f"{self.chosen.device.name} is not here, so the kernel can be read and saved, and "
                                      f"not be run: {self._absent}")
         values = operands if not named and len(operands) == len(self.inputs) else self._ordered(operands, named)
-        for value in values:
-            if type(value) is Packed and (self._constant is None or value.form != self._form):
-                raise MisuseError(f"{value.name} was packed for another kernel; pack it with this one's `pack`")
+        for place, value in zip(self.inputs, values, strict=True):
+            if type(value) is Packed:
+                if self._constant is None or value.form != self._form:
+                    raise MisuseError(f"{value.name} was packed for another kernel; pack it with this one's `pack`")
+                if place.name != self._constant.name:
+                    raise MisuseError(f"{place.name} is the packed {value.name}; give an array")
         outputs = self._outputs(out, values)
         self._runner.run(values, outputs)
         return outputs[0] if len(outputs) == 1 else dict(zip((place.name for place in self.outputs), outputs,

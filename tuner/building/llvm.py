@@ -30,13 +30,13 @@ LIBRARY = "kernels"  # the name of a library of several kernels
 
 _MAKEFILE = """\
 # make: the static library lib{library}.a    make check: compares its kernels with references, and times them
-# OPENMP= compiles for one thread.
+# make OPENMP= compiles for one thread.    make clean: removes what was compiled
 CC = cc
 CFLAGS = -std=c99 -O2
 OPENMP := $(shell echo 'int main(void) {{ return 0; }}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null \\
 \t&& echo -fopenmp)
 
-lib{library}.a: {library}.c {library}.h {objects}
+lib{library}.a: {library}.c {library}.h {objects} flags
 \t$(CC) $(CFLAGS) $(OPENMP) -c {library}.c -o {library}_functions.o
 \trm -f $@
 \tar rcs $@ {library}_functions.o {objects}
@@ -49,7 +49,13 @@ check: run_check
 run_check: check.c check.h arrays.h lib{library}.a
 \t$(CC) $(CFLAGS) $(OPENMP) -o $@ check.c lib{library}.a -lm
 
-.PHONY: check
+flags: force    # other flags compile anew
+\t@echo '$(CC) $(CFLAGS) $(OPENMP)' | cmp -s - $@ || echo '$(CC) $(CFLAGS) $(OPENMP)' > $@
+
+clean:
+\trm -f lib{library}.a {library}_functions.o run_check flags
+
+.PHONY: check clean force
 """
 _HOW = """Compile the library, compare its kernels with references and time them:
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,9 +25,9 @@ class Packed:
     """A constant operand in the order in which a kernel reads it. It serves every kernel with an equal `form`."""
 
     name: str
-    form: Hashable
-    array: NDArray[Any]  # as the kernel reads it
-    original: NDArray[Any]  # read-only, numbers as on the host
+    form: Hashable = field(repr=False)
+    array: NDArray[Any] = field(repr=False)  # as the kernel reads it
+    original: NDArray[Any] = field(repr=False)  # read-only, numbers as on the host
     address: int  # of the packed elements
 
 

@@ -92,6 +92,7 @@ def test_operands_that_do_not_suit_are_refused_in_a_line(kernel: BuiltKernel) ->
     y = np.zeros((2 * 16 * 9 * 7,), np.float32)
     for given, named, message in (
             ((x,), {}, "the kernel takes x, weights; 1 are given"), ((x, weights, x), {}, "3 are given"),
+            ((kernel.pack(weights), weights), {}, "x is the packed weights; give an array"),
             ((x,), {"filter": weights}, "filter is none of them"), ((x, weights), {"x": x}, "x is given twice"),
             ((x.astype(np.float64), weights), {}, "x is float64 of the shape .*; the kernel takes float32"),
             ((x[:, :4], weights), {}, "x is float32 of the"), ((x[..., ::-1], weights), {}, "x is not contiguous"),

@@ -104,6 +104,23 @@ def test_a_sample_is_compared_where_the_reference_would_take_long(
 
 @needs_compiler
 @needs_make
+def test_other_flags_compile_the_library_anew(tmp_path: Path) -> None:
+    write_folder(built("gemm m=3 n=5 k=4"), tmp_path / "out")
+
+    def made(*words: str) -> str:
+        return subprocess.run(["make", *words], cwd=tmp_path / "out", capture_output=True, text=True, check=True,
+                              env={"PATH": os.environ["PATH"]}).stdout
+
+    assert " -c " in made()
+    assert " -c " not in made()
+    assert " -c " in made("OPENMP=")
+    assert " -c " not in made("OPENMP=")
+    made("clean")
+    assert not list((tmp_path / "out").glob("lib*.a"))
+
+
+@needs_compiler
+@needs_make
 def test_one_output_that_was_never_written_is_found(tmp_path: Path) -> None:
     files = built("gemm m=17 n=34 k=20")
     compares = b"        verdict = with_error("

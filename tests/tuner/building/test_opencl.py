@@ -198,6 +198,15 @@ def test_arrays_begin_as_their_library_says(device: Device, tmp_path: Path) -> N
     np.save(tmp_path / "five.npy", np.arange(5, dtype=np.float32))
     use_with_modules(read_library(tmp_path, True))
     write_folder(built("mix n=3001", device), tmp_path / "out")
+    program = """
+import sys; sys.path.insert(0, "."); import arrays, run
+kernel = run.Kernel(); given = arrays.make_arrays(kernel.about, run.FOLDER)
+inputs = {name: given[name] for name, buffer in kernel.buffers.items() if buffer["role"] == "input"}
+whole, short = kernel(**given), kernel(**inputs)
+assert all((whole[name] == short[name]).all() for name in whole)
+"""
+    done = run(tmp_path / "out", sys.executable, "-P", "-c", program)
+    assert done.returncode == 0, done.stderr
     for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
         done = run(tmp_path / "out", *words)
         assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stdout + done.stderr
