@@ -55,7 +55,7 @@ class Remembered:
     def described(self) -> str:
         """The winner and its comparison in words: the winner verified on 2026-11-20."""
         is_default = self.configuration == self.verdict.default
-        return f"{'the default, which nothing beat,' if is_default else 'the winner'} {self.origin}"
+        return f"{'the default, which nothing beat surely,' if is_default else 'the winner'} {self.origin}"
 
     @property
     def measurement(self) -> Measurement:

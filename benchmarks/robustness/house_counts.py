@@ -68,15 +68,11 @@ REASONS: Mapping[str, str] = {
         "bits, also of types that nothing here runs: several of their numbers share a byte",
     "tuner/backends/cuda/libcuda.py: {'fp32': 7, 'fp16': 6, 'bf16': 9}":
         "the numbers of CUtensorMapDataType, which only the driver's tensor maps use",
-    "tuner/building/inputs.py: {'fp32': 'static void fill_fp32(float *array, int6":
-        "text in C that fills arrays, by element type",
-    "tuner/building/reference.py: {'fp32': 'static double value_fp32(float number)\\n":
-        "text in C that reads stored numbers, by element type",
     "tuner/building/templates/arrays.py: {'fp16': 'f2', 'bf16': 'u2', 'fp32': 'f4', 'fp64':":
         "a file of built folders, which need no seqtune",
     "tuner/building/templates/cuda.py: {'fp32': 7, 'fp16': 6, 'bf16': 9}":
         "a file of built folders: the driver's numbers of element types",
-    "tuner/building/templates/triton.py: {'fp16': torch.float16, 'bf16': torch.bfloat16, 'f":
+    "tuner/building/templates/triton_end.py: {'fp16': torch.float16, 'bf16': torch.bfloat16, 'f":
         "a file of built folders, which need no seqtune",
     "tuner/backends/guarded_buffers.py: GuardedBuffers": "the one",
     "tuner/measuring/comparison.py: sample_in_rounds": "the one",
