@@ -238,9 +238,10 @@ def bound_of(node: ast.expr) -> Bound:
                 return lambda values: max(left(values), 1.0) * max(right(values), 1.0)
             return lambda values: left(values) + right(values)
         case ast.BinOp(left=ast.Constant(value=int(base)), op=ast.Pow(), right=ast.Constant(value=int(exponent))) \
-                if 0 <= exponent <= LARGEST_POWER:
-            power = float(abs(base)) ** exponent
-            return lambda values: power
+                if 0 <= exponent <= LARGEST_POWER and abs(base) <= 2**31:
+            power = abs(base) ** exponent
+            limit = float(power) if power < 2**63 else math.inf  # larger ones may be no floats
+            return lambda values: limit
         case ast.BinOp() | ast.Call(func=ast.Name(id="lcm")):
             return lambda values: math.inf
     parts = [bound_of(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)

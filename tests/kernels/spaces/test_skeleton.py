@@ -147,6 +147,15 @@ def test_powers_of_constants_do_not_keep_a_constraint_from_a_table() -> None:
         np.testing.assert_array_equal(rows, enumerate_rows(family, identity_of(family, n=n)))
 
 
+def test_a_power_of_constants_that_no_float_holds_is_compared_exactly() -> None:
+    family = toy(("a * e * n < 2147483647 ** 64",))
+    source = LazySkeleton(family, ())
+    for n in (12, 64):
+        names = identity_of(family, n=n)
+        np.testing.assert_array_equal(source.rows(names), enumerate_rows(family, names))
+        assert len(source.rows(names))
+
+
 @pytest.mark.parametrize("values", [(0.25, 0.5, 1.0), (True, False), (1, 1.0, True)])
 def test_fractions_and_booleans_have_the_plain_rows(values: tuple[Setting, ...]) -> None:
     family = toy(("x * a <= 2", "x != 1 or c == 2", "a * n < 48"), (*PARAMETERS, Parameter("x", values)))
