@@ -68,10 +68,9 @@ def _function(chosen: Chosen, values: list[Any], layer: Layer, stack: ExitStack)
     y, workspace = aligned(layer.expected.y.shape, layer.expected.y.dtype), aligned((launch.workspace,))
     places = [value.address if hasattr(value, "address") else address_of(value) for value in values]
     arguments = [ctypes.c_void_p(place) for place in (*places, address_of(y), workspace.ctypes.data)]
-    kept = values, workspace, y  # the function has their addresses alone
 
-    def call() -> NDArray[Any]:
+    def call(kept: object = (values, workspace)) -> NDArray[Any]:  # the function has their addresses alone
         run(*arguments)
-        return kept[-1]
+        return y
 
     return call

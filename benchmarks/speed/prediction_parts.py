@@ -66,7 +66,7 @@ def first_problem(checkpoint: str | None, device: str, problem: str, times: int)
 
 
 def _printed(program: str, *arguments: str) -> str:
-    """What a program prints in a new process. Raises SeqtuneError if it fails."""
+    """The output of a program in a new process. Raises SeqtuneError if it fails."""
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SeqtuneError(f"a prediction in a new process failed: {done.stderr.strip()[-200:]}")

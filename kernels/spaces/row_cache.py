@@ -82,4 +82,3 @@ class _Rules:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Rules) and self._hash == other._hash and self._said == other._said)
-

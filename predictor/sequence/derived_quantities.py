@@ -73,7 +73,6 @@ class _Resolving(NamedTuple):
 
     by_column: Mapping[int, Mapping[str, int]]  # by the column whose word resolves them
     all: Mapping[str, int]
-    sets: tuple[tuple[str, ...], ...]  # the names of the quantities that are computed at once
 
 
 @lru_cache(maxsize=512)
@@ -84,8 +83,7 @@ def _resolving(kernel: Kernel, derived: tuple[str, ...]) -> _Resolving:
     for name, column in resolving_columns(kernel).items():
         if name in index_of:
             columns.setdefault(column, {})[name] = index_of[name]
-    every = {name: index for wanted in columns.values() for name, index in wanted.items()}
-    return _Resolving(columns, every, tuple(tuple(names) for names in (*columns.values(), every)))
+    return _Resolving(columns, {name: index for wanted in columns.values() for name, index in wanted.items()})
 
 
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:

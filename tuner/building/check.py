@@ -104,7 +104,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check compares: the arrays before a run, and the outputs after it."""
+    """The arrays before a checked run, and how its outputs are compared."""
 
     arrays: Mapping[str, Tensor]  # the inputs, then the outputs
     contents: Mapping[str, CheckContent]
@@ -116,7 +116,7 @@ class Check:
 
     @property
     def remark(self) -> str:
-        """What stands at the end of the line that a check prints."""
+        """The end of the line that a check prints."""
         if self.nothing:
             return f"; nothing was compared, since {self.nothing}"
         return "; a sample of the elements was compared" if any(rule.step > 1 for rule in self.rules) else ""

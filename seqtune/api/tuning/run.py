@@ -177,20 +177,21 @@ def _completed(report: TuningReport, run: Run, budget: Budget, meter: LoadMeter 
     `meter` measures the load of this machine; None if others measure, or nothing does.
     """
     def finished() -> TuningReport:
-        complete = report.with_results(results, run.skipped, budget)
+        winners = remembered_winners(compared, report.device, report.journal) if compared else {}
+        complete = report.with_results([tuned.with_winner(winners.get(tuned.problem)) for tuned in results],
+                                       run.skipped, budget)
         loaded = meter is not None and any(result.measured for result in results) and meter.load().heavy
         return replace(complete, loaded=loaded)
 
     from seqtune.tuner.remembered import remembered_winners
 
     results: list[Tuned] = []
+    compared: list[Problem] = []  # those with finals that were measured here
     try:
         for result in run.results():
-            tuned = Tuned.of(result)
+            results.append(Tuned.of(result))  # one by one: those before an interruption count
             if meter is not None and result.paired:
-                tuned = tuned.with_winner(remembered_winners(
-                    [result.problem], report.device, report.journal).get(result.problem))
-            results.append(tuned)  # one by one: those before an interruption count
+                compared.append(result.problem)
     except InterruptedTuning as stop:
         results.extend(Tuned.of(result).unfinished() for result in stop.results)
         stop.report = replace(finished(), interrupted=True)

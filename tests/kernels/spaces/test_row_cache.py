@@ -20,7 +20,7 @@ def found(count: int) -> ValidRows:
 
 
 def rows(cache: RowCache, count: int, kernel: Kernel = KERNEL) -> tuple[ValidRows, bool]:
-    """As many rows as `count` says, and whether the cache had them."""
+    """`count` rows of the cache, and whether it had them."""
     names = (("n", count),)
     known = cache.known(kernel, names)
     if known is not None:

@@ -13,6 +13,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,8 @@ SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
 _GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
 
 _pins = 0  # number of pools that pin the calling thread
-_cpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None  # of the calling thread
+# The CPU of the calling thread, where the system tells it
+_cpu: Any = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
 
 
 _BUFFERS = "".join(
@@ -206,7 +208,8 @@ class Threads:
         self.count = count
         cpus = usable_cpus()
         self._pins_caller = pins_caller and hasattr(os, "sched_setaffinity")
-        self._first, self._taken = cpus[0], frozenset() if pins_caller or _cpu is None else frozenset(cpus[1:count])
+        self._first = cpus[0]
+        self._taken = frozenset(() if pins_caller or _cpu is None else cpus[1:count])  # CPUs that no caller should keep
         if self._pins_caller:
             if not _pins:
                 unpinned.update(os.sched_getaffinity(0))
@@ -238,7 +241,7 @@ class Threads:
         """Run the job at this address (see `make_job`) and wait until it has finished."""
         if os.getpid() != self._process:
             self._state[_THREADS] = 1
-        elif _cpu is not None and _cpu() in self._taken:
+        elif self._taken and _cpu() in self._taken:
             self._move_caller()
         self._launch(self._address, job)
 

@@ -54,13 +54,14 @@ def make_array(content: Mapping[str, Any], dtype: str, count: int, folder: Path,
     return stored(width * draw(content["seed"], count) + content["low"], dtype)
 
 
-def make_arrays(about: Mapping[str, Any], folder: Path) -> dict[str, NDArray[Any]]:
-    """The inputs, and the outputs that have contents, by name."""
-    arrays: dict[str, NDArray[Any]] = {}
+def make_arrays(about: Mapping[str, Any], folder: Path, given: Arrays | None = None) -> dict[str, NDArray[Any]]:
+    """The inputs, and the outputs that have contents, by name; those that are `given` stay."""
+    arrays = dict(given or {})
     for name, content in about["check"]["contents"].items():
-        buffer = about["buffers"][name]
-        count = math.prod(buffer["shape"])
-        arrays[name] = make_array(content, buffer["type"], count, folder, arrays).reshape(buffer["shape"])
+        if name not in arrays:
+            buffer = about["buffers"][name]
+            count = math.prod(buffer["shape"])
+            arrays[name] = make_array(content, buffer["type"], count, folder, arrays).reshape(buffer["shape"])
     return arrays
 
 
