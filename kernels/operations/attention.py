@@ -105,7 +105,8 @@ class DotProductAttention(Operation):
 
     def reference(self, problem: ProblemView, operands: Operands) -> NDArray[np.float64]:
         """The softmax of all scores, then the sum of the values that it weights; one head at a time."""
-        q, k, v = (_heads_first(problem, operands[name].astype(np.float64)) for name in ("q", "k", "v"))
+        heads_first = (0, 1, 2, 3) if problem["layout"] == "heads" else (0, 2, 1, 3)  # these swaps undo themselves
+        q, k, v = (operands[name].astype(np.float64).transpose(heads_first) for name in ("q", "k", "v"))
         y = np.empty((*q.shape[:3], v.shape[3]))
         group, mask = problem.size("group"), operands.get("mask")
         visible = np.tri(q.shape[2], k.shape[2], dtype=bool)
@@ -117,7 +118,7 @@ class DotProductAttention(Operation):
                 scores = np.where(visible, scores, -np.inf)
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             y[image, head] = weights @ v[image, head // group] / weights.sum(axis=1, keepdims=True)
-        return np.ascontiguousarray(_heads_first(problem, y))
+        return np.ascontiguousarray(y.transpose(heads_first))
 
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
         """Draw attention like that of BERT, ViT, GPT-2, T5, Whisper, Swin or Llama, prefill or one more token."""
@@ -137,11 +138,6 @@ class DotProductAttention(Operation):
 
 def _shape(problem: ProblemView, n: int, heads: int, length: int, dim: int) -> Shape:
     return (n, heads, length, dim) if problem["layout"] == "heads" else (n, length, heads, dim)
-
-
-def _heads_first(problem: ProblemView, array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Swap the axes of heads and lengths where tokens are first: (n, heads, length, dim), and back."""
-    return array if problem["layout"] == "heads" else array.transpose(0, 2, 1, 3)
 
 
 OPERATION = DotProductAttention()

@@ -64,7 +64,7 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     part = described_call(call, tensors, {name: (f"pack_{name}", text.elements) for name, text in packings.items()})
     part |= {"check": check.to_json(), **(more or {})}
     module = (f'"""The packings and the reference of {chosen.name}."""\n\n'
-              "import numpy as np\nfrom arrays import decoded\n\n"
+              "from __future__ import annotations\n\nimport numpy as np\nfrom arrays import decoded\n\n"
               f"CHECKED = {check.remark!r}\n\n\n"
               + "\n\n".join([*(text.python for text in packings.values()), check.python()]))
     source = f"{chosen.name}{language.suffix}"

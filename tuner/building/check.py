@@ -138,8 +138,8 @@ class Check:
         return f"""{self.reference.python}
 
 def references(arrays):
-    return {{"{self.rules[0].output}": reference(**{{name: decoded(arrays[name], dtype)
-                                  for name, dtype in {types!r}.items()}})}}
+    return {{"{self.rules[0].output}": reference({{name: decoded(arrays[name], dtype)
+                               for name, dtype in {types!r}.items()}})}}
 """
 
     def to_json(self) -> dict[str, object]:

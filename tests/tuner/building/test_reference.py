@@ -62,7 +62,7 @@ def test_the_reference_is_that_of_the_operation(text: str) -> None:
     y = np.zeros(work.output(problem))
     program.all(pointers, y.ctypes.data_as(POINTER), ctypes.c_int64(y.size))
     assert np.abs(y - wanted).max() <= 1e-12 * np.abs(wanted).max()
-    assert np.abs(names["reference"](**numbers) - wanted).max() <= 1e-12 * np.abs(wanted).max()
+    assert np.abs(names["reference"](numbers) - wanted).max() <= 1e-12 * np.abs(wanted).max()
 
 
 def test_an_operation_without_a_text_is_refused() -> None:
