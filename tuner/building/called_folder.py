@@ -20,7 +20,7 @@ from .check import check_of
 from .chosen import Chosen, Files, Writer, template
 from .description import LAUNCH_JSON, README, described_call, launch_json, readme
 from .kernel_header import check_text, defines, tables
-from .packing import operand_packing
+from .packing import operand_loops
 
 _HOW = """Compile and check the kernel, {ways}:
 
@@ -59,14 +59,14 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     """
     tensors = operation(chosen.problem.type).tensors(chosen.problem)
     check = check_of(chosen, tensors)
-    packings = {name: operand_packing(f"pack_{name}", argument, tensors, chosen.problem)
+    packings = {name: operand_loops(argument, tensors, chosen.problem)
                 for name, argument in call.buffers().items() if argument.packing is not None}
-    part = described_call(call, tensors, {name: (f"pack_{name}", text.elements) for name, text in packings.items()})
-    part |= {"check": check.to_json(), **(more or {})}
-    module = (f'"""The packings and the reference of {chosen.name}."""\n\n'
+    packed = {name: (loops.elements, {"packed_by": f"pack_{name}", "packing": loops.to_json()})
+              for name, loops in packings.items()}
+    part = {**described_call(call, tensors, packed), "check": check.to_json(), **(more or {})}
+    module = (f'"""The reference of {chosen.name}."""\n\n'
               "from __future__ import annotations\n\nimport numpy as np\nfrom arrays import decoded\n\n"
-              f"CHECKED = {check.remark!r}\n\n\n"
-              + "\n\n".join([*(text.python for text in packings.values()), check.python()]))
+              f"CHECKED = {check.remark!r}\n\n\n{check.python()}")
     source = f"{chosen.name}{language.suffix}"
     files = {README: readme([chosen], [language.how(check.words), *remarks]),
              LAUNCH_JSON: launch_json([(chosen, part)]), source: call.source.text.encode(), **(images or {}),
@@ -76,9 +76,9 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
         return files
     macros = {"NAME": chosen.name, "SOURCE": source, "OPTIONS": " ".join(call.source.options),
               "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark}
+    texts = [*(loops.c(f"pack_{name}") for name, loops in packings.items()), check_text(check), tables(part, check)]
     header = (f"/* What host.c and device.h have to know of {source}; launch.json says the same. */\n\n"
-              f"{defines(macros)}{code}\n"
-              + "\n".join([*(text.c for text in packings.values()), check_text(check), tables(part, check)]))
+              f"{defines(macros)}{code}\n" + "\n".join(texts))
     return {**files, "kernel.h": header.encode(), "device.h": template(f"{language.name}.h"),
             "host.c": template("host.c"), "arrays.h": template("arrays.h")}
 

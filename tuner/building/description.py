@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 from seqtune.kernels.launches.call import (
@@ -27,6 +28,8 @@ from seqtune.kernels.operations.tensor import Tensors
 from seqtune.kernels.version import VERSION
 
 from .chosen import Chosen
+
+Packed: TypeAlias = Mapping[str, tuple[int, Mapping[str, object]]]  # packed input -> its elements; what says the order
 
 README, LAUNCH_JSON = "README.md", "launch.json"
 FORMAT = 1  # increase it when names in launch.json change
@@ -80,9 +83,8 @@ def _described(chosen: Chosen) -> dict[str, object]:
             "default_seconds": default, "toolchain": device.toolchain}
 
 
-def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:
-    """The part of launch.json about a call. `packed` has the function and the elements of each packed input by name.
-    """
+def described_call(call: Call, tensors: Tensors, packed: Packed) -> dict[str, object]:
+    """The part of launch.json about a call."""
     return {"buffers": _buffers(tensors, packed),
             "workspaces": {workspace.name: {"type": workspace.dtype, "bytes": workspace.size}
                            for workspace in call.workspaces()},
@@ -91,7 +93,7 @@ def described_call(call: Call, tensors: Tensors, packed: Mapping[str, tuple[str,
             "launches": [_described_step(step) for step in call.steps]}
 
 
-def described_launch(launch: Launch, tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, object]:
+def described_launch(launch: Launch, tensors: Tensors, packed: Packed) -> dict[str, object]:
     """The part of launch.json about a launch of an llvm kernel: see `seqtune.kernels.llvm.launch`."""
     return {"buffers": _buffers(tensors, packed),
             "workspaces": {"workspace": {"type": "fp32", "bytes": 4 * launch.workspace}},
@@ -99,15 +101,14 @@ def described_launch(launch: Launch, tensors: Tensors, packed: Mapping[str, tupl
             "phases": [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases]}
 
 
-def _buffers(tensors: Tensors, packed: Mapping[str, tuple[str, int]]) -> dict[str, dict[str, object]]:
+def _buffers(tensors: Tensors, packed: Packed) -> dict[str, dict[str, object]]:
     """The buffers by name: the array's shape and type, and the number of elements that the kernel takes."""
     buffers: dict[str, dict[str, object]] = {}
     for name, tensor in (*tensors.inputs.items(), *tensors.outputs.items()):
-        function, elements = packed.get(name, ("", tensor.size))
+        elements, order = packed.get(name, (tensor.size, {}))
         buffers[name] = {"role": "input" if name in tensors.inputs else "output", "type": tensor.dtype,
                          "shape": list(tensor.shape), "elements": elements,
-                         "bytes": elements * ELEMENT_TYPES[tensor.dtype].size,
-                         **({"packed_by": function} if function else {})}
+                         "bytes": elements * ELEMENT_TYPES[tensor.dtype].size, **order}
     return buffers
 
 

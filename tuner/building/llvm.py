@@ -24,7 +24,7 @@ from .chosen import Chosen, Files, template
 from .cpu_support import support_text
 from .cpu_text import CpuKernel, check_header, library_header, library_source
 from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
-from .packing import operand_packing
+from .packing import operand_loops
 
 LIBRARY = "kernels"  # the name of a library of several kernels
 
@@ -109,10 +109,10 @@ def folder(chosen: Sequence[Chosen]) -> Files:
 
 def _part(kernel: CpuKernel) -> dict[str, object]:
     """The part of launch.json about a kernel."""
-    packed: dict[str, tuple[str, int]] = {}
+    packed: dict[str, tuple[int, dict[str, object]]] = {}
     if kernel.constant is not None:
         size = element_type(kernel.tensors.inputs[kernel.constant].dtype).size
-        packed[kernel.constant] = f"{kernel.chosen.name}_pack", kernel.packed_bytes // size
+        packed[kernel.constant] = kernel.packed_bytes // size, {"packed_by": f"{kernel.chosen.name}_pack"}
     return {**described_launch(kernel.launch, kernel.tensors, packed), "check": kernel.check.to_json()}
 
 
@@ -127,4 +127,4 @@ def _packing(chosen: Chosen, code: LLVMImplementation, tensors: Tensors) -> tupl
         text = code.pack_text(problem, chosen.device, chosen.configuration, name)
         if text is not None:
             return text, packed_bytes
-    return operand_packing(name, argument, tensors, problem).c, packed_bytes
+    return operand_loops(argument, tensors, problem).c(name), packed_bytes

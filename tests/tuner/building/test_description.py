@@ -51,7 +51,7 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
         ScalarArgument("int32", (7).to_bytes(4, "little")), LocalArgument(32),
         TensorMapArgument(weights, (8, 9), (32,), (8, 1), 64)), (64, 8), (16, 1), 128, 2)
     call = Call(KernelSource("text", ("-D N=1",)), (step,), ("x",))
-    part = described_call(call, operation("gemm").tensors(PROBLEM), {"weights": ("pack_weights", 96)})
+    part = described_call(call, operation("gemm").tensors(PROBLEM), {"weights": (96, {"packed_by": "pack_weights"})})
     content = json.loads(launch_json([(chosen(), part)]))
     kernel, = content["kernels"]
     assert (kernel["name"], kernel["restored_before_each_launch"]) == ("product", ["x"])
@@ -69,7 +69,7 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
 def test_a_launch_for_cpus_is_described_with_its_phases() -> None:
     problem = parse_problem("gemm m=64 n=8 k=9 dtype=bf16 bias=yes")
     part: Any = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), plain_tensors(problem),
-                                 {"weights": ("product_pack", 96)})
+                                 {"weights": (96, {"packed_by": "product_pack"})})
     assert part["phases"] == [{"entry": "run", "tasks": 12, "runs": 2}]
     assert part["entry_arguments"] == [3, 4]
     assert part["workspaces"] == {"workspace": {"type": "fp32", "bytes": 20}}

@@ -1,12 +1,11 @@
-"""Packings as text: loops in C and in NumPy that order operands as kernels read them."""
+"""Packings as loops in C and in NumPy that order operands as kernels read them."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 from seqtune.kernels.devices.element_types import decode, encode
@@ -20,7 +19,8 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
 from seqtune.tuner.backends.llvm.backend import operand_types
 from seqtune.tuner.backends.stored_operands import stored
-from seqtune.tuner.building.packing import Pack, PackedText, packing_text
+from seqtune.tuner.building.packing import Pack, PackingLoops, packing_loops
+from seqtune.tuner.building.templates import arrays
 from tests.support.compiled_c import POINTER, compiled
 from tests.support.learning.c_programs import needs_compiler
 
@@ -56,45 +56,41 @@ def _packings(problem: Problem, backend: str) -> list[BufferArgument]:
     return [argument for argument in found if argument.packing is not None]
 
 
-def _text(problem: Problem, argument: BufferArgument) -> PackedText:
+def _loops(problem: Problem, argument: BufferArgument) -> PackingLoops:
     work, groups = operation(problem.type), problem.names().get("groups", 1)
     assert work.constant is not None
-    return packing_text("packed", lambda array: stored(array, argument), work.operands(problem)[work.constant],
-                        problem.dtype, int(str(groups)))
+    return packing_loops("packed", lambda array: stored(array, argument), work.operands(problem)[work.constant],
+                         problem.dtype, int(str(groups)))
 
 
 @pytest.mark.parametrize("backend", ["llvm", "opencl", "cuda"])
 @pytest.mark.parametrize("text", PROBLEMS)
-def test_the_text_in_numpy_packs_as_the_kernel_does(text: str, backend: str) -> None:
+def test_the_loops_in_numpy_pack_as_the_kernel_does(text: str, backend: str) -> None:
     problem = parse_problem(text)
     work, generator = operation(problem.type), np.random.default_rng(0)
     assert work.constant is not None
     for argument in _packings(problem, backend):
         numbers = generator.integers(-99, 99, work.operands(problem)[work.constant]).astype(np.float32)
-        text_of = _text(problem, argument)
-        names: dict[str, Any] = {"np": np}
-        exec(text_of.python, names)
-        packed: NDArray[Any] = names["packed"](encode(numbers, problem.dtype))
+        loops = _loops(problem, argument)
+        packed = arrays.packed(encode(numbers, problem.dtype), json.loads(json.dumps(loops.to_json())))
         wanted = np.ascontiguousarray(stored(numbers, argument)).reshape(-1)
-        assert len(packed) == text_of.elements
+        assert len(packed) == loops.elements
         assert np.array_equal(packed.view(np.uint8), wanted.view(np.uint8))
 
 
 @needs_compiler
 @pytest.mark.parametrize("text", PROBLEMS)
-def test_the_text_in_c_packs_as_that_in_numpy(text: str) -> None:
+def test_the_loops_in_c_pack_as_those_in_numpy(text: str) -> None:
     problem = parse_problem(text)
     for argument in _packings(problem, "opencl" if problem.dtype == "fp32" else "cuda")[:1]:
-        packed = _text(problem, argument)
+        loops = _loops(problem, argument)
         work = operation(problem.type)
         assert work.constant is not None
         source = encode(np.random.default_rng(0).integers(-99, 99, work.operands(problem)[work.constant]).astype(
             np.float32), problem.dtype)
-        names: dict[str, Any] = {"np": np}
-        exec(packed.python, names)
-        wanted = names["packed"](source)
+        wanted = arrays.packed(source, loops.to_json())
         result = np.zeros_like(wanted)
-        compiled(packed.c.replace("static void", "void")).packed(source.ctypes.data_as(POINTER),
+        compiled(loops.c("packed").replace("static void", "void")).packed(source.ctypes.data_as(POINTER),
                                                                  result.ctypes.data_as(POINTER))
         assert np.array_equal(result.view(np.uint8), wanted.view(np.uint8))
 
@@ -129,10 +125,10 @@ def test_packings_that_compute_are_functions_of_their_own(text: str) -> None:
     lambda array: np.maximum(array, 0)])
 def test_a_packing_that_computes_is_refused(pack: Pack) -> None:
     with pytest.raises(KernelError, match="the packing of computed is no order of loops"):
-        packing_text("computed", pack, (4, 5), "fp32")
+        packing_loops("computed", pack, (4, 5), "fp32")
 
 
 def test_a_packing_in_no_order_is_refused() -> None:
     order = np.random.default_rng(0).permutation(60)
     with pytest.raises(KernelError, match=r"of shape \(12, 5\)"):
-        packing_text("shuffled", lambda array: array.reshape(-1)[order], (12, 5), "fp32")
+        packing_loops("shuffled", lambda array: array.reshape(-1)[order], (12, 5), "fp32")

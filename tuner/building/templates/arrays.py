@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 TYPES = {"fp16": "f2", "bf16": "u2", "fp32": "f4", "fp64": "f8", "int8": "i1", "uint8": "u1", "int16": "i2",
          "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8"}
 Arrays = Mapping[str, NDArray[Any]]
+PADDED = -1
 
 
 def draw(seed: int, count: int) -> NDArray[np.float64]:
@@ -40,6 +41,33 @@ def stored(numbers: NDArray[np.float64], dtype: str) -> NDArray[Any]:
 def decoded(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Elements as numbers: bf16 as fp32, others as they are."""
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
+
+
+def places(packing: Mapping[str, Any]) -> NDArray[np.int64]:
+    """The place in the operand of each element of its packed array, by a "packing" of launch.json; -1: padding.
+
+    Loops, the outermost first, move indices along axes, each of which has parts in the operand: sizes and steps.
+    """
+    loops = packing["loops"]
+    turns = [loop["turns"] for loop in loops]
+    numbers, place, inside = np.indices(turns, sparse=True), np.zeros(turns, np.int64), np.ones(turns, np.bool_)
+    for axis, parts in enumerate(packing["axes"]):
+        index = np.zeros_like(place)
+        for number, loop in zip(numbers, loops, strict=True):
+            for move in loop["moves"]:
+                if move["axis"] == axis:
+                    index += np.minimum(number * move["step"], move["most"])
+        inside &= index < math.prod(size for size, _ in parts)
+        for size, step in reversed(parts):
+            place += index % size * step
+            index //= size
+    return np.where(inside, place, PADDED).reshape(-1)
+
+
+def packed(array: NDArray[Any], packing: Mapping[str, Any]) -> NDArray[Any]:
+    """An operand in the order in which the kernel reads it, flat; padding is 0."""
+    elements = np.append(array, array.dtype.type(0))[places(packing)]
+    return elements.astype(np.uint32) << 16 if packing["packed_type"] != packing["type"] else elements
 
 
 def make_array(content: Mapping[str, Any], dtype: str, count: int, folder: Path, others: Arrays) -> NDArray[Any]:

@@ -6,7 +6,7 @@
     kernel = Kernel()
     outputs = kernel(x, weights)  # NumPy arrays in the order of launch.json, or by name; outputs by name
 
-launch.json says what the kernel takes, and kernel.py packs its inputs and computes the reference. Exit status: 0 right,
+launch.json says what the kernel takes, and kernel.py computes the reference. Exit status: 0 right,
 1 wrong, 2 not possible on this machine.
 """
 
@@ -52,8 +52,7 @@ class Kernel:
         dtype = np.dtype(arrays.TYPES[buffer["type"]])
         if list(array.shape) != buffer["shape"] or array.dtype != dtype:
             raise ValueError(f"{name} is {array.dtype} {array.shape}; {dtype} {tuple(buffer['shape'])} is needed")
-        packed: NDArray[Any] = getattr(texts, buffer["packed_by"])(array) if "packed_by" in buffer else array
-        return np.ascontiguousarray(packed)
+        return np.ascontiguousarray(arrays.packed(array, buffer["packing"]) if "packing" in buffer else array)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """The outputs of the last run by name."""
