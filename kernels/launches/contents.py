@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
 
-from ..devices.element_types import element_type
+from ..devices.element_types import ElementType, element_type
 from ..operations.tensor import Contents, Tensor, Tensors
 from .c_types import scalar
 
@@ -57,8 +57,7 @@ class RandomNumbers(NamedTuple):
         kind = element.stored
         generator = np.random.default_rng([seed if self.seed is None else self.seed, zlib.crc32(name.encode())])
         if not element.is_float:
-            usual = (0, 16) if kind.kind == "u" else (-8, 8)
-            low, high = usual if self.bounds is None else map(int, self.bounds)
+            low, high = map(int, self.bounds or usual_bounds(element))
             wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
             return generator.integers(low, high, shape, wide, endpoint=True).astype(kind)
         if self.is_normal:
@@ -67,6 +66,11 @@ class RandomNumbers(NamedTuple):
         if self.bounds is not None:
             numbers = np.float32(self.bounds[0]) + numbers * np.float32(self.bounds[1] - self.bounds[0])
         return numbers.astype(kind)
+
+
+def usual_bounds(element: ElementType) -> tuple[float, float]:
+    """The bounds of whole numbers that declare none, both included."""
+    return (0, 16) if element.stored.kind == "u" else (-8, 8)
 
 
 def _number(text: str) -> float:

@@ -16,9 +16,8 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 
-from .check import Check
+from .check import Check, c_string
 from .chosen import Chosen
-from .kernel_header import c_string
 from .packing import C_TYPES
 
 _PRELUDE = """\

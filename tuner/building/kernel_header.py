@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES
 
-from .check import Check, CheckContent, c_array
-
-
-def c_string(text: str) -> str:
-    """A text as a constant in C. JSON's escapes of ASCII are C's, too."""
-    return json.dumps(text.encode("ascii", "replace").decode())
+from .check import Check, c_array, c_string
 
 
 def defines(words: Mapping[str, str]) -> str:
@@ -25,7 +19,7 @@ def check_text(check: Check) -> str:
     """The reference, and the table of `rules`."""
     reference = "" if check.reference is None else f"{check.reference.c}\n"
     return (f"{reference}#define REFERENCE {'reference_y' if reference else 'NULL'}\n"
-            f"enum {{ RULES = {len(check.rules)} }};\n\n"
+            f"enum {{ RULES = {len(check.outputs)} }};\n\n"
             f"static const struct rule rules[] = {{{check.c_rules() or '{0}'}}};\n")
 
 
@@ -39,7 +33,7 @@ def tables(part: Mapping[str, Any], check: Check) -> str:
     for name, workspace in part["workspaces"].items():
         element = ELEMENT_TYPES[workspace["type"]]
         count = workspace["bytes"] // element.size
-        abouts += c_array(name, element.name, count, CheckContent("poison", element.poison).c([]))
+        abouts += c_array(name, element.name, count, {}, names)
         rows += f"    {{{count}, 0, 0, NULL}},\n"
     return (f"enum {{ BUFFERS = {len(names)}, LAUNCHES = {len(part['launches'])} }};\n\n"
             f"/* name, type, elements, contents */\nstatic const struct array abouts[BUFFERS] = {{\n{abouts}}};\n\n"

@@ -196,6 +196,15 @@ def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backen
     `failures` are the reasons why the first of default and stand-ins failed in an earlier process; they are not tried
     again. Raises SeqtuneError if the reference fails, or the default and all of its stand-ins.
     """
+    expected = outputs_by_reference(problem, arrays, tensors, announce)
+    if expected is not None:
+        return expected, ""
+    return _outputs_of_default(problem, arrays, tensors, backend, announce, list(failures))
+
+
+def outputs_by_reference(problem: Problem, arrays: Operands, tensors: Tensors,
+                         announce: Announce = lambda code, failures: None) -> ExpectedOutputs | None:
+    """The expected outputs by the operation's reference or data; None if it has neither. Raises SeqtuneError."""
     work = operation(problem.type)
 
     def by_reference(operands: Operands) -> Arrays | None:
@@ -204,9 +213,8 @@ def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backen
         return work.results(problem, operands)
 
     results = by_reference(arrays)
-    if results is not None:
-        return ExpectedOutputs.of(results, arrays, tensors, by_reference if work.results_by else None), ""
-    return _outputs_of_default(problem, arrays, tensors, backend, announce, list(failures))
+    return None if results is None else ExpectedOutputs.of(
+        results, arrays, tensors, by_reference if work.results_by else None)
 
 
 def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,

@@ -13,7 +13,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.building.check import CheckContent, c_array
+from seqtune.tuner.building.check import c_array, content_of
 from seqtune.tuner.building.chosen import template
 from seqtune.tuner.building.reference import ReferenceText, reference_text
 from seqtune.tuner.building.templates.arrays import decoded, make_array
@@ -34,7 +34,7 @@ def outcome(text: str) -> tuple[ReferenceText, dict[str, Tensor], ctypes.CDLL]:
     """The reference of a problem, its operands, and the functions of C: `make` fills these, `all` computes outputs."""
     tensors = operation(parse_problem(text).type).tensors(parse_problem(text))
     reference = reference_text(parse_problem(text), {name: each.dtype for name, each in tensors.inputs.items()}, "one")
-    abouts = "".join(c_array(name, tensor.dtype, tensor.size, CheckContent.of(name, tensor, 7).c([]))
+    abouts = "".join(c_array(name, tensor.dtype, tensor.size, content_of(name, tensor, 7), ())
                      for name, tensor in tensors.inputs.items())
     program = compiled(f"{reference.c}static const struct array abouts[] = {{\n{abouts}}};\n"
                        f"void make(void **arrays) {{ make_arrays(abouts, {len(tensors.inputs)}, arrays); }}\n"
@@ -55,7 +55,7 @@ def test_the_reference_is_that_of_the_operation(text: str) -> None:
     program.make(pointers)
     numbers = {}
     for pointer, (name, tensor) in zip(pointers, operands.items(), strict=True):
-        array = make_array(CheckContent.of(name, tensor, 7).to_json(), tensor.dtype, tensor.size, Path(), {})
+        array = make_array(content_of(name, tensor, 7), tensor.dtype, tensor.size, Path(), {})
         assert ctypes.string_at(pointer, array.nbytes) == array.tobytes()
         numbers[name] = decoded(array, tensor.dtype).astype(np.float32).reshape(tensor.shape)
     wanted = work.reference(problem, numbers)
