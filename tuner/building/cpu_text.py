@@ -34,6 +34,8 @@ typedef void entry(const void *, const void *, const void *, void *, void *, con
 
 struct phase {{ entry *run; int64_t tasks, runs; }};
 
+enum {{ ALL = -1 }};    /* in place of a phase */
+
 {supported}
 /* A share of a phase: its part of every run of the tasks. */
 static void run_share(const struct phase *phase, const void *const operands[3], void *y, void *workspace,
@@ -66,7 +68,7 @@ static void run_phases(const struct phase *phases, int count, const void *const 
         run_share(phases + phase, operands, y, workspace, arguments, 0, 1);
 }}
 
-static void *lines(size_t bytes)    /* memory that begins at a cache line */
+static void *aligned(size_t bytes)    /* memory that begins at a cache line */
 {{
     void *memory = NULL;
     return posix_memalign(&memory, 64, bytes ? bytes : 64) ? NULL : memory;
@@ -86,33 +88,37 @@ _KERNEL = """\
 /* {problem} */
 
 extern entry {entries};
-static const int64_t {name}_arguments[] = {{{arguments}}};
-static const struct phase {name}_phases[] = {{{phases}}};
-
 {pack}
+/* A share of one phase, or all shares of all phases. */
+static int {name}_part({packed_operands}, {y} *y, void *workspace, int phase, int index)
+{{
+    static const struct phase phases[] = {{{phases}}};
+    const void *const operands[] = {{{addresses}}};
+    const int64_t arguments[] = {{{arguments}}};
+    if (!supported())
+        return 1;
+    if (phase == ALL)
+        run_phases(phases, {name_upper}_PHASES, operands, y, workspace, arguments, {name_upper}_SHARES);
+    else
+        run_share(phases + phase, operands, y, workspace, arguments, index, {name_upper}_SHARES);
+    return 0;
+}}
+
 int {name}_share({packed_operands}, {y} *y, void *workspace, int phase, int index)
 {{
-    const void *const operands[] = {{{addresses}}};
-{further}    if (!supported())
-        return 1;
     if (phase < 0 || phase >= {name_upper}_PHASES || index < 0 || index >= {name_upper}_SHARES)
         return 3;
-    run_share({name}_phases + phase, operands, y, workspace, {given}, index, {name_upper}_SHARES);
-    return 0;
+    return {name}_part({packed_names}, y, workspace, phase, index);
 }}
 
 int {name}_run({packed_operands}, {y} *y, void *workspace)
 {{
-    const void *const operands[] = {{{addresses}}};
-{further}    if (!supported())
-        return 1;
-    run_phases({name}_phases, {name_upper}_PHASES, operands, y, workspace, {given}, {name_upper}_SHARES);
-    return 0;
+    return {name}_part({packed_names}, y, workspace, ALL, 0);
 }}
 
 int {name}({plain_operands}, {y} *y)
 {{
-    void *workspace = lines({name_upper}_WORKSPACE_BYTES), *packed = lines({name_upper}_PACKED_BYTES);
+    void *workspace = aligned({name_upper}_WORKSPACE_BYTES), *packed = aligned({name_upper}_PACKED_BYTES);
     int code = workspace && packed ? 0 : 2;
     if (!code) {{
 {packs}        code = {name}_run({packed_names}, y, workspace);
@@ -226,24 +232,19 @@ class CpuKernel:
 
     def source(self) -> str:
         """The functions."""
-        name, names, pack, packs = self.chosen.name, self.given, "", ""
-        further = names[MOST_OPERANDS:]
-        addresses = [*names[:MOST_OPERANDS], *["NULL"] * (MOST_OPERANDS - len(names))]
-        count = len(self.launch.arguments)
-        copied = "".join([f"    int64_t arguments[{count}];\n"
-                          f"    memcpy(arguments, {name}_arguments, sizeof arguments);\n",
-                          *(f"    arguments[{count - len(further) + at}] = (int64_t)(intptr_t){operand};\n"
-                            for at, operand in enumerate(further))]) if further else ""
+        names, further = self.given[:MOST_OPERANDS], self.given[MOST_OPERANDS:]  # the latter are the last arguments
+        numbers = self.launch.arguments[:len(self.launch.arguments) - len(further)]
+        pack = packs = ""
         if self.constant is not None:
-            pack = f"{self.pack}\n{self._pack_head()}\n{{\n    {name}_order({self.constant}, packed);\n}}\n"
+            name = self.chosen.name
+            pack = f"\n{self.pack}\n{self._pack_head()}\n{{\n    {name}_order({self.constant}, packed);\n}}\n"
             packs = f"        {name}_pack({self.constant}, packed);\n"
         return _KERNEL.format(
-            **self.words, entries=", ".join(dict.fromkeys(self.entries.values())),
-            arguments=", ".join(map(_number, self.launch.arguments)) or "0",
+            **self.words, entries=", ".join(dict.fromkeys(self.entries.values())), pack=pack, packs=packs,
             phases=", ".join(f"{{{self.entries[phase.entry]}, {phase.tasks}, {phase.runs}}}"
                              for phase in self.launch.phases),
-            pack=pack, addresses=", ".join(addresses), further=copied, packs=packs,
-            given="arguments" if further else f"{name}_arguments")
+            addresses=", ".join([*names, *["NULL"] * (MOST_OPERANDS - len(names))]),
+            arguments=", ".join([*map(_number, numbers), *(f"(int64_t)(intptr_t){name}" for name in further)]) or "0")
 
     def declarations(self) -> str:
         """The part of the header."""
