@@ -145,9 +145,10 @@ def write_together(texts: Mapping[Path, str]) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Write a folder completely or not at all: yield a scratch folder, which then gets the name, also from a file.
+    """Write a folder completely or not at all: yield a scratch folder, which then gets the name.
 
-    An interruption removes the scratch folder. Raises SeqtuneError for an OSError.
+    It takes the name also from a file or an empty folder. An interruption removes the scratch folder. Raises what
+    `cannot_write` makes of an OSError.
     """
     scratch = _scratch_of(path)
     try:
@@ -155,9 +156,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         yield scratch
         if path.is_file():
             path.unlink()
-        os.rename(scratch, path)
+        os.replace(scratch, path)
     except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {reason(error)}") from None
+        raise cannot_write(path, error) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -86,21 +86,22 @@ def test_wrong_input_gets_a_line_and_nothing_is_written(refused: Refused, journa
             ((*GEMM, "--proposal", "1000", "--out", out), "there is no proposal 1000: gemm m=8 n=16 k=4 has "),
             (("build", "gemm", "m=8", "n=16", "k=4", "dtype=fp16", "--out", out), "no kernel of llvm solves"),
             ((*GEMM, "--device", "llvm:nothing", "--out", out), "no device"),
-            ((*GEMM, "--out", "x" * 300), "cannot be written"),
+            ((*GEMM, "--out", "x" * 300), "is too long; choose a shorter one"),
             (("build", "--problems", "nothing.csv", "--out", out), "no problem set and no file")):
         assert message in refused(*words, "--journal", journal), words
     assert sorted(path.name for path in tmp_path.iterdir() if path != journal) == ["taken"]
 
 
-def test_a_full_disk_leaves_nothing(refused: Refused, journal: Path, tmp_path: Path,
-                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_failure_that_leaves_nothing(capsys: pytest.CaptureFixture[str], journal: Path, tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> int:
         path.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    assert "cannot be written: No space left on device" in refused(
-        *GEMM, "--out", tmp_path / "new" / "out", "--journal", journal)
+    out = tmp_path / "new" / "out"
+    assert main([*GEMM, "--out", str(out), "--journal", str(journal)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"seqtune: cannot write {out}: No space left on device"
     assert [path for path in tmp_path.iterdir() if path != journal] == []
 
 
