@@ -31,13 +31,12 @@ from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backends import discovery
-from ..backends.backend import Backend, BuildError, LaunchError, build_executable, open_backend
+from ..backends.backend import BuildError, LaunchError, build_executable, open_backend
 from ..backends.compiled_step import resource_usage
 from ..backends.compilers import OFFLINE_COMPILERS
-from ..backends.llvm.backend import check_here, constant_argument, plain_tensors
+from ..backends.llvm.backend import LLVMBackend, constant_argument, plain_tensors
 from ..backends.llvm.compiler import Compiler
 from ..backends.llvm.kernel_job import KernelJob
-from ..backends.llvm.threads import Threads
 from ..backends.llvm.turn import Turn
 from ..backends.stored_operands import stored
 from .chosen import Chosen, files_of
@@ -230,42 +229,26 @@ def _places(tensors: Mapping[str, Tensor]) -> list[Place]:
     return [Place(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()]
 
 
-class _Pool:
-    """The threads of an llvm device, which all its built kernels of this process share."""
-
-    def __init__(self, device: Device) -> None:
-        check_here(device)
-        self.turn = Turn()
-        self._compiler = Compiler(device.instruction_set)
-        self.threads = Threads(self._compiler, device.threads, pins_caller=False)
-        weakref.finalize(self, _close_both, self.threads, self._compiler)
-
-
-def _close_both(threads: Threads, compiler: Compiler) -> None:
-    threads.close()
-    compiler.close()
-
-
 class _Opened:
-    """The open backend of a device, which all its built kernels of this process share."""
+    """The open backend of a device, which all its built kernels of this process share; they take turns."""
 
     def __init__(self, device: Device) -> None:
         self.turn = Turn()
-        self.backend: Backend = open_backend(device)
+        self.backend: Any = LLVMBackend(device, pins_caller=False) if device.backend == "llvm" else open_backend(device)
         weakref.finalize(self, self.backend.close)
 
 
-_SHARED: weakref.WeakValueDictionary[tuple[type, Device], Any] = weakref.WeakValueDictionary()
+_OPENED: weakref.WeakValueDictionary[Device, _Opened] = weakref.WeakValueDictionary()
 _OPENING = threading.Lock()
 
 
-def _shared(kind: type, device: Device) -> Any:
-    """The object that the kernels of a device share, made by the first one and closed after the last one."""
+def _opened(device: Device) -> _Opened:
+    """The backend of a device, opened for its first kernel and closed after its last one. Raises what opening does."""
     with _OPENING:
-        shared = _SHARED.get((kind, device))
-        if shared is None:
-            shared = _SHARED[kind, device] = kind(device)
-        return shared
+        opened = _OPENED.get(device)
+        if opened is None:
+            opened = _OPENED[device] = _Opened(device)
+        return opened
 
 
 class _PlacesRunner:
@@ -276,7 +259,7 @@ class _PlacesRunner:
         """`constant` is the operand that is packed; `begins` are none, since llvm's kernels write whole outputs."""
         problem, device, configuration = chosen.problem, chosen.device, chosen.configuration
         code = llvm_implementation(chosen.kernel)
-        self._pool: _Pool = _shared(_Pool, device)
+        self._opened = _opened(device)
         self._compiler = Compiler(device.instruction_set)
         source, launch = code.source(problem, device, configuration), code.launch(problem, device, configuration)
         self._job = KernelJob(self._compiler.build(source.text, source.options)[0], launch)
@@ -302,9 +285,9 @@ class _PlacesRunner:
                 kept.append(stored(_numbers(value, place), self._constant))
                 address = int(kept[-1].ctypes.data)
             addresses.append(address)
-        with self._pool.turn:
+        with self._opened.turn:
             self._job.bind(addresses, y, self._at)
-            self._pool.threads.run(self._job.address)
+            self._opened.backend.threads.run(self._job.address)
 
     def close(self) -> None:
         """Free the code."""
@@ -317,7 +300,7 @@ class _DeviceRunner:
     def __init__(self, chosen: Chosen, inputs: Sequence[Place], outputs: Sequence[Place],
                  constant: BufferArgument | None, begins: Collection[str]) -> None:
         """`constant` is packed by the executable; `begins` are the outputs whose contents count."""
-        self._opened: _Opened = _shared(_Opened, chosen.device)
+        self._opened = _opened(chosen.device)
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._held: dict[str, Packed] = {}  # the packed constants that the buffers hold
         self._contents = begins

@@ -84,17 +84,18 @@ def check_here(device: Device) -> None:
 class LLVMBackend:
     """Builds and runs configurations of llvm kernels in this process. Use it from the thread that created it.
 
-    The backend pins that thread until `close`. Raises DeviceError if this machine does not have the device.
+    With `pins_caller`, the backend pins that thread until `close`. Raises DeviceError if this machine does not have the
+    device.
     """
 
     build_allowance = 0.0  # LLVM takes 20 ms, so the limit in the options suffices
     checks_itself = False
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, pins_caller: bool = True) -> None:
         check_here(device)
         self.device = device
         self._compiler = Compiler(device.instruction_set)
-        self.threads = Threads(self._compiler, device.threads)
+        self.threads = Threads(self._compiler, device.threads, pins_caller)
         self.memory = HostMemory()
         self.operands = StoredOperands(MOST_KEPT)
 
