@@ -179,12 +179,15 @@ def read_problems(path: str | Path) -> list[Problem]:
 
 
 def read_lines(path: str | Path) -> list[ProblemLine]:
-    """Read the lines of a file of problems: of equal problems with equal labels the first. Raises FormatError.
+    """Read the lines of a file of problems: of equal problems with equal labels the first.
 
-    A `.csv` file is a table of problems (`problem_table`). In other files each line is a problem that `parse_problem`
-    reads; # begins a comment.
+    A `.csv` file is a table of problems (`problem_table`), an `.onnx` file a model, whose problems are numbered. In
+    other files each line is a problem that `parse_problem` reads; # begins a comment. Raises FormatError, and for a
+    model what `read_onnx` raises.
     """
     path = Path(path)
+    if path.suffix.lower() == ".onnx":
+        return _model_lines(path)
     content = read_bounded(path, LARGEST_FILE, "; split it")
     try:
         text = content.decode("utf-8-sig")
@@ -194,6 +197,15 @@ def read_lines(path: str | Path) -> list[ProblemLine]:
     if not lines:
         raise FormatError(f"{path} holds no problem")
     return lines
+
+
+def _model_lines(path: Path) -> list[ProblemLine]:
+    from .from_onnx import read_onnx  # it needs `onnx`
+
+    problems = dict.fromkeys(node.problem for node in read_onnx(path).nodes)
+    if not problems:
+        raise FormatError(f"{path} has no convolution or matrix product that a problem describes")
+    return [ProblemLine(problem, number) for number, problem in enumerate(problems, 1)]
 
 
 def parse_lines(path: str | Path, text: str) -> list[ProblemLine]:
@@ -244,7 +256,7 @@ def problem_set(name_or_path: str | Path) -> list[Problem]:
 def numbered_set(name_or_path: str | Path) -> list[ProblemLine]:
     """The problems of a named network with their numbers, or the lines of a file, which may repeat a problem.
 
-    Raises ProblemError if there is no such network and no such file, FormatError as `read_lines` does.
+    Raises ProblemError if there is no such network and no such file, and what `read_lines` raises.
     """
     name, _, batch = str(name_or_path).partition(":")
     if name.lower() in NETWORKS:

@@ -20,6 +20,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
 from tests.support.command_line import Refused, Run
+from tests.support.installation.optional import needs
 from tests.support.paths import ROOT
 
 GEMM = ["build", "gemm", "m=8", "n=16", "k=4"]
@@ -73,6 +74,15 @@ def test_several_problems_are_one_folder(run: Run, journal: Path, tmp_path: Path
         assert len(built["kernels"]) == 2
         assert (out / "README.md").exists()
         assert all((out / kernel["name"]).is_dir() is not library for kernel in built["kernels"])
+
+
+@needs("onnx")
+def test_the_problems_of_a_model_are_one_folder(run: Run, journal: Path, tmp_path: Path) -> None:
+    from tests.support.onnx_files import write_network
+
+    network = write_network(tmp_path / "network.onnx")
+    built = run("build", "--problems", network, "--out", tmp_path / "out", "--journal", journal)
+    assert [kernel["problem"]["type"] for kernel in built["kernels"]] == ["conv2d", "conv2d", "gemm"]
 
 
 def test_wrong_input_gets_a_line_and_nothing_is_written(refused: Refused, journal: Path, tmp_path: Path) -> None:

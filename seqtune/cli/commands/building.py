@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,21 +37,8 @@ def build(
 
     if out is None:
         raise MisuseError("name the folder to write (--out FOLDER)")
-    wanted = _from_onnx(words, problems) if problems is not None and problems.lower().endswith(".onnx") else (
-        several_problems(words, problems))
+    wanted = several_problems(words, problems)
     with progress.spinner() as say:
         built = api.build_folder(wanted, device, out, proposal, checkpoint=checkpoint, journal=journal, progress=say)
     answer(built.to_json()) if as_json else tables.built(built)
     raise typer.Exit(1 if built.left_out else 0)
-
-
-def _from_onnx(words: list[str] | None, path: str) -> list[Any]:
-    """The problems of an ONNX file. Raises MisuseError, FormatError."""
-    from seqtune.kernels.problem_sets.from_onnx import read_onnx
-
-    if words:
-        raise MisuseError("give either a problem or --problems FILE")
-    problems = list(dict.fromkeys(node.problem for node in read_onnx(path).nodes))
-    if not problems:
-        raise MisuseError(f"{path} has no convolution or matrix product")
-    return problems
