@@ -283,11 +283,9 @@ class BuiltFolder:
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        return {"out": str(self.out), "device": self.device.name, "kernels": [
-            {"name": one.name, "problem": one.problem.to_json(), "kernel": one.kernel.name,
-             "configuration": dict(one.configuration.settings), "origin": one.origin, "seconds": one.seconds,
-             "default_seconds": one.default_seconds} for one in self.kernels], "files": list(self.files),
-            "left_out": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.left_out]}
+        return {"out": str(self.out), "device": self.device.name, "files": list(self.files),
+                "kernels": [chosen.to_json() for chosen in self.kernels],
+                "left_out": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.left_out]}
 
 
 @dataclass(frozen=True, slots=True)

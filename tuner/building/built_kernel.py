@@ -91,8 +91,7 @@ class BuiltKernel:
 
     def __repr__(self) -> str:
         chosen = self.chosen
-        return (f"<{chosen.kernel.name} {chosen.configuration.brief()} for {chosen.problem.brief()} on "
-                f"{chosen.device.name}: {chosen.origin}>")
+        return f"<{chosen.brief()} for {chosen.problem.brief()} on {chosen.device.name}: {chosen.origin}>"
 
     def __call__(self, *operands: Any, out: Any = None, **named: Any) -> Any:
         """Compute the output of these operands, given in the operation's order or by name.

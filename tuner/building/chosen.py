@@ -32,6 +32,16 @@ class Chosen:
     seconds: float | None = None  # measured time of a run on this device; None: it was not measured
     default_seconds: float | None = None  # that of the kernel's safe default, in the same comparison
 
+    def brief(self) -> str:
+        """The kernel and its configuration in one line."""
+        return f"{self.kernel.name} {self.configuration.brief()}"
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"name": self.name, "problem": self.problem.to_json(), "kernel": self.kernel.name,
+                "configuration": dict(self.configuration.settings), "origin": self.origin, "seconds": self.seconds,
+                "default_seconds": self.default_seconds}
+
 
 Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
 

@@ -31,8 +31,8 @@ def write(chosen: Chosen) -> Files:
     read: Files = {path: (declaration.folder / path).read_bytes() for path, _ in chosen.kernel.parts
                    if is_file_inside(declaration.folder, path)}
     lines = "".join(f"{shlex.join(words)}\n" for words in (command.build, command.run) if words)
-    script = (f"#!/bin/sh\n# {chosen.problem.brief()}: builds and runs {chosen.kernel.name} "
-              f"{chosen.configuration.brief()}\nset -eu\ncd \"$(dirname \"$0\")\"\n{lines}")
+    script = (f"#!/bin/sh\n# {chosen.problem.brief()}: builds and runs {chosen.brief()}\n"
+              f"set -eu\ncd \"$(dirname \"$0\")\"\n{lines}")
     part = {"build": command.build, "run": command.run, "files": list(read), "timeout_seconds": declaration.timeout,
             "memory_bytes": declaration.memory, "tolerance": declaration.tolerance, "repeats": declaration.repeats}
     return {README: readme([chosen], [_HOW.format(name=name)]),

@@ -251,7 +251,7 @@ class CpuKernel:
         pack = "" if self.constant is None else (
             f"/* The order of {self.constant} in which the kernel reads it. */\n{self._pack_head()};\n")
         return _DECLARED.format(
-            **self.words, configuration=f"{self.chosen.kernel.name} {self.chosen.configuration.brief()}",
+            **self.words, configuration=self.chosen.brief(),
             phases=len(self.launch.phases), shares=self.chosen.device.threads, workspace=4 * self.launch.workspace,
             pack=pack, arrays="\n".join(map(_described, self.check.arrays, self.check.arrays.values())))
 

@@ -52,8 +52,8 @@ def readme(chosen: Sequence[Chosen], lines: Sequence[str]) -> bytes:
 
 def _about(chosen: Chosen) -> str:
     """A sentence or two about a kernel."""
-    return (f"`{chosen.name}`: `{chosen.kernel.name} {chosen.configuration.brief()}` ({chosen.origin}) "
-            f"for `{chosen.problem.brief()}`. {_speed(chosen)}")
+    return (f"`{chosen.name}`: `{chosen.brief()}` ({chosen.origin}) for `{chosen.problem.brief()}`. "
+            f"{_speed(chosen)}")
 
 
 def _speed(chosen: Chosen) -> str:
@@ -74,13 +74,10 @@ def launch_json(kernels: Sequence[tuple[Chosen, Mapping[str, object]]]) -> bytes
 
 
 def _described(chosen: Chosen) -> dict[str, object]:
-    device, default = chosen.device, chosen.default_seconds
-    return {"name": chosen.name, "problem": chosen.problem.to_json(),
+    device = chosen.device
+    return {**chosen.to_json(), "kernel_version": chosen.kernel.version, "toolchain": device.toolchain,
             "device": {"name": device.name, "model": device.model, "architecture": device.architecture,
-                       "instruction_set": device.instruction_set, "threads": device.threads},
-            "kernel": chosen.kernel.name, "kernel_version": chosen.kernel.version,
-            "configuration": dict(chosen.configuration.settings), "origin": chosen.origin, "seconds": chosen.seconds,
-            "default_seconds": default, "toolchain": device.toolchain}
+                       "instruction_set": device.instruction_set, "threads": device.threads}}
 
 
 def described_call(call: Call, tensors: Tensors, packed: Packed) -> dict[str, object]:

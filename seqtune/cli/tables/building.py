@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 def built(folder: BuiltFolder) -> None:
     """Print a line for each kernel, the problems that are left out, and where to read on."""
-    for one in folder.kernels:
-        configuration = f"{one.kernel.name} {one.configuration.brief()}"
-        out.print(f"{one.name}: {configuration} ({one.origin}{_times(one)})", markup=False, soft_wrap=True)
+    for chosen in folder.kernels:
+        out.print(f"{chosen.name}: {chosen.brief()} ({chosen.origin}{_times(chosen)})", markup=False, soft_wrap=True)
     for problem, reason in folder.left_out:
         out.print(f"left out: {problem.brief()}: {reason}", markup=False, soft_wrap=True)
     out.print(f"{folder.out}: {len(folder.files)} files for {folder.device.name}; its README.md says how to compile, "
