@@ -111,7 +111,8 @@ def calibrate(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", show_default=False,
-        help="A named set (resnet18, ...), a CSV, or a text file.  [default: some problems of every kind]")] = None,
+        help="A named set (resnet18, ...), a CSV, a text file or an ONNX file.  [default: some problems of every kind]",
+    )] = None,
     device: DeviceName = "llvm:0",
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget.")] = CALIBRATION,
     checkpoint: Trained = None,
@@ -135,7 +136,8 @@ def collect(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", show_default=False,
-        help="A named set (resnet18, ...), a CSV, or a text file.  [default: some 440 of all kinds]")] = None,
+        help="A named set (resnet18, ...), a CSV, a text file or an ONNX file.  [default: some 440 of all kinds]",
+    )] = None,
     devices: Annotated[list[str] | None, typer.Option(
         "--device", show_default=False,
         help="Device to measure on. May be repeated.  [default: every CPU and OpenCL device]")] = None,

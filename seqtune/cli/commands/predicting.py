@@ -31,7 +31,8 @@ def predict(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", show_default=False,
-        help="Predict many: a named set (resnet18, ...), a CSV, a text file with a problem a line, or - (stdin).",
+        help="Predict many: a named set (resnet18, ...), a CSV, an ONNX file, a text file with a problem a line, or - "
+             "(stdin).",
     )] = None,
     onnx: Annotated[Path | None, typer.Option(
         "--onnx", metavar="FILE", show_default=False,

@@ -25,7 +25,7 @@ def tune(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE",
-        help="A named set (resnet18, ...), a CSV, or a text file: a problem a line.")] = None,
+        help="A named set (resnet18, ...), a CSV, a text file with a problem a line, or an ONNX file.")] = None,
     device: Annotated[str | None, typer.Option(
         "--device", show_default=False,
         help="Device to measure on, or one of the data set.  [default: llvm:0, or the data set's only one]")] = None,
