@@ -29,11 +29,10 @@ class Device:
         self.module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(self.module), (folder / f"{about['name']}.cubin").read_bytes())
         self.stream = cuda.Stream()
-        self.buffers: dict[str, Any] = {}
-
-    def allocate(self, name: str, size: int) -> None:
-        """Allocate a buffer."""
-        self.buffers[name] = cuda.mem_alloc(size)
+        self.buffers = {name: cuda.mem_alloc(buffer["bytes"])
+                        for name, buffer in (*about["buffers"].items(), *about["workspaces"].items())}
+        # the driver itself takes the launches: pycuda passes no tensor maps
+        self.launches = [self._launch(launch) for launch in about["launches"]]
 
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Copy an array to a buffer."""
@@ -43,10 +42,6 @@ class Device:
         """Copy a buffer to an array, and return it."""
         cuda.memcpy_dtoh(array, int(self.buffers[name]))
         return array
-
-    def prepare(self, launches: list[dict[str, Any]]) -> None:
-        """Prepare the launches, which the driver itself takes: pycuda passes no tensor maps."""
-        self.launches = [self._launch(launch) for launch in launches]
 
     def _launch(self, launch: dict[str, Any]) -> Any:
         """A function that enqueues a launch."""

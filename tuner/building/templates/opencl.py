@@ -23,13 +23,12 @@ class Device:
         self.name = str(self.handle.name).strip()
         self.context = cl.Context([self.handle])
         self.queue = cl.CommandQueue(self.context)
-        self.buffers: dict[str, Any] = {}
+        self.buffers = {name: cl.Buffer(self.context, cl.mem_flags.READ_WRITE, buffer["bytes"])
+                        for name, buffer in (*about["buffers"].items(), *about["workspaces"].items())}
         text = (folder / f"{about['name']}.cl").read_text()
         self.program = cl.Program(self.context, text).build(options=about["compiler_options"])
-
-    def allocate(self, name: str, size: int) -> None:
-        """Allocate a buffer."""
-        self.buffers[name] = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size)
+        self.launches = [(self._kernel(launch), tuple(launch["global"]), launch["local"] and tuple(launch["local"]))
+                         for launch in about["launches"]]
 
     def write(self, name: str, array: NDArray[Any]) -> None:
         """Copy an array to a buffer."""
@@ -40,13 +39,11 @@ class Device:
         cl.enqueue_copy(self.queue, array, self.buffers[name])
         return array
 
-    def prepare(self, launches: list[dict[str, Any]]) -> None:
-        """Set the arguments of the launches."""
-        self.launches = []
-        for launch in launches:
-            kernel = cl.Kernel(self.program, launch["entry"])
-            kernel.set_args(*map(self._value, launch["arguments"]))
-            self.launches.append((kernel, tuple(launch["global"]), launch["local"] and tuple(launch["local"])))
+    def _kernel(self, launch: dict[str, Any]) -> Any:
+        """The kernel of a launch with its arguments."""
+        kernel = cl.Kernel(self.program, launch["entry"])
+        kernel.set_args(*map(self._value, launch["arguments"]))
+        return kernel
 
     def _value(self, argument: dict[str, Any]) -> Any:
         if argument["kind"] == "scalar":

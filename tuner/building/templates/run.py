@@ -35,9 +35,6 @@ class Kernel:
         self.about: dict[str, Any] = about["kernels"][0]
         self.buffers: dict[str, dict[str, Any]] = self.about["buffers"]
         self.device = device.Device(FOLDER, self.about)
-        for name, buffer in {**self.buffers, **self.about["workspaces"]}.items():
-            self.device.allocate(name, buffer["bytes"])
-        self.device.prepare(self.about["launches"])
 
     def load(self, **given: NDArray[Any]) -> None:
         """Copy the inputs, and contents of outputs, to the device; other outputs and workspaces are filled with 0xFF.

@@ -30,11 +30,8 @@ class Device:
         self.buffers = about["buffers"]
         self.tensors: dict[str, Any] = {}
 
-    def allocate(self, name: str, size: int) -> None:
-        """Do nothing: `write` allocates, and the module has its workspaces itself."""
-
     def write(self, name: str, array: NDArray[Any]) -> None:
-        """Copy the bytes of an array to a tensor."""
+        """Copy the bytes of an array to a new tensor; the module has its workspaces and launches itself."""
         if name in self.buffers:
             tensor = torch.tensor(array.reshape(-1).view(np.uint8), device="cpu" if INTERPRETED else "cuda")
             buffer = self.buffers[name]
@@ -44,9 +41,6 @@ class Device:
         """Copy a tensor to an array, and return it."""
         array.reshape(-1).view(np.uint8)[...] = self.tensors[name].reshape(-1).view(torch.uint8).cpu().numpy()
         return array
-
-    def prepare(self, launches: list[dict[str, Any]]) -> None:
-        """Do nothing: the module has its launches itself."""
 
     def run(self) -> float:
         """Launch all entries in order; returns the seconds of the GPU's events, or in the interpreter of the clock."""
