@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.times.examples import Examples
     from seqtune.predictor.learning.times.options import TrainingOptions
-    from seqtune.predictor.training.loop import Progress
+    from seqtune.predictor.training.progress import Progress
     from seqtune.predictor.trees.ranker import Ranker
 
 METHODS = ("transformer", "trees", OURS)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.model import Predictor
-    from seqtune.predictor.training.loop import Progress
+    from seqtune.predictor.training.progress import Progress
 
 NEVER, CALIBRATED, FEW, BOTH = "no data of it", "after calibrate", "after retrain", "after retrain and calibrate"
 

@@ -1,1 +1,1 @@
-"""Training of every network: the loop, the learning rate, and the state from which it resumes."""
+"""Training of every network: the Trainer, and the state from which a training resumes."""

@@ -50,11 +50,11 @@ class TrainingState(Generic[Model]):
         """The averaged weights after the best epoch."""
         return self.best if self.best_epoch else self.average
 
-    def finish_epoch(self, loss: float, figures: Mapping[str, float], score: float | None) -> None:
-        """Count an epoch, and keep its averaged weights if their score is the best (None: the epoch's number)."""
+    def finish_epoch(self, loss: float, figures: Mapping[str, float]) -> None:
+        """Count an epoch, and keep its averaged weights if their `score` is the best (without one: in any case)."""
         self.epoch += 1
         self.history.append({"loss": loss, **figures})
-        score = float(self.epoch) if score is None else score
+        score = figures.get("score", float(self.epoch))
         if score > self.best_score:
             self.best_score, self.best_epoch = score, self.epoch
             self.best.load_state_dict(self.average.state_dict())

@@ -11,8 +11,9 @@ from seqtune.data.provenance import check_measured
 from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of
 from seqtune.predictor.say import Say, silent
+from seqtune.predictor.training.conditions import check_can_train
 
-from ..errors import InterruptedTraining, MisuseError, SeqtuneError, check_installed, warned
+from ..errors import InterruptedTraining, MisuseError, SeqtuneError, warned
 from .inputs import check_free, check_positive
 from .results import Written
 
@@ -32,24 +33,21 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
     further problems that boosted trees label. `recipe` is a file, or the name of a shipped checkpoint, that gives all
     options instead of `epochs`, `extra`, `seed` and `refit`, and the data set unless it needs `data`. `state` is a
-    folder that keeps an unfinished training (None: OUT.training until the checkpoint is written, but nothing for
-    several processes); the same call resumes it, and with `end_now` writes the checkpoint of what it has learned.
+    folder that keeps an unfinished training (None: OUT.training until the checkpoint is written); the same call resumes
+    it, and with `end_now` writes the checkpoint of what it has learned.
     `progress` is called after every epoch (after some, if there are few problems), `say` for other steps. Of your data,
     all training problems are learned from, and held-out problems near one are not used for evaluation
     (`not_evaluated`); of the shipped data, no training problem near a held-out one is learned from. With few problems,
-    the report has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Under
-    torchrun all processes share the work, and the first one saves the checkpoint.
-    Raises MisuseError for wrong arguments and for data that no model learns from, MissingPackageError without PyTorch,
-    InterruptedTraining on Ctrl-C or SIGTERM.
+    the report has a cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise.
+    Raises MisuseError for wrong arguments, for data that no model learns from and under torchrun, MissingPackageError
+    without PyTorch or transformers, InterruptedTraining on Ctrl-C or SIGTERM.
     """
-    check_installed("train", "torch")
+    check_can_train()
     from seqtune.data.formats.dataset_file import is_shipped, read_training_data
-    from seqtune.predictor.training.process_group import is_alone, rank_here
     from seqtune.predictor.training.unfinished import UnfinishedTraining
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     check_free(Path(out), force, checkpoint=True)
-    say = say if rank_here() == 0 else silent
     read = None
     if recipe is not None:
         from seqtune.predictor.learning.times.recipe import Recipe
@@ -58,39 +56,30 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
             raise MisuseError("a recipe gives the data set and all options: leave out the others")
         read = Recipe.read(recipe)
         data, seed = read.data_set(data), read.options.seed
-    unfinished = None
-    if state is not None or is_alone():
-        unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
-                                           command_of(data, epochs, extra, seed, refit, read))
-    elif end_now:
-        raise MisuseError("several processes keep no state without --state, so there is no training to end")
+    unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
+                                       command_of(data, epochs, extra, seed, refit, read))
     dataset, sampling = read_training_data(data, seed, say)
     check_measured(dataset.provenance, data)
-    for note in dataset.outdated() if rank_here() == 0 else ():
+    for note in dataset.outdated():
         warned(note)
-    request = TrainingRequest(epochs, extra, refit, None if unfinished is None else unfinished.folder, end_now, seed,
-                              force=force, protect_held_out=is_shipped(data), recipe=read)
+    request = TrainingRequest(epochs, extra, refit, unfinished.folder, end_now, seed, force=force,
+                              protect_held_out=is_shipped(data), recipe=read)
     learning = learner(dataset)
-    if unfinished is not None and rank_here() == 0:
-        unfinished.begin(end_now)
-        if end_now:
-            say("no further epoch: only what the checkpoint needs beside them is computed, such as trees")
+    unfinished.begin(end_now)
+    if end_now:
+        say("no further epoch: only what the checkpoint needs beside them is computed, such as trees")
     try:
         with interrupted_by_sigterm():
             model, report = learning.train(dataset, request, progress, say)
             if sampling is not None:
                 report["sampling"] = sampling.to_json()
-            written = Written(model.save(out) if rank_here() == 0 else Path(out), report)
+            written = Written(model.save(out), report)
     except KeyboardInterrupt:
-        if unfinished is None:
-            raise
         raise InterruptedTraining(unfinished.stopped(end_now)) from None
     except MisuseError:
-        if unfinished is not None:
-            unfinished.give_up()
+        unfinished.give_up()
         raise
-    if unfinished is not None:
-        unfinished.end()
+    unfinished.end()
     return written
 
 
@@ -122,16 +111,14 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     learned from; a held-out problem near one is not used for evaluation (`not_evaluated`). `progress` is called after
     every epoch, `say` for other steps. Ctrl-C and SIGTERM end the training: the checkpoint of the epochs that are
     complete is written, and the report says `interrupted`.
-    Raises MisuseError, MissingPackageError without PyTorch, SeqtuneError if the time ends before the training, and
-    InterruptedTraining on Ctrl-C or SIGTERM before the first epoch is complete, when nothing is learned yet.
+    Raises MisuseError, MissingPackageError without PyTorch or transformers, SeqtuneError if the time ends before the
+    training, and InterruptedTraining on Ctrl-C or SIGTERM before the first epoch is complete, when nothing is learned.
     """
-    check_installed("train", "torch")
+    check_can_train()
     from seqtune.data.formats.dataset_file import read_dataset
-    from seqtune.predictor.training.process_group import check_alone
     from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
-    check_alone("a retraining takes minutes")
     check_free(Path(out), force, checkpoint=True)
     deadline = None
     if minutes is not None:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from seqtune.kernels.miopen.solver import BACKEND
 
 from ...sequence.source_facts import own_facts
 from ...sequence.vocabulary import Vocabulary
-from ...training.loop import Batch, Course, OnProgress, Validation, fit
+from ...training.progress import OnProgress
 from ...training.state import OUTSIDE, TrainingState, describe
+from ...training.trainer import Course, fit
 from ...translator.translator import Translator
 from .examples import ChoiceExamples, ExampleSet, Rows, SolverTimingExamples
 from .options import ChoiceOptions
@@ -36,6 +38,7 @@ class ChoiceTrainingResult:
     report: dict[str, Any]
 
 
+Batch = tuple[ExampleSet, Rows]  # the examples with these row numbers
 OPERATION = "convnd"  # of every choice
 
 
@@ -98,32 +101,31 @@ def fit_examples(model: Translator, examples: Mapping[str, ExampleSet], validati
 
     Without validation examples the averaged weights of the last epoch are kept.
     """
-    course = Course(lambda generator: _batches(examples, timing_examples, options, generator),
-                    (lambda average: _validate(average, validation)) if validation else None)
+    def loss(model: Translator, batch: Batch) -> Tensor:
+        example_set, rows = batch
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
+            return example_set.loss(model, rows, options)
+
+    batches = partial(_batches, examples, timing_examples, options)
+    course = Course(loss, batches, len(batches(np.random.default_rng())),  # equally many in each epoch
+                    (lambda average: _validate(average, validation)) if validation else None, second_decay=0.99,
+                    fused=True)
     return fit(model, course, options, fingerprint, on_progress, say)
 
 
 def _batches(examples: Mapping[str, ExampleSet], timing_examples: ExampleSet | None, options: ChoiceOptions,
-             generator: np.random.Generator) -> list[Batch[Translator]]:
+             generator: np.random.Generator) -> list[Batch]:
     """The batches of an epoch. Kernels with few labels get more than their share."""
-
-    def batch(example_set: ExampleSet, rows: Rows) -> Batch[Translator]:
-        def loss(model: Translator, part: slice) -> Tensor:
-            with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-                return example_set.loss(model, rows[part], options)
-
-        return Batch(loss, len(rows), example_set is not timing_examples)
-
-    batches: list[Batch[Translator]] = []
+    batches: list[Batch] = []
     counts = labels_per_epoch([len(example_set) for example_set in examples.values()], options.even, options.most)
     for example_set, count in zip(examples.values(), counts, strict=True):
         rounds = math.ceil(count / len(example_set))
         order = np.concatenate([generator.permutation(len(example_set)) for _ in range(rounds)])[:count]
         size = min(options.batch, max(options.least_batch, count // options.steps))
-        batches += [batch(example_set, rows) for rows in np.array_split(order, math.ceil(count / size))]
+        batches += [(example_set, rows) for rows in np.array_split(order, math.ceil(count / size))]
     if timing_examples is not None:
         for _ in range(math.ceil(options.races * len(batches))):
-            batches.append(batch(timing_examples, generator.integers(
+            batches.append((timing_examples, generator.integers(
                 0, len(timing_examples), min(options.race_batch, len(timing_examples)))))
     return [batches[number] for number in generator.permutation(len(batches))]
 
@@ -142,7 +144,7 @@ def labels_per_epoch(sizes: Sequence[int], even: float, most: float) -> list[int
 
 
 @torch.inference_mode()
-def _validate(model: Translator, validation: Mapping[str, ExampleSet]) -> Validation:
+def _validate(model: Translator, validation: Mapping[str, ExampleSet]) -> dict[str, float]:
     """The loss in nats per value (`validation`) and the share of right values, as means over kernels."""
     model.eval()
     means = []
@@ -151,7 +153,7 @@ def _validate(model: Translator, validation: Mapping[str, ExampleSet]) -> Valida
         nats, right, count = np.sum([example_set.validation_sums(model, rows) for rows in parts], axis=0).tolist()
         means.append((nats / count, right / count))
     nats, right = np.mean(means, axis=0).tolist()
-    return Validation({"validation": nats, "right": right})
+    return {"validation": nats, "right": right}
 
 
 def split_validation(labels: Labels, share: int) -> tuple[Labels, Labels]:

@@ -17,7 +17,7 @@ from ...choices.choice_trees import ChoiceTrees
 from ...choices.learned import LearnedChoices
 from ...choices.seen_problems import SeenProblems
 from ...say import Say, silent
-from ...training.loop import Progress
+from ...training.progress import Progress
 from ...training.state import describe
 from ...training.unfinished import FINISH
 from ...translator.threads import one_thread

@@ -119,10 +119,7 @@ def drawing(labelled: LabelledProblems | None, options: TrainingOptions) -> Iter
 
     A second process draws them if there are more problems than are kept, and a second thread and processor.
     """
-    from ...training.process_group import is_alone  # loads PyTorch, which the process that draws does not need
-
-    if labelled is None or len(labelled) <= KEPT or options.threads < 2 or processors() < 2 or not is_alone() \
-            or usable_jobs(2) < 2:
+    if labelled is None or len(labelled) <= KEPT or options.threads < 2 or processors() < 2 or usable_jobs(2) < 2:
         yield partial(_drawn_here, labelled, options), options
         return
     import multiprocessing

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqtune.errors import MisuseError, check_installed
+from seqtune.errors import MisuseError
 from seqtune.kernels.devices.accelerators import BACKENDS
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
@@ -18,6 +18,7 @@ from seqtune.kernels.task import MeasuredTask, Task
 from ...checkpoint import Checkpoint
 from ...model import EvaluationRequest, TrainingRequest
 from ...say import Say
+from ...training.conditions import check_can_train
 from ...translator.threads import one_thread
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ class TimesLearning:
         The options are those of the recipe. Without one they follow from the number of problems, and few measured
         problems are also cross-validated.
         """
-        from ...training.process_group import check_alone
         from .options import TrainingOptions, choice_options
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
@@ -111,7 +111,6 @@ class TimesLearning:
             options = _requested(small_options(training, options) if is_small(training) else options, request)
             model, report = train_model(training, learned.held_out, options, progress, say)
         elif is_small(training) and not choices:
-            check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
             model, report = train_small(measured, learned.held_out, options, progress, say, request.force)
         else:
@@ -186,7 +185,7 @@ def _cross_validated(model: Checkpoint, data: Dataset, methods: Sequence[str], p
     options = options_of(model, training) if is_small(training) else None
     if options is None:
         return None
-    check_installed("train", "torch")
+    check_can_train()
     from .small.cross_validation import cross_validate
 
     wanted = methods if OURS in methods else [OURS, *methods]

@@ -9,15 +9,16 @@ split off by problem, and the teacher of that training is not fitted to them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from seqtune.data.measured_tasks import split
@@ -33,9 +34,10 @@ from ...mixture.mixture import Mixture
 from ...mixture.winners import Winners
 from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
-from ...training.loop import Batch, Course, Net, OnProgress, Validation
-from ...training.loop import fit as fit_network
+from ...training.progress import OnProgress
 from ...training.state import OUTSIDE, TrainingState, describe
+from ...training.trainer import Course
+from ...training.trainer import fit as fit_network
 from ...training.unfinished import JUDGE
 from ...translator.judge import Judge
 from ...translator.translator import Translator
@@ -208,9 +210,9 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
     """
     validation = [measured.measured_only() for measured in validation]
 
-    def score_average(average: Translator) -> Validation:
+    def score_average(average: Translator) -> dict[str, float]:
         score, first = validate(average, vocabulary, validation)
-        return Validation({"share": math.exp(first), "score": score}, score)
+        return {"share": math.exp(first), "score": score}
 
     def loss(model: Translator, chosen: Sequence[DrawnExample]) -> Tensor:
         anchored = np.repeat([example.anchored for example in chosen], options.sentences)
@@ -220,9 +222,9 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
 
     fingerprint = _fingerprint(vocabulary, examples, validation, options)
     with drawing(examples.sampled, options) as (draw, given):
-        course = Course(lambda generator: _batches(examples, vocabulary, options, generator, draw, loss),
+        course = Course(loss, partial(_batches, examples, vocabulary, options, draw), _steps(examples, options),
                         score_average if validation else None, options.patience if validation else None, until,
-                        deadline, second_decay=0.98, fused=False, first_step=1)
+                        deadline)
         return fit_network(model, course, given, fingerprint, on_progress, began=began)
 
 
@@ -248,8 +250,7 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
 
     fingerprint = _fingerprint(vocabulary, examples, [], own)
     with drawing(examples.sampled, own) as (draw, given):
-        course: Course[Judge] = Course(lambda generator: _batches(examples, vocabulary, own, generator, draw, loss),
-                                       second_decay=0.98, fused=False, first_step=1)
+        course = Course(loss, partial(_batches, examples, vocabulary, own, draw), _steps(examples, own))
         state = fit_network(translator.judge, course, given, fingerprint, on_progress, began=began)
     if state.interrupted:
         raise KeyboardInterrupt
@@ -257,37 +258,38 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
     return replace(checkpoint, state=translator.eval().arrays())
 
 
-def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOptions, generator: np.random.Generator,
-             draw: Draw, loss: Callable[[Net, Sequence[DrawnExample]], Tensor]) -> list[Batch[Net]]:
-    """The batches of an epoch: `options.examples` examples, the measured share of them at least `options.measured`.
+def _counts(examples: Examples, options: TrainingOptions) -> tuple[int, int]:
+    """The numbers of measured and of sampled examples in an epoch of at most `options.examples`.
 
-    Each example is drawn with a seed of its own, so that it does not matter which process draws it. `loss` is that of a
-    network for some examples.
+    The measured share is at least `options.measured`, if there are so many.
     """
-    measured, sampled = len(examples.measured), examples.sampled_count
-    reserved = min(sampled, math.floor((1 - options.measured) * options.examples))
-    first = min(measured, options.examples - reserved)
-    room = min(sampled, options.examples - first)
-    order = generator.permutation(np.concatenate([generator.choice(measured, first, replace=False),
-                                                  measured + generator.choice(sampled, room, replace=False)]))
+    reserved = min(examples.sampled_count, math.floor((1 - options.measured) * options.examples))
+    measured = min(len(examples.measured), options.examples - reserved)
+    return measured, min(examples.sampled_count, options.examples - measured)
+
+
+def _steps(examples: Examples, options: TrainingOptions) -> int:
+    """The number of batches in an epoch."""
+    return math.ceil(sum(_counts(examples, options)) / options.batch)
+
+
+def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOptions, draw: Draw,
+             generator: np.random.Generator) -> Iterator[list[DrawnExample]]:
+    """The batches of an epoch. Each example is drawn with a seed of its own, so that any process may draw it."""
+    measured = len(examples.measured)
+    of_measured, of_sampled = _counts(examples, options)
+    order = generator.permutation(np.concatenate([
+        generator.choice(measured, of_measured, replace=False),
+        measured + generator.choice(examples.sampled_count, of_sampled, replace=False)]))
     seeds = generator.integers(0, 2**62, len(order))
     parts = [slice(first, first + options.batch) for first in range(0, len(order), options.batch)]
     drawn = draw([[(int(number) - measured, int(seed)) for number, seed in zip(order[part], seeds[part], strict=True)
                    if number >= measured] for part in parts])  # in the order of the steps
-
-    def batch(numbers: NDArray[np.int64], seeds: NDArray[np.int64]) -> Batch[Net]:
-        among_sampled = np.cumsum(numbers >= measured) - 1
-
-        def of_part(model: Net, part: slice) -> Tensor:
-            of_sampled = next(drawn)
-            chosen = [of_sampled(int(among_sampled[index])) if numbers[index] >= measured
-                      else examples.measured[numbers[index]].drawn(int(seeds[index]), vocabulary, options)
-                      for index in range(len(numbers))[part]]
-            return loss(model, chosen)
-
-        return Batch(of_part, len(numbers))
-
-    return [batch(order[part], seeds[part]) for part in parts]
+    for part, sampled in zip(parts, drawn, strict=True):
+        indices = itertools.count()  # of the sampled examples of this batch
+        yield [sampled(next(indices)) if number >= measured
+               else examples.measured[number].drawn(int(seed), vocabulary, options)
+               for number, seed in zip(order[part], seeds[part], strict=True)]
 
 
 def _teacher_share(teacher: Trees | None, validation: Sequence[KnownTask]) -> float | None:

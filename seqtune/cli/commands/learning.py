@@ -65,10 +65,7 @@ def train(
         raise MisuseError("name a data set (a file, a folder, or `shipped`), or a recipe (--recipe)")
     report = api.train(data, out, recipe=recipe, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now,
                        seed=seed, force=force, progress=progress.epoch, say=progress.line)
-    from seqtune.predictor.training.process_group import rank_here  # loads PyTorch, which `train` has found
-
-    if rank_here() == 0:  # the other processes of torchrun say nothing
-        answer(report.to_json()) if as_json else tables.trained(report.to_json())
+    answer(report.to_json()) if as_json else tables.trained(report.to_json())
 
 
 @app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")

@@ -139,3 +139,11 @@ def test_data_that_are_refused_leave_no_folder(words: list[str], tmp_path: Path)
         tmp_path / "few.parquet")
     assert main(["train", str(tmp_path / "few.parquet"), "--out", str(tmp_path / "out")]) == 2
     assert sorted(os.listdir(tmp_path)) == ["data.parquet", "few.parquet"]
+
+
+@pytest.mark.parametrize("arguments", [("train", "shipped"), ("retrain", "default", "new.parquet")])
+def test_several_processes_are_refused_before_anything_is_read(
+        arguments: tuple[str, ...], tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun or mpirun" in refused(*arguments, "--out", tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -24,10 +24,10 @@ LEARNING = {
     "predictor.learning.choices.mixture_weights", "predictor.learning.choices.training",
     "predictor.learning.choices.whole_training", "predictor.learning.times.adaptation.retraining",
     "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
-    "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.loop",
-    "predictor.training.process_group", "predictor.training.state", "predictor.training.unfinished",
-    "predictor.translator.judge", "predictor.pretrained", "predictor.translator.quantity_codes",
-    "predictor.translator.sentences", "predictor.translator.transformer", "predictor.translator.translator",
+    "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.state",
+    "predictor.training.trainer", "predictor.training.unfinished", "predictor.translator.judge",
+    "predictor.pretrained", "predictor.translator.quantity_codes", "predictor.translator.sentences",
+    "predictor.translator.transformer", "predictor.translator.translator",
 }
 PROBLEM = ("gemm", "m=64", "n=64", "k=64")
 COMMANDS = (

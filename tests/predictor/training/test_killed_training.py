@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.predictor.training.loop import Course, fit
-from tests.predictor.training.test_loop import Options, batches, line, weights
+from seqtune.predictor.training.trainer import fit
+from tests.predictor.training.test_trainer import COURSE, Options, line, weights
 from tests.support.paths import ROOT
 
 EPOCHS = 240
@@ -22,8 +22,8 @@ import os, sys, time
 import torch._dynamo  # an optimizer would load it in each process
 from dataclasses import replace
 from pathlib import Path
-from seqtune.predictor.training.loop import Course, fit
-from tests.predictor.training.test_loop import Options, batches, line
+from seqtune.predictor.training.trainer import fit
+from tests.predictor.training.test_trainer import COURSE, Options, line
 
 def report(progress):
     print(progress.epoch, flush=True)
@@ -34,7 +34,7 @@ for last in map(int, sys.argv[2:]):
     training = os.fork()
     if not training:
         print(os.getpid(), flush=True)
-        fit(line(), Course(batches), options, "toy", report)
+        fit(line(), COURSE, options, "toy", report)
     print("ended", os.waitstatus_to_exitcode(os.waitpid(training, 0)[1]), flush=True)
 """  # a process that forks, since each one that starts anew takes seconds to load PyTorch
 
@@ -58,8 +58,8 @@ def test_a_killed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
             latest = epochs[-1]
     assert 40 <= latest < EPOCHS
     options, messages = replace(Options(), epochs=EPOCHS, state=tmp_path, save_every=1), list[str]()
-    resumed = fit(line(), Course(batches), options, "toy", say=messages.append)
+    resumed = fit(line(), COURSE, options, "toy", say=messages.append)
     assert messages[0].startswith("resuming after epoch ")
-    undisturbed = fit(line(), Course(batches), replace(options, state=None))
+    undisturbed = fit(line(), COURSE, replace(options, state=None))
     assert weights(resumed.kept) == weights(undisturbed.kept)
     assert resumed.history == undisturbed.history

@@ -13,7 +13,7 @@ from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.processes import usable_jobs
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
-OPTIONAL = ("torch", "onnx", "transformers", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
+OPTIONAL = ("torch", "onnx", "transformers", "accelerate", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
 
 
 def reason(packages: Sequence[str]) -> str:

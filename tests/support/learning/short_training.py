@@ -9,7 +9,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.examples import held_out_problems
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.training.loop import OnProgress
+from seqtune.predictor.training.progress import OnProgress
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.synthetic import data
 

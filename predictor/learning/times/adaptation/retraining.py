@@ -35,7 +35,7 @@ from ....mixture.fitting import refitted
 from ....mixture.mixture import UNLEARNED, Mixture
 from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
-from ....training.loop import OnProgress
+from ....training.progress import OnProgress
 from ....training.state import describe
 from ....trees.boosters import boosters_of
 from ....trees.cost_trees import Trees

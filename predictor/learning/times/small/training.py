@@ -19,7 +19,7 @@ from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
 from ....say import Say, silent
-from ....training.loop import OnProgress, Progress
+from ....training.progress import OnProgress, Progress
 from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..shortage import USEFUL

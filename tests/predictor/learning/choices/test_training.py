@@ -16,7 +16,7 @@ from seqtune.predictor.learning.choices.mixture_weights import best_weights
 from seqtune.predictor.learning.choices.predictors import Beam
 from seqtune.predictor.learning.choices.scores import LabelRow, score_labels
 from seqtune.predictor.learning.choices.training import fixed_words, train_network
-from seqtune.predictor.training.loop import Progress
+from seqtune.predictor.training.progress import Progress
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from tests.support.label_toys import MLIR, QUICK, Parts

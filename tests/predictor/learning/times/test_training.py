@@ -21,7 +21,8 @@ from seqtune.predictor.learning.times.evaluation import evaluate_tasks
 from seqtune.predictor.learning.times.examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.sequence.numeric_codes import Codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
-from seqtune.predictor.training.loop import Progress, schedule
+from seqtune.predictor.training.progress import Progress
+from seqtune.predictor.training.trainer import schedule
 from seqtune.predictor.translator.translator import Source, Translator
 from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.learning.translators import small_translator

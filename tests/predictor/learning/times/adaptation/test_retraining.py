@@ -35,7 +35,7 @@ from seqtune.predictor.learning.times.adaptation.retraining import (
 from seqtune.predictor.learning.times.evaluation import evaluate_tasks
 from seqtune.predictor.learning.times.examples import problems_of, words_of
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.training.loop import Progress
+from seqtune.predictor.training.progress import Progress
 from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
