@@ -33,8 +33,8 @@ LONGEST_MESSAGE = 2000  # characters
 # The control characters of ISO 6429.
 _CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 # Titles of packages, where they differ from the name.
-_TITLES = {"matplotlib": "Matplotlib", "torch": "PyTorch", "transformers": "Hugging Face transformers",
-           "triton": "Triton (Linux only)"}
+_TITLES = {"accelerate": "Hugging Face accelerate", "matplotlib": "Matplotlib", "torch": "PyTorch",
+           "transformers": "Hugging Face transformers", "triton": "Triton (Linux only)"}
 
 
 _BETWEEN = ("seqtune", "torch", "contextlib", "functools")  # modules between a user's line and a warning

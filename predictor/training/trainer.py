@@ -28,6 +28,7 @@ from seqtune.errors import MisuseError
 from seqtune.tuner.stop_request import StopRequest
 
 from ..say import Say, silent
+from .conditions import no_launcher
 from .progress import OnProgress, Progress
 from .state import TrainingState
 
@@ -198,8 +199,8 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
         state, options = training.state, training.options
         arguments = TrainingArguments(
             output_dir=tempfile.gettempdir(),  # must exist; nothing is written there
-            num_train_epochs=training.epochs - state.epoch, max_grad_norm=options.clip, seed=options.seed,
-            eval_strategy="epoch", logging_strategy="epoch", logging_nan_inf_filter=False, save_strategy="no",
+            num_train_epochs=training.epochs - state.epoch, max_grad_norm=options.clip, eval_strategy="epoch",
+            logging_strategy="epoch", logging_nan_inf_filter=False, save_strategy="no",
             report_to="none", disable_tqdm=True, use_cpu=True)
         super().__init__(Learner(state.model, training.course.loss), arguments, eval_dataset=(), callbacks=[training],
                          optimizers=(state.optimizer, LambdaLR(state.optimizer, training.rate)))
@@ -240,7 +241,7 @@ def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerp
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
-        with StopRequest(STOPPING, options.state is not None) as stop:
+        with no_launcher(), StopRequest(STOPPING, options.state is not None) as stop:
             training = Training(state, course, options, stop, save, on_progress,
                                 time.monotonic() if began is None else began)
             if training.goes_on:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
+HEAVY = ("torch", "transformers", "accelerate", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy",
+         "scipy")
 
 
 def loaded_after(code: str) -> set[str]:

@@ -54,19 +54,19 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 def test_a_mistyped_problem_is_refused_without_loading_torch_or_a_driver() -> None:
     found = loaded_after("from seqtune.__main__ import main\nassert main(['predict', 'conv2d', 'c=-1']) == 2")
-    assert not found & {"torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas"}
+    assert not found & {"torch", "transformers", "accelerate", "llvmlite", "pyopencl", "xgboost", "pandas"}
 
 
 def test_predicting_does_not_load_transformers() -> None:
     code = "import seqtune.api, seqtune.predictor.sequence.beam, seqtune.predictor.checkpoint"
-    assert not loaded_after(code) & {"torch", "transformers", "xgboost", "pandas", "pyopencl", "llvmlite"}
+    assert not loaded_after(code) & {"torch", "transformers", "accelerate", "xgboost", "pandas", "pyopencl", "llvmlite"}
 
 
 @pytest.mark.parametrize("strategy", ["random", "exhaustive"])
 def test_searching_by_chance_loads_neither_translator_nor_trees(strategy: str, tmp_path: Path) -> None:
     journal = str(tmp_path / "journal.sqlite")
     code = f"import seqtune\nseqtune.tune('gemm m=1 n=1 k=1', strategy={strategy!r}, trials=1, journal={journal!r})"
-    assert not loaded_after(code) & {"torch", "transformers", "xgboost", "pandas", "pyarrow"}
+    assert not loaded_after(code) & {"torch", "transformers", "accelerate", "xgboost", "pandas", "pyarrow"}
 
 
 def test_everything_public_can_be_had_and_nothing_else() -> None:

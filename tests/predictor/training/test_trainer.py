@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import tempfile
 import time
@@ -189,6 +190,16 @@ def test_a_training_prints_and_writes_nothing_of_its_own(
     fit(line(), replace(COURSE, validate=lambda model: {"score": 0.5}), Options())
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("variable", "value"), [
+    ("ACCELERATE_MIXED_PRECISION", "bf16"), ("ACCELERATE_TORCH_DEVICE", "meta"), ("LOCAL_RANK", "0")])
+def test_the_variables_of_a_launcher_change_no_weight_and_stay_as_they_are(
+        variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fit(line(), COURSE, Options(epochs=2))
+    monkeypatch.setenv(variable, value)
+    assert weights(fit(line(), COURSE, Options(epochs=2)).kept) == weights(expected.kept)
+    assert os.environ[variable] == value
 
 
 def test_the_loss_of_an_epoch_is_the_mean_of_its_steps_and_a_number_that_is_none_is_shown() -> None:
