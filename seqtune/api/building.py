@@ -9,8 +9,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.building.built_kernel import BuiltKernel
+from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
 from seqtune.tuner.building.chosen import Chosen, files_of
 from seqtune.tuner.building.folder import check_free, write_folder
 from seqtune.tuner.remembered import remembered_winners
@@ -18,7 +17,7 @@ from seqtune.tuner.remembered import remembered_winners
 from ..errors import CheckpointError, KernelError, MisuseError, shown
 from .inputs import as_device, as_problem, as_problems
 from .predicting import predict
-from .question import Question, built, refused
+from .question import Question
 from .results import BuiltFolder
 
 SHOWN = 5  # proposals that `predict` lists where nothing else is asked for; --proposal counts in this list
@@ -35,7 +34,7 @@ def build(problem: object, device: Device | str = "llvm:0", proposal: int | None
     read and saved. Raises MisuseError, KernelError where no kernel solves the problem, SeqtuneError where the compiler
     refuses the source.
     """
-    return built(_choose(as_problem(problem, input_shape), as_device(device), proposal, checkpoint, journal))
+    return built_kernel(_choose(as_problem(problem, input_shape), as_device(device), proposal, checkpoint, journal))
 
 
 def build_folder(problems: object, device: Device | str, out: str | Path, proposal: int | None = None, *,
@@ -62,10 +61,7 @@ def build_folder(problems: object, device: Device | str, out: str | Path, propos
         raise MisuseError(f"no kernel solves any of the {len(wanted)} problems on {device.name}: {left_out[0][1]}"
                           if left_out else "no problem is given")
     progress(f"building {len(kernels)} kernels" if len(kernels) > 1 else f"building {kernels[0].name}")
-    try:
-        files = files_of(kernels)
-    except BuildError as error:
-        raise refused(error) from None
+    files = files_of(kernels)
     write_folder(files, folder)
     return BuiltFolder(folder, device, tuple(kernels), tuple(sorted(files)), tuple(left_out))
 
@@ -87,7 +83,7 @@ def _choose(problem: Problem, device: Device, proposal: int | None, checkpoint: 
         answer = predict(problem, device, max(SHOWN, number), checkpoint=checkpoint, journal=journal)
     except CheckpointError:
         if checkpoint is None:  # a mistake in a library's sources must not hide behind the missing checkpoint
-            built(Question(problem, device, "the default", None).chosen(Task.of(problem, device).default, None))
+            built_kernel(Question(problem, device, "the default", None).chosen(Task.of(problem, device).default, None))
         raise
     if number > len(answer.candidates):
         raise MisuseError(f"there is no proposal {number}: {problem.brief()} has {len(answer.candidates)} on "

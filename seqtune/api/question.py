@@ -9,10 +9,9 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, kernel
 
-from ..errors import MisuseError, SeqtuneError
+from ..errors import MisuseError
 
 if TYPE_CHECKING:
-    from seqtune.tuner.building.built_kernel import BuiltKernel
     from seqtune.tuner.building.chosen import Chosen
 
 
@@ -34,19 +33,3 @@ class Question(NamedTuple):
         check_allowed(family)
         return Chosen(function_name(self.problem), self.problem, self.device, family, configuration, self.origin,
                       seconds, self.default_seconds)
-
-
-def built(chosen: Chosen) -> BuiltKernel:
-    """Build a chosen kernel. Raises SeqtuneError where the compiler refuses it."""
-    from seqtune.tuner.backends.backend import BuildError
-    from seqtune.tuner.building.built_kernel import built_kernel
-
-    try:
-        return built_kernel(chosen)
-    except BuildError as error:
-        raise refused(error) from None
-
-
-def refused(error: Exception) -> SeqtuneError:
-    """The error of a compiler as one for users."""
-    return SeqtuneError(f"the compiler refuses the kernel: {error}")

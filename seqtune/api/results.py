@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.predictor.candidate import Candidate, Confidence
 
 from ..errors import MisuseError
-from .question import Question, built
+from .question import Question
 
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
@@ -77,9 +77,11 @@ class Proposal:
 
     def build(self) -> BuiltKernel:
         """Build the kernel with this configuration; see `seqtune.build`."""
+        from seqtune.tuner.building.built_kernel import built_kernel
+
         if self.question is None:
             raise MisuseError("this candidate belongs to no answer, so its problem is not known; use seqtune.build")
-        return built(self.question.chosen(self.configuration, self.seconds))
+        return built_kernel(self.question.chosen(self.configuration, self.seconds))
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured.

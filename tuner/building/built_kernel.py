@@ -31,7 +31,7 @@ from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backends import discovery
-from ..backends.backend import BuildError, LaunchError, build_executable, open_backend
+from ..backends.backend import LaunchError, build_executable, open_backend
 from ..backends.compiled_step import resource_usage
 from ..backends.compilers import OFFLINE_COMPILERS
 from ..backends.llvm.backend import LLVMBackend, constant_argument, plain_tensors
@@ -39,7 +39,7 @@ from ..backends.llvm.compiler import Compiler
 from ..backends.llvm.kernel_job import KernelJob
 from ..backends.llvm.turn import Turn
 from ..backends.stored_operands import stored
-from .chosen import Chosen, files_of
+from .chosen import Chosen, compiling, files_of
 from .description import described_call, described_launch
 from .folder import write_folder
 from .operands import Packed, Place
@@ -147,17 +147,12 @@ class BuiltKernel:
         if reference is None or chosen.device.backend == "llvm":
             return None
         compiler: Any = resolve(reference)(chosen.device)  # type: ignore[operator]
-        try:
+        with compiling():
             return resource_usage(compiler.steps(chosen.problem, chosen.kernel, chosen.configuration), chosen.device)
-        except BuildError as error:
-            raise SeqtuneError(f"the compiler refuses the kernel: {error}") from None
 
     def save(self, folder: str | Path) -> None:
         """Write the kernel to a new folder of files that need no seqtune. Raises MisuseError, SeqtuneError."""
-        try:
-            write_folder(files_of([self.chosen]), Path(folder))
-        except BuildError as error:
-            raise SeqtuneError(f"the compiler refuses the kernel: {error}") from None
+        write_folder(files_of([self.chosen]), Path(folder))
 
     def _ordered(self, operands: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The operands in order. Raises MisuseError."""
@@ -202,8 +197,9 @@ class BuiltKernel:
         return contents(place.name, tensor, 0)
 
 
+@compiling()
 def built_kernel(chosen: Chosen) -> BuiltKernel:
-    """Build a chosen kernel. Raises BuildError if the compiler refuses it, KernelError without code, SeqtuneError."""
+    """Build a chosen kernel. Raises KernelError without code, SeqtuneError if the compiler or the device refuses it."""
     problem = chosen.problem
     if chosen.device.backend == "llvm":
         tensors, code = plain_tensors(problem), llvm_implementation(chosen.kernel)

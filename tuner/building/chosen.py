@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 
+from ..backends.backend import BuildError
 from ..measuring.tensor_limit import check_measurable
 
 Files: TypeAlias = dict[str, bytes]  # path in the folder, with / -> contents
@@ -56,17 +58,27 @@ WRITERS: dict[str, str] = {
 }
 
 
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Run code that compiles; raises SeqtuneError, for users, where the compiler refuses a source."""
+    try:
+        yield
+    except BuildError as error:
+        raise SeqtuneError(f"the compiler refuses the kernel: {error}") from None
+
+
+@compiling()
 def files_of(chosen: Sequence[Chosen]) -> Files:
     """The files of a folder for kernels of one device.
 
-    Raises MisuseError where the backend has none or a problem is too large for the folder's check, BuildError where the
-    compiler refuses a source, UnavailableError where the backend's compiler is not installed.
+    Raises MisuseError where the backend has none or a problem is too large for the folder's check, SeqtuneError where
+    the compiler refuses a source, UnavailableError where the backend's compiler is not installed.
     """
     backend = chosen[0].device.backend
     if backend not in WRITERS:
         raise MisuseError(f"kernels of {backend} cannot be built to files; those of {', '.join(WRITERS)} can")
-    for one in chosen:
-        check_measurable(one.problem)
+    for kernel in chosen:
+        check_measurable(kernel.problem)
     return cast(Writer, resolve(WRITERS[backend]))(chosen)
 
 
