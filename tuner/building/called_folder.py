@@ -1,8 +1,7 @@
 """Called folders: the files of a kernel that is called, in OpenCL C, CUDA C++ or Triton.
 
-Beside the kernel's source there are `run.py` with `device.py` and `arrays.py`, and `host.c` with `device.h` and
-`arrays.h`, which are the same for all kernels of a language, and `kernel.py` and `kernel.h`, which hold what belongs to
-this kernel.
+Beside the kernel's source there are functions in C, `NAME.c` with their header `NAME.h`, which `check.c` calls with
+`check.h` and `arrays.h`, and a class in Python, `run.py` with `device.py`, `arrays.py` and `kernel.py`.
 """
 
 from __future__ import annotations
@@ -10,40 +9,48 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
 from seqtune.kernels.launches.call import Call
 from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.libraries.table import library_in_use
 from seqtune.kernels.operations.table import operation
 
+from .called_text import CalledText, Host
 from .check import check_of
 from .chosen import Chosen, Files, Writer, template
 from .description import LAUNCH_JSON, README, described_call, launch_json, readme
-from .kernel_header import check_text, defines, tables
 from .packing import operand_loops
 
 _HOW = """Compile and check the kernel, {ways}:
 
 {commands}
 
-{words} One line tells the result and the time of a run. {calls}Python programs use the class `run.Kernel`."""
+{words} One line tells the result and the time of a run. Python programs use the class `run.Kernel`."""
+_EXAMPLE = """\
+A program of yours includes `{name}.h`, which describes the functions, and is compiled with `{name}.c`; \
+both need no other file:
+
+{program}
+{own}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
     """A language of kernels that are called."""
 
-    name: str  # of its templates: `opencl.py`, `opencl.h`
+    name: str  # of its templates: `opencl.py`, `opencl.c`
     suffix: str  # of the kernel's file
-    has_c: bool = True  # whether there is a host program in C
+    host: Host | None = None  # how programs in C call it
+    own: str = ""  # words on programs that have a device of their own
 
-    def how(self, words: str) -> str:
+    def how(self, name: str, words: str) -> str:
         """The paragraph of a README on how to check a kernel; `words` say what it is compared with."""
-        if not self.has_c:
-            return _HOW.format(ways="in Python", commands="    python run.py", words=words, calls="")
-        return _HOW.format(ways="in C (no header and no library is needed to compile) and in Python",
-                           commands="    cc -std=c99 -O2 -o check host.c -ldl -lm && ./check\n    python run.py",
-                           words=words, calls="`host.c` shows the calls that a program makes; ")
+        if self.host is None:
+            return _HOW.format(ways="in Python", commands="    python run.py", words=words)
+        return _HOW.format(ways="in C (no header and no library is needed to compile) and in Python", words=words,
+                           commands=f"    cc -std=c99 -O2 -o check check.c {name}.c -ldl -lm && ./check\n"
+                           "    python run.py")
 
 
 def call_for(chosen: Chosen) -> Call:
@@ -53,9 +60,9 @@ def call_for(chosen: Chosen) -> Call:
 
 
 def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Sequence[str], *,
-                  images: Files | None = None, code: str = "", more: Mapping[str, object] | None = None) -> Files:
-    """The files of a folder. `remarks` are paragraphs of its README, `images` files that a compiler made, `code` are
-    further lines of kernel.h, and `more` is what launch.json says besides. Raises SeqtuneErrors.
+                  images: Files | None = None, macros: str = "", more: Mapping[str, object] | None = None) -> Files:
+    """The files of a folder. `remarks` are paragraphs of its README, `images` files that a compiler made, `macros` what
+    the functions in C need to know, and `more` is what launch.json says besides. Raises SeqtuneErrors.
     """
     tensors = operation(chosen.problem.type).tensors(chosen.problem)
     check = check_of(chosen, tensors)
@@ -67,20 +74,20 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     module = (f'"""The reference of {chosen.name}."""\n\n'
               "from __future__ import annotations\n\nimport numpy as np\nfrom arrays import decoded\n\n"
               f"CHECKED = {check.remark!r}\n\n\n{check.python()}")
-    source = f"{chosen.name}{language.suffix}"
-    files = {README: readme([chosen], [language.how(check.words), *remarks]),
-             LAUNCH_JSON: launch_json([(chosen, part)]), source: call.source.text.encode(), **(images or {}),
-             "kernel.py": module.encode(), "device.py": template(f"{language.name}.py"), "run.py": template("run.py"),
-             "arrays.py": template("arrays.py"), **check.files}
-    if not language.has_c:
-        return files
-    macros = {"NAME": chosen.name, "SOURCE": source, "OPTIONS": " ".join(call.source.options),
-              "DEVICE_MODEL": chosen.device.model, "CHECKED": check.remark}
-    texts = [*(loops.c(f"pack_{name}") for name, loops in packings.items()), check_text(check), tables(part, check)]
-    header = (f"/* What host.c and device.h have to know of {source}; launch.json says the same. */\n\n"
-              f"{defines(macros)}{code}\n" + "\n".join(texts))
-    return {**files, "kernel.h": header.encode(), "device.h": template(f"{language.name}.h"),
-            "host.c": template("host.c"), "arrays.h": template("arrays.h")}
+    name, how = chosen.name, [language.how(chosen.name, check.words)]
+    files: Files = {}
+    if language.host is not None:
+        text = CalledText(chosen, check, language.host, template(f"{language.name}.c").decode(), macros, part,
+                          [loops.c(f"pack_{name}") for name, loops in packings.items()])
+        files = {f"{name}.h": text.header().encode(), f"{name}.c": text.source().encode(),
+                 "check.h": text.check_header().encode(), "check.c": template("check.c"),
+                 "arrays.h": template("arrays.h")}
+        how.append(_EXAMPLE.format(name=name, program=indent(text.example(), "    "),
+                                   own=language.own.format(name=name)))
+    return {README: readme([chosen], [*how, *remarks]), LAUNCH_JSON: launch_json([(chosen, part)]),
+            f"{name}{language.suffix}": call.source.text.encode(), **(images or {}), "kernel.py": module.encode(),
+            "device.py": template(f"{language.name}.py"), "run.py": template("run.py"),
+            "arrays.py": template("arrays.py"), **files, **check.files}
 
 
 def one_by_one(write: Callable[[Chosen], Files]) -> Writer:

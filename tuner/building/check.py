@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,8 +118,8 @@ def check_of(chosen: Chosen, tensors: Tensors, function: str = "reference_y") ->
 
 
 def c_string(text: str) -> str:
-    """A text as a constant in C. JSON's escapes of ASCII are C's, too."""
-    return json.dumps(text.encode("ascii", "replace").decode())
+    """A text as a constant in C. JSON's escapes of ASCII are C's, too; two question marks would begin a trigraph."""
+    return re.sub(r"(?<=\?)\?", r"\\?", json.dumps(text.encode("ascii", "replace").decode()))
 
 
 def c_array(name: str, dtype: str, count: int, content: Json, names: Sequence[str]) -> str:

@@ -16,7 +16,9 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 
-from .check import Check, c_string
+from .called_text import array_line
+from .check import Check
+from .check_header import CheckedKernel
 from .chosen import Chosen
 from .packing import C_TYPES
 
@@ -171,29 +173,23 @@ int {name}_share({packed_operands}, {y} *y, void *workspace, int phase, int inde
 """
 
 _CHECK = """\
-{reference}
-static const struct array arrays_{name}[] = {{
-{arrays}}};
-
-static int run_{name}(enum way way, void *const *arrays, void *packed, void *workspace)
+static double run_{name}(int way, void *const *arrays, void *packed, void *workspace)
 {{
+    const double begin = now();
     int code = 0;
-    if (way == PLAIN) {{
+    if (way == 0) {{
         {pack_array}
-        return {name}({plain_arrays});
+        code = {name}({plain_arrays});
+    }} else if (way == 1) {{
+        code = {name}_run({packed_arrays}, workspace);
+    }} else {{
+        for (int share = 0; share < {name_upper}_PHASES * {name_upper}_SHARES && !code; share++)
+            code = {name}_share({packed_arrays}, workspace, share / {name_upper}_SHARES, share % {name_upper}_SHARES);
     }}
-    if (way == RUN)
-        return {name}_run({packed_arrays}, workspace);
-    for (int share = 0; share < {name_upper}_PHASES * {name_upper}_SHARES && !code; share++)
-        code = {name}_share({packed_arrays}, workspace, share / {name_upper}_SHARES, share % {name_upper}_SHARES);
-    return code;
+    if (code)
+        stop("{name}", {library}_error(code));
+    return now() - begin;
 }}
-
-"""
-
-_CHECKED = """\
-    {{"{name}", {remark}, arrays_{name}, {rule},
-     {name_upper}_PACKED_BYTES, {name_upper}_WORKSPACE_BYTES, reference_{name}, run_{name}}},
 """
 
 
@@ -253,7 +249,7 @@ class CpuKernel:
         return _DECLARED.format(
             **self.words, configuration=self.chosen.brief(),
             phases=len(self.launch.phases), shares=self.chosen.device.threads, workspace=4 * self.launch.workspace,
-            pack=pack, arrays="\n".join(map(_described, self.check.arrays, self.check.arrays.values())))
+            pack=pack, arrays="\n".join(map(array_line, self.check.arrays, self.check.arrays.values())))
 
     def _pack_head(self) -> str:
         """The beginning of the function that packs the constant."""
@@ -261,20 +257,18 @@ class CpuKernel:
         operand = _parameter(self.constant, self.tensors.inputs[self.constant])
         return f"void {self.chosen.name}_pack({operand}, void *packed)"
 
-    def checked(self) -> str:
-        """The part of check.h that runs the kernel."""
+    def checked(self, library: str) -> CheckedKernel:
+        """The kernel as check.c runs it: by the plain function, by the one that allocates nothing, and in shares."""
         arrays = [f"arrays[{number}]" for number in range(len(self.check.arrays))]
         packed = ["packed" if name == self.constant else array
                   for name, array in zip(self.check.arrays, arrays, strict=True)]
         pack = "(void)packed;" if self.constant is None else (
             f"{self.chosen.name}_pack({arrays[packed.index('packed')]}, packed);")
-        assert self.check.reference is not None
-        return _CHECK.format(**self.words, reference=self.check.reference.c, arrays=self.check.c_arrays(),
-                             pack_array=pack, plain_arrays=", ".join(arrays), packed_arrays=", ".join(packed))
-
-    def checked_row(self) -> str:
-        """The line of the kernel in check.h."""
-        return _CHECKED.format(**self.words, remark=c_string(self.check.remark), rule=self.check.c_rules())
+        name = self.chosen.name
+        run = _CHECK.format(**self.words, library=library, pack_array=pack, plain_arrays=", ".join(arrays),
+                            packed_arrays=", ".join(packed))
+        return CheckedKernel(self.chosen, self.check, f"reference_{name}", run, f"{name.upper()}_PACKED_BYTES",
+                             f"{name.upper()}_WORKSPACE_BYTES")
 
 
 def library_source(library: str, kernels: Sequence[CpuKernel], needs: str, headers: str, supported: str) -> str:
@@ -289,15 +283,6 @@ def library_header(library: str, kernels: Sequence[CpuKernel], about: str) -> st
                           kernels="".join(kernel.declarations() for kernel in kernels))
 
 
-def check_header(library: str, kernels: Sequence[CpuKernel]) -> str:
-    """The text of check.h, which tells `check.c` of a library's kernels."""
-    most = max(len(kernel.check.arrays) for kernel in kernels)
-    return (f'/* What check.c has to know of the library\'s kernels. */\n\n#include "{library}.h"\n\n'
-            f"#define error_text {library}_error\nenum {{ MOST_ARRAYS = {most} }};\n\n"
-            f"{''.join(kernel.checked() for kernel in kernels)}"
-            f"static const struct kernel kernels[] = {{\n{''.join(kernel.checked_row() for kernel in kernels)}}};\n")
-
-
 def _number(value: int) -> str:
     """An integer of 64 bits in C."""
     return f"INT64_C({value})" if value > -(1 << 63) else "INT64_MIN"
@@ -306,9 +291,3 @@ def _number(value: int) -> str:
 def _parameter(name: str, tensor: Tensor) -> str:
     """A parameter that a function reads."""
     return f"const {C_TYPES[tensor.dtype]} *{name}"
-
-
-def _described(name: str, tensor: Tensor) -> str:
-    """A line about an array."""
-    encoding = f" ({tensor.dtype} as its bits)" if tensor.dtype in ("bf16", "fp16") else ""
-    return f"   {name}: {C_TYPES[tensor.dtype]} [{']['.join(map(str, tensor.shape))}]{encoding}"

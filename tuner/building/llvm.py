@@ -20,9 +20,10 @@ from ..backends.llvm.compiler import INSTRUCTION_SETS
 from ..backends.llvm.offline_compiler import LLVMOfflineCompiler
 from ..backends.stored_operands import stored
 from .check import check_of
+from .check_header import check_header
 from .chosen import Chosen, Files, template
 from .cpu_support import support_text
-from .cpu_text import CpuKernel, check_header, library_header, library_source
+from .cpu_text import CpuKernel, library_header, library_source
 from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
 from .packing import operand_loops
 
@@ -102,7 +103,7 @@ def folder(chosen: Sequence[Chosen]) -> Files:
         f"{library}.h": library_header(library, kernels, about).encode(),
         f"{library}.c": library_source(library, kernels, needs, headers, supported).encode(),
         "check.c": template("check.c"), "arrays.h": template("arrays.h"),
-        "check.h": check_header(library, kernels).encode(),
+        "check.h": check_header(library, [kernel.checked(library) for kernel in kernels], 3, '"this CPU"').encode(),
         "Makefile": _MAKEFILE.format(library=library, objects=" ".join(f"{name}.o" for name in objects.values())
                                      ).encode(), **files}
 

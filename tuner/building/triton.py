@@ -14,7 +14,7 @@ from .called_folder import Language, call_for, called_folder, one_by_one
 from .chosen import Chosen, Files, template
 from .description import described_call
 
-LANGUAGE = Language("triton", ".py", has_c=False)
+LANGUAGE = Language("triton", ".py")
 _NEEDS = """\
 `{name}.py` needs PyTorch and Triton alone: `{name}.run(x=x, weights=weights)` takes contiguous tensors of one GPU, by
 the names of the inputs, and returns the output. `run.py` needs NumPy, too."""

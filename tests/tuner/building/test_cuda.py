@@ -84,7 +84,7 @@ def test_the_programs_are_right_on_the_stand_in(case: tuple[str, str, str, dict[
     assert any(isinstance(argument, TensorMapArgument) for argument in call.steps[0].arguments) == (
         case[0] == "cuda.wgmma_gemm")
     variables = environment(call, one.problem.dtype, tmp_path)
-    built = subprocess.run(["cc", *FLAGS, "-o", "check", "host.c", "-ldl", "-lm"], cwd=tmp_path / "out",
+    built = subprocess.run(["cc", *FLAGS, "-o", "check", "check.c", "product.c", "-ldl", "-lm"], cwd=tmp_path / "out",
                            capture_output=True, text=True, check=False)
     assert (built.returncode, built.stderr) == (0, "")
     for words in (["./check"], [sys.executable, "run.py"]):
@@ -103,7 +103,7 @@ def test_a_folder_has_the_images_of_its_kernel(gpu: str) -> None:
     files = files_of([chosen("cuda.shared_gemm", gpu, "gemm m=40 n=36 k=20", {})])
     assert files["product.cubin"].startswith(b"\x7fELF")
     assert f".target sm_{'90a' if gpu == 'h100' else '80'}".encode() in files["product.ptx"]
-    assert b'#define IMAGES "product.cubin", "product.ptx"' in files["kernel.h"]
+    assert b'#define IMAGES "product.cubin", "product.ptx"' in files["product.c"]
 
 
 def test_the_command_that_compiles_is_told_where_nvrtc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,10 +123,10 @@ def test_other_flags_compile_the_library_anew(tmp_path: Path) -> None:
 @needs_make
 def test_one_output_that_was_never_written_is_found(tmp_path: Path) -> None:
     files = built("gemm m=17 n=34 k=20")
-    compares = b"        verdict = with_error("
+    compares = b"            verdict = with_error("
     assert compares in files["check.c"]
     files["check.c"] = files["check.c"].replace(
-        compares, b"        memset(call.arrays[y], 0xff, size_of(about->type));\n" + compares)
+        compares, b"            memset(call.arrays[rule->output], 0xff, sizeof(float));\n" + compares)
     result = checked(files, tmp_path / "out")
     assert result.returncode != 0
     assert "gemm_m17_n34_k20_0 on this CPU: WRONG, largest error inf" in result.stdout

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +45,16 @@ def built(text: str, device: Device, kernel: str = "", **settings: int | str) ->
     return files_of([Chosen("product", problem, device, space.kernel, configuration, "the first proposal")])
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the folder with the OpenCL library that pyopencl uses."""
+def pyopencl_home() -> Path:
+    """The folder of pyopencl, whose wheel brings an OpenCL library along."""
     import pyopencl
 
-    home = Path(pyopencl.__file__).parent
+    return Path(pyopencl.__file__).parent
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the folder with the OpenCL library that pyopencl uses."""
+    home = pyopencl_home()
     own = {"PYOPENCL_HOME": str(home), "LD_LIBRARY_PATH": str(home / ".libs"), "PYTHONPATH": os.pathsep.join(
         path for path in sys.path if "site-packages" in path)}
     library = next(iter((home / ".libs").glob("libOpenCL*")), None)
@@ -56,7 +64,12 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def compiled(folder: Path) -> Path:
     """Compile the host program with all warnings as errors."""
-    done = subprocess.run(["cc", *FLAGS, "-o", "check", "host.c", "-ldl", "-lm"], cwd=folder, capture_output=True,
+    return program(folder, "check.c", "product.c")
+
+
+def program(folder: Path, *words: str) -> Path:
+    """Compile a program of these files with all warnings as errors."""
+    done = subprocess.run(["cc", *FLAGS, "-o", "check", *words, "-ldl", "-lm"], cwd=folder, capture_output=True,
                           text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return folder / "check"
@@ -104,11 +117,100 @@ for wrong in ((a,), (a, b, b), (a, b.T)):
 
 @needs_compiler
 @pytest.mark.device
+def test_the_program_of_the_readme_computes(device: Device, tmp_path: Path) -> None:
+    files = built("gemm m=9 n=21 k=13 bias=yes", device, "gemm")
+    shown = re.search(r"^    /\* cc -std=c99 -O2 program\.c product\.c -ldl \*/\n.*?^    }\n",
+                      files["README.md"].decode(), re.M | re.S)
+    assert shown is not None
+    assert shown[0].count("\n") <= 18
+    text = textwrap.dedent(shown[0])
+    begin, end = "    /* fill the arrays */\n", "    product_free(kernel);\n"
+    assert text.count(begin) == text.count(end) == 1
+    filled = ("    for (int i = 0; i < 9 * 13; i++) x[i] = (float)(i / 13 + 1);\n"
+              "    for (int i = 0; i < 13 * 21; i++) weights[i] = 2;\n    bias[20] = 0.5f;\n")
+    files["program.c"] = text.replace(begin, filled).replace(
+        end, f'    printf("%g %g\\n", (double)y[0], (double)y[188]);\n{end}').encode()
+    write_folder({name: files[name] for name in ("program.c", "product.c", "product.h")}, tmp_path / "out")
+    done = run(tmp_path / "out", str(program(tmp_path / "out", "program.c", "product.c")))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "26 234.5\n", "")
+
+
+OWN = """
+#include "product.h"
+#include <stddef.h>
+#include <stdio.h>
+typedef struct _cl_command_queue *queue;
+typedef struct _cl_mem *memory;
+int32_t clGetPlatformIDs(uint32_t, void **, uint32_t *);
+int32_t clGetDeviceIDs(void *, uint64_t, uint32_t, void **, uint32_t *);
+void *clCreateContext(const intptr_t *, uint32_t, void *const *, void *, void *, int32_t *);
+queue clCreateCommandQueue(void *, void *, uint64_t, int32_t *);
+memory clCreateBuffer(void *, uint64_t, size_t, void *, int32_t *);
+int32_t clEnqueueReadBuffer(queue, memory, uint32_t, size_t, size_t, void *, uint32_t, void *, void *);
+int32_t clReleaseCommandQueue(queue);
+
+int main(void)
+{
+    static float x[9 * 13], weights[13 * 21], y[9 * 21];
+    void *platform, *device, *context;
+    queue own[2];
+    memory in, out;
+    struct product *kernel;
+    if (clGetPlatformIDs(1, &platform, NULL) || clGetDeviceIDs(platform, 0xFFFFFFFF, 1, &device, NULL))
+        return 2;
+    context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        own[i] = clCreateCommandQueue(context, device, (uint64_t)i, NULL);
+    for (int i = 0; i < 9 * 13; i++)
+        x[i] = (float)i;
+    in = clCreateBuffer(context, 1 | 32, sizeof x, x, NULL);
+    out = clCreateBuffer(context, 1, sizeof y, NULL, NULL);
+    kernel = product_create(own[1]);
+    printf("%d %s\\n", product(kernel, x, weights, y), product_error(kernel));
+    product_free(kernel);
+    kernel = product_create(own[0]);
+    clReleaseCommandQueue(own[0]);
+    printf("%d %s\\n", product_run(kernel, in, out), product_error(kernel));
+    printf("%d %s\\n", product(kernel, NULL, weights, y), product_error(kernel));
+    for (float scale = 1; scale < 3; scale++) {
+        for (int i = 0; i < 13 * 21; i++)
+            weights[i] = scale;
+        if (product_pack(kernel, weights) || product_run(kernel, in, out)
+            || clEnqueueReadBuffer(own[0], out, 1, 0, sizeof y, y, 0, NULL, NULL))
+            return 1;
+        printf("%g %g\\n", (double)y[0], (double)y[188]);
+    }
+    product_free(kernel);
+    product_free(NULL);
+    return 0;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.device
+def test_a_program_calls_the_kernel_on_a_queue_and_memory_of_its_own(device: Device, tmp_path: Path) -> None:
+    library = next(map(str, (pyopencl_home() / ".libs").glob("libOpenCL*")), ctypes.util.find_library("OpenCL"))
+    if library is None:
+        pytest.skip("no OpenCL library to link with")
+    files = built("gemm m=9 n=21 k=13", device, "gemm") | {"program.c": OWN.encode()}
+    write_folder({name: files[name] for name in ("program.c", "product.c", "product.h")}, tmp_path / "out")
+    words = [library if library.startswith("/") else f"-l:{library}"]
+    done = run(tmp_path / "out", str(program(tmp_path / "out", "program.c", "product.c", *words)))
+    assert done.stdout.splitlines() == [
+        "1 the queue: it is out of order; give one that is in order",
+        "1 weights: it was not packed; call product_pack before", "1 x: it is NULL",
+        "78 1430", "156 2860"], done.stderr
+
+
+@needs_compiler
+@pytest.mark.device
 def test_wrong_results_are_found(device: Device, tmp_path: Path) -> None:
     files = built("gemm m=9 n=21 k=13", device)
     right, wrong = b"= a0_1_0;", b"= 1.01f * a0_1_0;"
     assert right in files["product.cl"]
-    files["product.cl"] = files["product.cl"].replace(right, wrong)
+    assert right in files["product.c"]
+    files |= {name: files[name].replace(right, wrong) for name in ("product.c", "product.cl")}
     write_folder(files, tmp_path / "out")
     for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
         done = run(tmp_path / "out", *words)
@@ -121,8 +223,8 @@ def test_a_machine_without_opencl_gets_one_line(device: Device, tmp_path: Path) 
     done = subprocess.run([compiled(tmp_path / "out")], cwd=tmp_path / "out", env={"OPENCL_LIBRARY": "missing.so"},
                           capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == ("libOpenCL.so.1: it is not installed; OPENCL_LIBRARY in the environment names another "
-                           "file\n")
+    assert done.stderr == ("product: libOpenCL.so.1: it is not installed; OPENCL_LIBRARY in the environment names "
+                           "another file\n")
 
 
 @needs_compiler
@@ -216,5 +318,5 @@ def test_several_kernels_have_a_folder_each(device: Device) -> None:
     problem = parse_problem("gemm m=9 n=21 k=13")
     space = spaces_for(problem, device)[0]
     files = files_of([Chosen(name, problem, device, space.kernel, space.default, "the default") for name in "ab"])
-    assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/host.c"} <= set(files)
+    assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/b.h"} <= set(files)
     assert json.loads(files["b/launch.json"])["kernels"][0]["name"] == "b"

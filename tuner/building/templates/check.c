@@ -1,74 +1,87 @@
-/* Runs every kernel of the library on inputs from a seed, by each of its three functions, compares its outputs with a
-   reference, and times it: a line each.
+/* Runs every kernel of the folder on inputs from a seed, in each way in which programs call it, compares its outputs
+   with a reference, and times it: a line each.
+
+   Run:  ./check [FOLDER]      FOLDER holds these files; the current one by default
 
    check.h holds the kernels with their arrays and references. Exit status: 0 all are right, 1 one is wrong, 2 this
    machine cannot run them. */
 
 #include "arrays.h"
 
-enum way { PLAIN, RUN, SHARES, WAYS };    /* which function runs; the plain one is preceded by the packing */
-
 struct kernel {
     const char *name, *remark;
-    const struct array *abouts;    /* the operands, and the output behind them */
-    struct rule rule;
+    const struct array *abouts;    /* the operands, and the outputs behind them */
+    int operand_count, array_count, rule_count;
+    const struct rule *rules;
     size_t packed, workspace;      /* bytes */
     reference *reference;
-    int (*run)(enum way way, void *const *arrays, void *packed, void *workspace);    /* returns the library's code */
+    double (*run)(int way, void *const *arrays, void *packed, void *workspace);    /* returns the seconds of a run */
 };
 
 #include "check.h"
 
 struct call {
     const struct kernel *kernel;
-    void *arrays[MOST_ARRAYS], *packed, *workspace;
+    void *contents[MOST_ARRAYS], *arrays[MOST_ARRAYS], *packed, *workspace;    /* contents are those before a run */
 };
 
-static double seconds(const struct call *call, enum way way)
+static size_t bytes_of(const struct array *about)
 {
-    const double begin = now();
-    const int code = call->kernel->run(way, call->arrays, call->packed, call->workspace);
-    const double end = now();
-    if (code)
-        stop(call->kernel->name, error_text(code));
-    return end - begin;
+    return about->count * size_of(about->type);
+}
+
+static double run(const struct call *call, int way)
+{
+    const struct kernel *kernel = call->kernel;
+    for (int i = kernel->operand_count; i < kernel->array_count; i++)
+        memcpy(call->arrays[i], call->contents[i], bytes_of(&kernel->abouts[i]));
+    return kernel->run(way, call->arrays, call->packed, call->workspace);
 }
 
 static double run_again(void *call)
 {
-    return seconds(call, RUN);
+    return run(call, TIMED_WAY);
 }
 
 static int check(const struct kernel *kernel)
 {
-    const int y = kernel->rule.output;
-    const struct array *about = &kernel->abouts[y];
-    struct call call = {kernel, {NULL}, memory(kernel->packed, 1), memory(kernel->workspace, 1)};
+    struct call call = {kernel, {NULL}, {NULL}, memory(kernel->packed, 1), memory(kernel->workspace, 1)};
     struct verdict verdict = {0, 0};
-    struct expected expected;
     int wrong;
 
-    make_arrays(kernel->abouts, y + 1, call.arrays);
-    expected = expected_of(&kernel->rule, kernel->reference, call.arrays);
-    for (int way = PLAIN; way < WAYS; way++) {
-        memset(call.arrays[y], (int)about->content.number, about->count * size_of(about->type));
-        seconds(&call, (enum way)way);
-        verdict = with_error(verdict, largest_error(&kernel->rule, &expected, about, call.arrays[y]),
-                             kernel->rule.allowed);
+    make_arrays(kernel->abouts, kernel->array_count, call.contents);
+    for (int i = 0; i < kernel->array_count; i++)
+        call.arrays[i] = i < kernel->operand_count ? call.contents[i] : memory(bytes_of(&kernel->abouts[i]), 1);
+    for (int i = 0; i < kernel->rule_count; i++) {
+        const struct rule *rule = &kernel->rules[i];
+        const struct expected expected = expected_of(rule, kernel->reference, call.contents);
+        for (int way = 0; way < WAYS; way++) {
+            run(&call, way);
+            verdict = with_error(verdict, largest_error(rule, &expected, &kernel->abouts[rule->output],
+                                                        call.arrays[rule->output]), rule->allowed);
+        }
+        free(expected.numbers);
+        free(expected.sizes);
     }
-    wrong = report(kernel->name, "this CPU", verdict, 1, kernel->remark, run_again, &call);
-    for (int i = 0; i <= y; i++)
-        free(call.arrays[i]);
+    run(&call, TIMED_WAY);
+    wrong = report(kernel->name, DEVICE, verdict, kernel->rule_count, kernel->remark, run_again, &call);
+    for (int i = 0; i < kernel->array_count; i++) {
+        if (call.arrays[i] != call.contents[i])
+            free(call.arrays[i]);
+        free(call.contents[i]);
+    }
     free(call.packed);
     free(call.workspace);
-    free(expected.numbers);
     return wrong;
 }
 
-int main(void)
+int main(int count, char **words)
 {
     int wrong = 0;
+    if (count > 1)
+        folder = words[1];
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
         wrong |= check(&kernels[i]);
+    CLOSE;
     return wrong;
 }
