@@ -24,13 +24,15 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, check_installed
 from seqtune.tuner.stop_request import StopRequest
 
 from ..say import Say, silent
 from .conditions import no_launcher
 from .progress import OnProgress, Progress
 from .state import TrainingState
+
+check_installed("train", "accelerate")  # the Trainer misses it only when it is made
 
 Net = TypeVar("Net", bound=nn.Module)
 Batch = TypeVar("Batch")

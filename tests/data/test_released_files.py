@@ -18,7 +18,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import c_file
 from seqtune.predictor.model import load_model
 from tests.support import released_files
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler, run_program
 from tests.support.libraries.stencil import write
 from tests.support.released_files import (
@@ -93,7 +93,7 @@ def test_the_files_of_a_release_are_small(version: str) -> None:
     assert bytes_of(RELEASED / version) < LARGEST
 
 
-@needs("torch")
+@needs(*TRAINING)
 def test_this_version_writes_files_that_the_next_one_can_be_tested_with(tmp_path: Path) -> None:
     released_files.write_files(tmp_path / "new")
     assert {path.name for path in (tmp_path / "new").iterdir()} == {LIBRARY, JOURNAL, DATASET, CHECKPOINT, CALLER}

@@ -23,7 +23,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from tests.support.command_line import Refused
-from tests.support.installation.optional import skip_without
+from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.records import space_records, write_journal
 from tests.support.untrained import save
 
@@ -274,7 +274,7 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     arguments, says = BAD[what]
     if arguments[:1] in (["train"], ["retrain"]):
-        skip_without("torch")  # it is what they would ask for first
+        skip_without(*TRAINING)  # it is what they would ask for first
     before = tree(made), tree(tmp_path)
     line = refused(*(argument.replace("{}", str(made)) for argument in arguments))
     assert says in line

@@ -36,7 +36,7 @@ from seqtune.predictor.model import EvaluationRequest
 from seqtune.predictor.say import silent
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
-from tests.support.installation.optional import skip_without
+from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.learning.chosen import chosen_dataset
 from tests.support.records import DEVICE, space_records, write_journal
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
@@ -51,7 +51,7 @@ def choice(number: int) -> Configuration:
 
 
 def test_a_recipe_gives_the_data_and_all_options_and_the_checkpoint_names_it(tmp_path: Path) -> None:
-    skip_without("torch")
+    skip_without(*TRAINING)
     written(tmp_path / "layers.parquet", LAYERS, [])
     recipe = tmp_path / "toy.recipe.json"
     recipe.write_text(json.dumps({"data": "layers.parquet", "options": {
@@ -107,7 +107,7 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     assert ({task.problem for task in shipped.training}, shipped.held_out) == (
         {*LAYERS[1:]} - {LAYERS[4]}, [LAYERS[0], TWIN])
     assert (shipped.left_out, shipped.near_training) == (1, ())
-    skip_without("torch")
+    skip_without(*TRAINING)
     few = written(tmp_path / "few.parquet", [*LAYERS[4:6], TWIN], held_out=[TWIN])
     told: list[str] = []
     with pytest.raises(MisuseError, match="2 problems to learn from"):
@@ -160,7 +160,7 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
 
 
 def test_learning_from_records_of_earlier_versions_alone_says_so_and_is_refused(tmp_path: Path) -> None:
-    skip_without("torch")
+    skip_without(*TRAINING)
     records = [replace(record, kernel_version=0) for record in space_records(
         SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=32, n=32, k=32), DEVICE), [1e-3, 2e-3])]
     with Journal(write_journal(tmp_path / "journal.sqlite", records, DEVICE)) as journal:
@@ -195,7 +195,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
 
 
 def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Path) -> None:
-    skip_without("torch")
+    skip_without(*TRAINING)
     data = tmp_path / "choices.parquet"
     chosen_dataset(sizes=[1024], held_out=[32]).write(data)
     report = learn.train(data, tmp_path / "checkpoint", epochs=2)

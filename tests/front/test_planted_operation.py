@@ -25,7 +25,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.checkpoint import Checkpoint
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 
 
 class RowSum(Operation):
@@ -135,7 +135,7 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
 
 
 @pytest.mark.slow
-@needs("torch")
+@needs(*TRAINING)
 @pytest.mark.usefixtures("few_rounds", "few_trees")
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     problems = sample_problems("row_sum", 8, seed=1)

@@ -22,13 +22,13 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.load import Load, LoadMeter
 from tests.support.command_line import Refused, Run
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.paths import ROOT
 from tests.support.recorded_files import write_recorded
 
 
 @pytest.mark.slow
-@needs("torch")
+@needs(*TRAINING)
 @pytest.mark.usefixtures("few_trees")
 def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a_table(
         run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

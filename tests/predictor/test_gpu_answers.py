@@ -33,7 +33,7 @@ from seqtune.predictor.model import UNTRAINED, answers_for, shipped_learner
 from seqtune.tuner.cost_models.analytic import estimates
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
-from tests.support.installation.optional import skip_without
+from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.learning.chosen import OPTIONS, chosen_dataset
 from tests.support.learning.shipped_gpu import NAME, ship, ship_random
 
@@ -154,7 +154,7 @@ def test_a_note_names_the_fact_that_is_outside_not_the_whole_problem() -> None:
 @pytest.mark.slow
 def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers_as_a_mixture(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without("torch")
+    skip_without(*TRAINING)
     from seqtune.predictor.learning.times.training import train_model
 
     data = Dataset.read(GPUS / "nvidia_h100.parquet")

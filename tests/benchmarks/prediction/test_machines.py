@@ -24,7 +24,7 @@ from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.measuring.instant import DEVICE, Instant
 
 OTHER = replace(DEVICE, architecture="stone", l2_bytes=2 << 20)
@@ -84,7 +84,7 @@ def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data
     assert key not in {*split.own.rows["problem"], *split.evaluated}
 
 
-@needs("torch")
+@needs(*TRAINING)
 def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
     given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
     rows, training = machines.evaluate_group(given, left_out(data, "stone"))

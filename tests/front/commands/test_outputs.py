@@ -13,7 +13,7 @@ from seqtune.api.inputs import check_ending
 from seqtune.kernels.files import cannot_write, check_writable
 from seqtune.predictor.checkpoint_folder import replacing_folder
 from tests.support.command_line import Refused
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.records import RECORDS, write_journal
 
 LONG = "a" * 300
@@ -38,7 +38,7 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
 
 
 @pytest.mark.parametrize("name", ["parquet", "t4", "c", "clblast-cpp", "clblast", "report", "predict", "import",
-                                  pytest.param("train", marks=needs("torch"))])
+                                  pytest.param("train", marks=needs(*TRAINING))])
 def test_a_name_of_300_characters_a_missing_folder_and_a_file_as_a_folder_are_one_line(
         name: str, journal: Path, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "p.txt").write_text("gemm m=8 n=8 k=8\n")
@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
-@needs("torch")
+@needs(*TRAINING)
 @pytest.mark.parametrize("out", [".", "./", ".."])
 def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
         out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:

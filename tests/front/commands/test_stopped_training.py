@@ -22,10 +22,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.model import cached_model
 from seqtune.tuner.backends.discovery import find
 from tests.support.command_line import Refused, Run
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.records import space_records, write_journal
 
-pytestmark = [needs("torch"), pytest.mark.usefixtures("few_trees")]
+pytestmark = [needs(*TRAINING), pytest.mark.usefixtures("few_trees")]
 EPOCHS = 4
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.installation import environment
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.installation.wheel import FLOORS, build, front, shipped
 from tests.support.llvm import needs_llvm
 from tests.support.paths import ROOT
@@ -42,7 +42,7 @@ COMMANDS = (
     ("export", "--out", "records.parquet"),
     ("devices",),
 )
-TRAINING = (
+LEARNED = (
     ("tune", "--problems", "five.txt", "--device", "llvm:0", "--trials", "8", "--journal", "five.sqlite"),
     ("export", "--journal", "five.sqlite", "--out", "five.parquet"),
     ("train", "five.parquet", "--out", "mine", "--epochs", "2", "--extra", "0", "--force"),
@@ -133,12 +133,12 @@ def test_predictions_searches_and_exports_need_no_pytorch(python: Path, tmp_path
 
 @pytest.mark.slow
 @needs_llvm
-@needs("torch")
+@needs(*TRAINING)
 def test_with_the_extra_a_model_is_trained_and_predicts(wheel: Path, tmp_path: Path) -> None:
     python = environment.install(wheel, tmp_path / "environment", "train")
     (tmp_path / "five.txt").write_text("\n".join(f"gemm m={m} n=64 k=64" for m in (8, 16, 32, 48, 96)))
-    results = ran(python, tmp_path, TRAINING)
-    for arguments, (code, _, errors) in zip(TRAINING, results, strict=True):
+    results = ran(python, tmp_path, LEARNED)
+    for arguments, (code, _, errors) in zip(LEARNED, results, strict=True):
         assert code == 0, (arguments, errors)
     assert json.loads(results[-1][1])["predictor"] == "mine"
 

@@ -23,7 +23,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import NARROW, WIDE
 
@@ -53,7 +53,7 @@ def _write(path: Path, device: Device, sizes: Iterable[int] = SIZES, held_out: I
     return path
 
 
-@needs("torch")
+@needs(*TRAINING)
 @pytest.mark.usefixtures("few_trees")
 def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
         tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
         Checkpoint.load(adapted).check_kernels([kernel("llvm.gemm")])
 
 
-@needs("torch")
+@needs(*TRAINING)
 @pytest.mark.parametrize(("sizes", "complaint"), [
     ((32, 64, 128), "3 problems to learn from; at least 5 are needed, 30 give a useful predictor"),
     ((32,), "1 problem to learn from")])

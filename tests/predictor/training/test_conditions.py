@@ -7,9 +7,9 @@ import pytest
 from seqtune import errors
 from seqtune.errors import MissingPackageError, MisuseError
 from seqtune.predictor.training.conditions import PROCESSES, check_can_train
-from tests.support.installation.optional import needs
+from tests.support.installation.optional import TRAINING, needs
 
-pytestmark = needs("torch", "transformers", "accelerate")
+pytestmark = needs(*TRAINING)
 
 
 @pytest.mark.parametrize("variable", PROCESSES)

@@ -14,6 +14,7 @@ from seqtune.tuner.processes import usable_jobs
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
 OPTIONAL = ("torch", "onnx", "transformers", "accelerate", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
+TRAINING = ("torch", "transformers", "accelerate")  # what `seqtune train` needs
 
 
 def reason(packages: Sequence[str]) -> str:
