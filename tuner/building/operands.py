@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Hashable
+from collections.abc import Container, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import MisuseError
-from seqtune.kernels.devices.element_types import element_type
+from seqtune.kernels.devices.element_types import decode, element_type
+from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.llvm.aligned import address_of, aligned
+from seqtune.kernels.operations.tensor import Tensor, Tensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +108,14 @@ class Place:
             return np.asarray(type("Memory", (), {"__array_interface__": interface, "owner": value})())
         return np.asarray(value)
 
+    def numbers(self, value: Any) -> NDArray[Any]:
+        """The numbers of a checked array or tensor as packings and backends take them. Raises MisuseError.
+
+        They are on the same memory if they are stored so.
+        """
+        view, element = self.view(value), element_type(self.dtype)
+        return view if view.dtype == element.host else decode(view, self.dtype)
+
     def new(self, as_tensor: bool) -> Any:
         """A new, uninitialised array, or PyTorch tensor."""
         if as_tensor:
@@ -116,3 +126,21 @@ class Place:
         kind = "bf16 (uint16 in NumPy, torch.bfloat16)" if self.dtype == "bf16" else str(self.stored)
         return MisuseError(f"{self.name} is {dtype} of the shape {tuple(shape)}; the kernel takes {kind} of the shape "
                            f"{self.shape}")
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """The operands and outputs of a kernel, in order."""
+
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    constant: BufferArgument | None  # the operand that is packed
+    begins: Mapping[str, Tensor]  # the outputs that have contents before a run
+
+    @classmethod
+    def of(cls, tensors: Tensors, taken: Container[str], constant: BufferArgument | None) -> Signature:
+        """The signature of a kernel that takes these inputs of its problem."""
+        inputs, outputs = (tuple(Place(name, tensor.shape, tensor.dtype) for name, tensor in each.items())
+                           for each in (tensors.inputs, tensors.outputs))
+        return cls(tuple(place for place in inputs if place.name in taken), outputs, constant,
+                   {name: tensor for name, tensor in tensors.outputs.items() if tensor.values is not None})
